@@ -343,7 +343,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     with paused_gc():
         read_weights(path, table)
     program = table.program()
-    _mark_packed(program, path, sink)
+    mark_packed(program, path, sink)
     return program
 
 
@@ -399,7 +399,7 @@ def quantization_in(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _mark_packed(program: Program, path: Path, sink: DiagnosticSink) -> None:
+def mark_packed(program: Program, path: Path, sink: DiagnosticSink) -> None:
     """Say of weights in few bits how many each stands for."""
     graph = program.graph
     tensors: dict[str, Shaped] = {}

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.ir.types import TensorType, tensor
+from irscope.weights.packed import Packed, read_packed
 from irscope.weights.source import Forbidden, ModelFolder
 
 _LARGEST_CONFIG: Final = 16 << 20
@@ -36,6 +37,8 @@ class Tensors:
     """The tensors of a checkpoint by file, as stored."""
 
     files: Mapping[str, Mapping[str, tuple[DType, tuple[int, ...]]]]
+    packed: Packed = field(default_factory=Packed)
+    """Which of them are weights in few bits."""
 
     @property
     def bytes(self) -> int:
@@ -107,7 +110,8 @@ def _tensors_of(folder: Path, name: str, sink: DiagnosticSink) -> Tensors:
         place = getattr(program.graph.data.get(weight), "path", "")
         shape = tuple(size for size in type_.shape if isinstance(size, int))
         files.setdefault(Path(place).name or name, {})[str(weight.name)] = (type_.dtype, shape)
-    return Tensors(files)
+    every = {name: one for of_file in files.values() for name, one in of_file.items()}
+    return Tensors(files, read_packed(every, checkpoints.quantization_beside(folder), program.metadata))
 
 
 # -- adapters: low-rank weights beside those of another folder, as peft writes them --------------------------------------
@@ -307,6 +311,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
         else:
             _add_assumed(adapter, shapes, table)
     program = table.program()
+    checkpoints.mark_packed(program, base / named, sink)
     program.assumed += adapter.assumed
     return program
 

@@ -29,7 +29,7 @@ class AssistedGenerator(Generator):
 
     def __init__(self, process: Process, wish: Wish, sink: DiagnosticSink) -> None:
         super().__init__(process, wish, sink)
-        self.draft = draft = self._load(replace(wish, model=wish.assistant, base=""), sink)
+        self.draft = draft = self._load(replace(wish, model=wish.assistant, base="", scheme=None), sink)
         self.loaded.end = draft.end
         texts = [one.module.config.get_text_config() for one in (self.loaded, draft)]
         if texts[0].vocab_size != texts[1].vocab_size:

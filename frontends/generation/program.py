@@ -17,6 +17,18 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.files.folders import Adapter, Tensors, read_folder
 from irscope.frontends.generation.checkpoint import hollow, tensors_of
+from irscope.frontends.generation.quantised import (
+    Held,
+    PackedLinear,
+    computing_type,
+    held_by_scheme,
+    held_in_checkpoint,
+    install_quantizer,
+    kept_by_default,
+    replace_linears,
+    stored_with,
+    unpack_before_forward,
+)
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
@@ -27,6 +39,8 @@ from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut, Rhythm
 from irscope.memory.tape import Tape
+from irscope.weights.packed import Packed, method_of
+from irscope.weights.schemes import Scheme, scheme_in
 
 CANDIDATES: Final = 20
 """Tokens that an assistant proposes in a round unless it is told otherwise (`num_assistant_tokens` of transformers 5)."""
@@ -58,6 +72,8 @@ class Wish:
     """Tokens that it proposes in a round."""
     accepted: int = 0
     """Of which so many are right, where so many are proposed."""
+    scheme: Scheme | None = None
+    """How weights are stored that the checkpoint holds as plain numbers; None for as they are."""
 
     def proposed(self, length: int) -> int:
         """Tokens that the assistant proposes behind so many: the model adds one more, and there is an end."""
@@ -125,6 +141,8 @@ class Loaded:
     parameters: int
     parameter_bytes: int
     is_encoder_decoder: bool
+    schemes: Sequence[tuple[str, str]] = ()
+    """How weights in few bits are stored, and what runs each."""
 
 
 class Generator:
@@ -161,10 +179,16 @@ class Generator:
                 where=wish.model,
                 hint="name a class that does, such as LlamaForCausalLM",
             )
-        if tensors is None:
+        held = _held(wish, source, wanted or torch.float32)
+        if tensors is None or wish.scheme is not None:
             with torch.device("meta"):
-                tensors = tensors_of(cls._from_config(config, dtype=wanted).to(wanted))
+                made = cls._from_config(config, dtype=wanted).to(wanted)
+                replace_linears(made, held, wish.model)
+                tensors = tensors_of(made)
         config.dtype, config.architectures = wanted, [cls.__name__]
+        if held:
+            tensors = stored_with(tensors, held)
+            config.quantization_config = install_quantizer(held, wish.model)
         torch.cuda.init()
         with hollow(tensors) as folder:
             config.save_pretrained(str(folder))
@@ -176,6 +200,7 @@ class Generator:
                 raise LoadError(
                     f"transformers cannot load it: {' '.join(str(error).split())[:300]}", code="IRS197", where=wish.model
                 ) from error
+        unpack_before_forward(module, lambda made: self._is(made, "parameter"))
         if source.adapter is not None:
             put_on(module, source.adapter)
         for one in module.parameters():
@@ -191,9 +216,10 @@ class Generator:
             chosen,
             str(getattr(module.config, "_attn_implementation", attention) or ""),
             list(inputs_taken(module, config, inspect.signature(cls.forward).parameters)),
-            sum(one.numel() for one in module.parameters()),
+            _parameters(module),
             sum(one.numel() * one.element_size() for one in module.parameters()),
             bool(config.is_encoder_decoder),
+            tuple(dict.fromkeys((one.scheme, one.kernel.name) for one in held.values())),
         )
 
     # -- generating ------------------------------------------------------------------------------------------------
@@ -359,6 +385,8 @@ class _Source:
     """What the name wants, if it does."""
     attention: str
     adapter: Adapter | None = None
+    quantisation: Mapping[str, Any] = field(default_factory=dict)
+    """The `quantization_config`."""
 
 
 def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
@@ -378,7 +406,53 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     folder = Path(name.model)
     tensors = read_folder(folder, sink)[1] if folder.is_dir() else None
     config, cls = configured_class(package, name.model, options)
-    return _Source(config, cls, tensors, dtype, attention, adapter)
+    return _Source(config, cls, tensors, dtype, attention, adapter, _taken_quantisation(config))
+
+
+def _taken_quantisation(config: Any) -> dict[str, Any]:
+    """Take what a configuration says of quantisation out of it: its own package need not be there."""
+    found: Any = None
+    parts: list[Any] = [config, getattr(config, "text_config", None)]
+    for one in parts:
+        if getattr(one, "quantization_config", None) is not None:
+            found = found or one.quantization_config
+            del one.quantization_config
+    return {} if found is None else dict(found if isinstance(found, dict) else found.to_dict())
+
+
+def _held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
+    """What linear layers hold in the place of plain weights; nothing where weights are plain."""
+    settings = source.quantisation
+    packed = source.tensors.packed if source.tensors is not None else Packed()
+    scheme = wish.scheme
+    if packed.weights or packed.unknown or (settings and source.tensors is None):
+        if scheme is not None:
+            said = f"its weights are quantised already ({packed.weights[0].scheme if packed.weights else method_of(settings)})"
+            raise UsageError(said, code="IRS432", where=wish.model, hint=f"--as {scheme.name} is for models with plain weights")
+        if source.tensors is not None:
+            return held_in_checkpoint(packed, source.tensors, computing_type(settings, dtype), wish.model)
+        scheme = scheme_in(settings)
+        if scheme is None:
+            said = f"its configuration says that weights are quantised by {method_of(settings) or 'some method'}"
+            raise LoadError(
+                f"{said}, and there are no weights that show how", code="IRS169", where=wish.model, hint="put the weights beside it"
+            )
+    if scheme is None:
+        return {}
+    with torch.device("meta"):
+        plain = source.cls._from_config(source.config, dtype=dtype)
+    held = held_by_scheme(plain, scheme, kept_by_default(plain, scheme), computing_type(settings, dtype))
+    if not held:
+        raise UsageError(f"no linear layer can be stored as {scheme.text}", code="IRS432", where=wish.model)
+    return held
+
+
+def _parameters(module: Any) -> int:
+    """Weights, those that are in few bits included."""
+    packed = [one for one in module.modules() if isinstance(one, PackedLinear)]
+    codes = {id(part) for one in packed for name, part in one.named_parameters(recurse=False) if name != "bias"}
+    plain = sum(int(one.numel()) for one in module.parameters() if id(one) not in codes)
+    return plain + sum(one.held.count for one in packed)
 
 
 def cache_of(kwargs: Mapping[str, Any], out: Any) -> Any:

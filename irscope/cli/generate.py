@@ -9,6 +9,7 @@ from irscope.cli.args import add_output_arguments, amount_of, write_answer, writ
 from irscope.errors import ExitCode
 from irscope.tools.config import device_for
 from irscope.tools.generate import CACHES, generate
+from irscope.weights.schemes import SCHEMES
 
 
 class Command:
@@ -41,6 +42,7 @@ class Command:
         parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
         parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
         parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
+        parser.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help=f"weights in few bits: {', '.join(SCHEMES)}")
         parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
         parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
         parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
@@ -70,6 +72,7 @@ class Command:
             assistant=args.assistant,
             candidates=args.candidates,
             accepted=args.accepted,
+            store_as=args.store_as,
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,

@@ -20,6 +20,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate import current_process, run_program
 from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
+from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
     from irscope.frontends.generation.program import CacheLayer, Generator, Loaded, Run, Wish
@@ -114,7 +115,9 @@ class Generation:
             summary["held_before_the_last_token"] = f"{_text(held.allocated)} allocated"
         summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
         if loaded is not None:
-            summary["weights"] = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
+            summary["weights"] = _weights_text(loaded)
+            if loaded.schemes:
+                summary["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel in loaded.schemes))}"
         if self.assistant is not None:
             summary |= _assistant_rows(self, self.assistant)
         summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache" + (
@@ -161,6 +164,7 @@ class Generation:
             "dtype": loaded.dtype.text if loaded is not None else None,
             "parameters": loaded.parameters if loaded is not None else None,
             "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
+            "quantised": [{"scheme": scheme, "kernel": kernel} for scheme, kernel in loaded.schemes] if loaded is not None else [],
             "verdict": self.verdict,
             "outcome": self._outcome,
             "refused_at": {"phase": self.refused_at, "token": self.refused_token or None} if self.refused_at else None,
@@ -205,6 +209,7 @@ def generate(
     torch: str = "",
     alloc_conf: str = "",
     base: str = "",
+    store_as: str = "",
 ) -> Generation:
     """What a language model takes to read a prompt and to generate after it, on a device that is not there.
 
@@ -220,6 +225,7 @@ def generate(
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
     wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk, base)
+    wish = replace(wish, scheme=parse_scheme(store_as) if store_as else None)
     options = Options(device, torch, alloc_conf)
     if not assistant:
         if candidates is not None or accepted is not None:
@@ -580,6 +586,15 @@ def _short(line: str) -> str:
     """A place in an installed package, from the package on."""
     folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
     return line.removeprefix(max(folders, key=len, default=""))
+
+
+def _weights_text(loaded: Loaded) -> str:
+    if not loaded.schemes:
+        return f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
+    each = 8 * loaded.parameter_bytes / loaded.parameters
+    schemes = ", ".join(scheme for scheme, _ in loaded.schemes[:3])
+    size = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {each:.3g} bits each"
+    return f"{size}: {schemes}, the others in {loaded.dtype.text}"
 
 
 def _text(size: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ import pytest
 from irscope.errors import UsageError
 from irscope.frontends.generation.program import Wish
 from irscope.tools.generate import generate
+from irscope.weights.schemes import parse_scheme
 from tests.tools.generate_jobs import ASSISTED, compare, rows
+from tests.unit.weights.test_packed import LAYOUTS, stored_bytes_of, write
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
@@ -112,3 +116,54 @@ def test_what_does_not_fit_says_where() -> None:
     done = _irscope("generate", TINY, "--prompt", "100000", "--new", "20", "--batch", "500", "--device", "l4")
     assert done.returncode == 1
     assert "does not fit on NVIDIA L4" in done.stdout
+
+
+@needs_transformers
+@pytest.mark.parametrize("scheme", ["int8", "nf4{double}", "fp8", "awq{group=64}"])
+def test_weights_in_few_bits_take_what_the_scheme_stores(scheme: str) -> None:
+    plain, packed = (
+        json.loads(_irscope("generate", TINY, "--prompt", "20", "--new", "4", "--format", "json", *more).stdout)
+        for more in ((), ("--as", scheme))
+    )
+    layers = 2 * [(64, 64), (32, 64), (32, 64), (64, 64), (128, 64), (128, 64), (64, 128)]
+    before = sum(2 * outputs * inputs for outputs, inputs in layers)
+    after = sum(parse_scheme(scheme).bytes(*sizes) for sizes in layers)
+    assert packed["parameters"] == plain["parameters"]
+    assert plain["parameter_bytes"] - packed["parameter_bytes"] == before - after
+    assert packed["phases"]["load"]["by_category"]["parameter"] == packed["parameter_bytes"]
+    assert packed["cache"] == plain["cache"]
+    assert [one["scheme"] for one in packed["quantised"]] == [scheme] and plain["quantised"] == []
+
+
+@needs_transformers
+def test_a_scheme_that_stores_no_layer_is_one_line() -> None:
+    done = _irscope(
+        "generate", TINY.replace("hidden_size=64", "hidden_size=40").replace("=128", "=72"), "--prompt", "20", "--new", "4", "--as", "mxfp4"
+    )
+    assert done.returncode == 2 and "no linear layer can be stored as mxfp4" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@needs_transformers
+@pytest.mark.parametrize("layout", ["nf4 double", "int8", "gptq", "compressed-tensors", "torchao int8"])
+def test_a_quantised_checkpoint_holds_the_bytes_of_its_file(layout: str, tmp_path: Path) -> None:
+    header, config, metadata, _ = LAYOUTS[layout]
+    settings = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "hidden_size": 256, "vocab_size": 64}
+    settings |= {"intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 4, "dtype": "bfloat16"}
+    down = {name.replace("l.", "model.layers.0.mlp.down_proj.", 1): one for name, one in header.items()}
+    plain = {f"model.layers.0.self_attn.{one}_proj.weight": ("BF16", [256, 256]) for one in "qkvo"}
+    plain |= {f"model.layers.0.mlp.{one}_proj.weight": ("BF16", [384, 256]) for one in ("gate", "up")}
+    plain |= {f"model.layers.0.{one}_layernorm.weight": ("BF16", [256]) for one in ("input", "post_attention")}
+    plain |= {"model.norm.weight": ("BF16", [256]), "model.embed_tokens.weight": ("BF16", [64, 256]), "lm_head.weight": ("BF16", [64, 256])}
+    names = {name.replace("l.", "model.layers.0.mlp.down_proj.", 1): one for name, one in metadata.items()}
+    write(tmp_path / "model.safetensors", {**plain, **down}, names)
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "quantization_config": config}))
+    done = _irscope("generate", str(tmp_path), "--prompt", "20", "--new", "4", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    held = stored_bytes_of({**plain, **{name: one for name, one in down.items() if "quant_state" not in name and "format" not in name}})
+    assert found["parameter_bytes"] == held
+    assert found["parameters"] == sum(math.prod(shape) for _, shape in plain.values()) + 256 * 384
+    assert found["phases"]["load"]["by_category"]["parameter"] == held
+    again = _irscope("generate", str(tmp_path), "--prompt", "20", "--new", "4", "--as", "nf4")
+    assert again.returncode == 2 and "its weights are quantised already" in again.stderr

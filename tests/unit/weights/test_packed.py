@@ -29,7 +29,8 @@ def _stored(header: Header) -> Tensors:
     return {name: (SAFETENSORS_DTYPES[dtype], tuple(shape)) for name, (dtype, shape) in header.items()}
 
 
-def _bytes(header: Header) -> int:
+def stored_bytes_of(header: Header) -> int:
+    """What tensors take in a file."""
     return sum(math.prod(shape) * (SAFETENSORS_DTYPES[dtype].bits or 0) // 8 for dtype, shape in header.values())
 
 
@@ -140,9 +141,9 @@ def test_bytes_at_rest_are_exact_and_parameters_logical(layout: str, tmp_path: P
     document = json.loads(capsys.readouterr().out)
     summary = document["reports"][0]["summary"]
     assert summary["count"] == OUTPUTS * INPUTS + 384
-    assert summary["bytes"] == _bytes(header) + 768
+    assert summary["bytes"] == stored_bytes_of(header) + 768
     assert summary["buffer_bytes"] == 0
-    assert summary["bits_each"] == 8 * (_bytes(header) + 768) / (OUTPUTS * INPUTS + 384)
+    assert summary["bits_each"] == 8 * (stored_bytes_of(header) + 768) / (OUTPUTS * INPUTS + 384)
     assert document["model"]["parameters"] == OUTPUTS * INPUTS + 384
 
 
@@ -175,7 +176,7 @@ def test_what_is_not_known_is_said(
     assert said in line
     document = json.loads(out)
     assert document["model"]["parameters"] is None
-    assert document["reports"][0]["summary"]["bytes"] + document["reports"][0]["summary"]["buffer_bytes"] == _bytes(header)
+    assert document["reports"][0]["summary"]["bytes"] + document["reports"][0]["summary"]["buffer_bytes"] == stored_bytes_of(header)
     assert main(["run", "--passes", "params", str(file)]) == 0
     text = capsys.readouterr().out
     assert "unknown parameters" in " ".join(text.split())

@@ -1,0 +1,378 @@
+"""Linear layers whose weights are held in few bits: what they hold, and what their kernels take besides.
+
+The packages that bring the kernels need not be installed. Their host code was read instead: what is held is what they keep on the device;
+what a forward takes is modelled after the code that each kernel's text names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from irscope.errors import LoadError
+from irscope.frontends.files.folders import Tensors
+from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.weights.packed import Packed, PackedWeight, Shaped
+from irscope.weights.schemes import Scheme
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How a layer computes with its codes."""
+
+    name: str
+    """Whose code was read, and what it does, as reports say it."""
+    run: Callable[[PackedLinear, Tensor], Tensor]
+    unpacks: bool = False
+    """Whether the codes are turned into plain weights before the first forward, and stay so."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a linear layer holds in the place of its weight."""
+
+    module: str
+    scheme: str
+    kernel: Kernel
+    parts: Mapping[str, Shaped]
+    """By the name of the parameter, with the name of a tensor in the checkpoint's own words where there is one."""
+    count: int
+    """Weights that it stands for."""
+    dtype: torch.dtype
+    """In which it computes."""
+    group: int = 0
+    """Weights that share a scale, where the kernel needs it."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names of tensors in the checkpoint by those of parameters."""
+    dropped: tuple[str, ...] = ()
+    """Tensors of the checkpoint that are read into the host's memory."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer with codes for weights."""
+
+    def __init__(self, inputs: int, outputs: int, held: Held, device: torch.device, *, bias: bool) -> None:
+        super().__init__()
+        self.in_features, self.out_features = inputs, outputs
+        self.held, self.compute_dtype = held, held.dtype
+        for name, (type_, shape) in held.parts.items():
+            made = torch.empty(shape, dtype=_held_dtype(type_), device=device)
+            self.register_parameter(name, nn.Parameter(made, requires_grad=False))
+        self.bias = nn.Parameter(torch.empty(outputs, dtype=held.dtype, device=device), requires_grad=False) if bias else None
+        if "weight_nested_absmax" in held.parts:  # what is added to the scales is one number on the device
+            self.register_buffer("offset", torch.empty((), dtype=torch.float32, device=device), persistent=False)
+        self.unpacked: Tensor | None = None
+        """The plain weight, once there is one."""
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, scheme={self.held.scheme}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.unpacked is not None:
+            return F.linear(x, self.unpacked, self.bias)
+        return self.held.kernel.run(self, x)
+
+    def unpack(self) -> None:
+        """Make the plain weight, and let go of the codes."""
+        device = next(self.parameters()).device
+        self.unpacked = torch.empty(self.out_features, self.in_features, dtype=self.compute_dtype, device=device)
+        for name in self.held.parts:
+            self._parameters.pop(name)
+
+
+def _held_dtype(dtype: Any) -> torch.dtype:
+    found = torch_dtype(dtype)
+    if found is None:
+        raise LoadError(f"torch has no tensors of {dtype.text}", code="IRS197")
+    return found
+
+
+# -- what kernels take besides -----------------------------------------------------------------------------------------
+
+_FUSED_ROWS: Final = 4
+"""Rows of activations up to which bitsandbytes' own kernel is used on every card (`_GEMM_4BIT_CUSTOM_FLOOR_M`, 0.50). More rows take it up
+to a limit that depends on the card and the shape, at most 1,536: the whole weight is what they may take at most."""
+
+
+def _rows(x: Tensor) -> int:
+    return x.numel() // x.shape[-1]
+
+
+def _output(layer: PackedLinear, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.empty((*x.shape[:-1], layer.out_features), dtype=dtype or x.dtype, device=x.device)
+
+
+class _FourBit(torch.autograd.Function):
+    """bitsandbytes' MatMul4Bit: the codes are kept for the backward, which turns them into a plain weight once more."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: PackedLinear) -> Tensor:
+        ctx.layer, ctx.dtype = layer, x.dtype
+        return _four_bit_product(layer, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:
+        (grad,) = grads
+        _, weight = _four_bit_plain(ctx.layer, grad, twice=False)
+        return (torch.matmul(grad, weight.to(grad.dtype)) if ctx.needs_input_grad[0] else None), None
+
+
+def _four_bit_plain(layer: PackedLinear, x: Tensor, *, twice: bool) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Scales as they are computed from nested ones, and the plain weight."""
+    scales: tuple[Tensor, ...] = ()
+    nested = getattr(layer, "weight_absmax", None)
+    if nested is not None and nested.dtype is torch.uint8:
+        absmax = torch.empty(nested.shape, dtype=torch.float32, device=x.device)
+        scales = (absmax, absmax + 1) if twice else (absmax.add_(1),)
+    return scales, torch.empty((layer.out_features, layer.in_features), dtype=x.dtype, device=x.device)
+
+
+def _four_bit_product(layer: PackedLinear, x: Tensor) -> Tensor:
+    if _rows(x) <= _FUSED_ROWS:
+        return _output(layer, x)
+    scales, weight = _four_bit_plain(layer, x, twice=True)
+    out = F.linear(x, weight, layer.bias)
+    del scales
+    return out
+
+
+def _four_bit(layer: PackedLinear, x: Tensor) -> Tensor:
+    given = x.dtype
+    x = x.to(layer.compute_dtype)
+    needs_grad = torch.is_grad_enabled() and x.requires_grad
+    out = _FourBit.apply(x, layer) if needs_grad else _four_bit_product(layer, x)  # type: ignore[no-untyped-call]
+    return out.to(given)
+
+
+def _eight_bit(layer: PackedLinear, x: Tensor) -> Tensor:
+    flat = x.reshape(-1, x.shape[-1])
+    half = flat.to(torch.float16)
+    scales = torch.empty(flat.shape[0], dtype=torch.float32, device=x.device)
+    codes = torch.empty(flat.shape, dtype=torch.int8, device=x.device)
+    outliers = half.abs() >= 6.0  # llm_int8_threshold; that none are above it is taken
+    del half
+    whole = _output(layer, flat, torch.int32)
+    out = torch.empty_like(whole, dtype=torch.float16)
+    del whole
+    if layer.bias is not None:
+        out.add_(layer.bias)
+    out = out.to(x.dtype)
+    del codes, scales, outliers
+    return out.reshape(*x.shape[:-1], layer.out_features)
+
+
+def _fp8(layer: PackedLinear, x: Tensor) -> Tensor:
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 9):
+        layer.unpack()  # transformers turns such a checkpoint into plain weights on older cards
+        return layer(x)  # type: ignore[no-any-return]
+    flat = x.reshape(-1, x.shape[-1])
+    codes = torch.empty(flat.shape, dtype=torch.float8_e4m3fn, device=x.device)
+    scales = torch.empty((flat.shape[0], -(-flat.shape[1] // 128)), dtype=torch.float32, device=x.device)
+    out = _output(layer, x)
+    del codes, scales
+    if layer.bias is not None:
+        out.add_(layer.bias)
+    return out
+
+
+def _fused(layer: PackedLinear, x: Tensor) -> Tensor:
+    out = _output(layer, x)
+    if layer.bias is not None:
+        out.add_(layer.bias)
+    return out
+
+
+def _plain_each_time(layer: PackedLinear, x: Tensor) -> Tensor:
+    weight = torch.empty((layer.out_features, layer.in_features), dtype=x.dtype, device=x.device)
+    made = torch.matmul(x, weight.t())
+    out = made * torch.ones((), dtype=x.dtype, device=x.device)
+    return out if layer.bias is None else out.add_(layer.bias)
+
+
+FOUR_BIT: Final = Kernel(
+    f"bitsandbytes 0.50: its own kernel up to {_FUSED_ROWS} rows; for more a plain copy of one layer's weight, the most that it takes",
+    _four_bit,
+)
+EIGHT_BIT: Final = Kernel("bitsandbytes 0.50, LLM.int8: codes of the activations, products in 32 bits; no outliers taken", _eight_bit)
+FP8: Final = Kernel("transformers 5.23, DeepGEMM: codes and scales of the activations", _fp8)
+MARLIN: Final = Kernel("a fused kernel, such as Marlin's: the output alone, its workspace of some KiB left out", _fused)
+UNPACKED: Final = Kernel("compressed-tensors 0.20 under transformers: plain weights from the first forward on", _fused, unpacks=True)
+PLAIN_EACH_TIME: Final = Kernel("torchao 0.18, weights alone: a plain copy of one layer's weight in every forward", _plain_each_time)
+
+
+def kernel_of(family: str, scheme: str) -> Kernel | None:
+    """The kernel that runs weights of a family; None where nobody read one."""
+    if family == "bitsandbytes":
+        return EIGHT_BIT if scheme.startswith("int8") else FOUR_BIT
+    if family == "torchao":
+        return MARLIN if scheme.startswith("int4") else PLAIN_EACH_TIME
+    return {"gptq": MARLIN, "awq": MARLIN, "float8": FP8, "mxfp4": MARLIN, "compressed-tensors": UNPACKED, "int8": MARLIN}.get(family)
+
+
+# -- which layers ------------------------------------------------------------------------------------------------------
+
+
+def held_by_scheme(module: nn.Module, scheme: Scheme, kept: Iterable[str], dtype: torch.dtype) -> dict[str, Held]:
+    """What the linear layers of a module hold under a scheme; those in `kept`, and those that it cannot store, stay as they are."""
+    kernel = MARLIN if scheme.family == "compressed-tensors" else kernel_of(scheme.family, scheme.name)
+    assert kernel is not None
+    left = set(kept)
+    found: dict[str, Held] = {}
+    for name, one in module.named_modules():
+        sizes = _sizes(one)
+        if sizes is None or name in left or scheme.refuses(*sizes):
+            continue
+        parts = {_parameter(part.name): (part.dtype, part.shape) for part in scheme.parts(*sizes)}
+        found[name] = Held(name, scheme.text, kernel, parts, sizes[0] * sizes[1], dtype)
+    return found
+
+
+def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, where: str) -> dict[str, Held]:
+    """What layers hold in a checkpoint, by the names that it has for them; LoadError where that cannot be told."""
+    if packed.unknown:
+        raise LoadError(f"its weights are quantised in a way that is not known: {packed.unknown}", code="IRS169", where=where)
+    shapes = {name: one for of_file in tensors.files.values() for name, one in of_file.items()}
+    return {held.module: held for one in packed.weights for held in [_held(one, shapes, packed.method, dtype, where)]}
+
+
+def _held(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
+    kernel = kernel_of("compressed-tensors" if method == "compressed-tensors" else one.family, one.scheme)
+    module, _, last = one.name.rpartition(".")
+    if kernel is None or last != "weight":
+        raise LoadError(
+            f"{one.name[:80]!r} is quantised ({one.scheme}), and is no linear layer: what runs it is not modelled",
+            code="IRS695",
+            where=where,
+        )
+    dropped = tuple(name for name in one.tensors if _HOST.search(name))
+    kept = [name for name in one.tensors if name not in dropped]
+    renamed = {name: f"{module}.{_parameter(name.removeprefix(f'{module}.'))}" for name in kept}
+    parts = {renamed[name].removeprefix(f"{module}."): shapes[name] for name in kept}
+    return Held(module, one.scheme, kernel, parts, one.count, dtype, one.group, renamed, dropped)
+
+
+_HOST: Final = re.compile(r"\.(?:quant_state\.bitsandbytes__\w+|weight_format)$")
+"""What bitsandbytes reads on the host: sizes and names as JSON, the order of rows."""
+
+
+def _parameter(name: str) -> str:
+    """A name that a parameter may have."""
+    return name.lstrip("_").replace(".", "_")
+
+
+def _sizes(module: nn.Module) -> tuple[int, int] | None:
+    """Outputs and inputs of a linear layer; None for other modules."""
+    if type(module) is nn.Linear:
+        return module.out_features, module.in_features
+    weight = getattr(module, "weight", None)
+    if type(module).__name__ == "Conv1D" and isinstance(weight, Tensor) and weight.ndim == 2:
+        return weight.shape[1], weight.shape[0]
+    return None
+
+
+def computing_type(settings: Mapping[str, Any], dtype: torch.dtype) -> torch.dtype:
+    """In which type layers compute that a `quantization_config` is about; `dtype` is the model's own.
+
+    bitsandbytes' 4-bit layers take the configuration's, float32 unless it says another (`BitsAndBytesConfig`).
+    """
+    if not settings.get("load_in_4bit"):
+        return dtype
+    said = str(settings.get("bnb_4bit_compute_dtype") or "float32").removeprefix("torch.")
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}.get(said, dtype)
+
+
+def kept_by_default(module: Any, scheme: Scheme) -> set[str]:
+    """Layers that stay as they are unless the user says otherwise: the one that gives the logits, and what shares its weight."""
+    if scheme.head:
+        return set()
+    head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+    return {name for name, one in module.named_modules() if one is head or re.search(r"(?:^|\.)(?:lm_head|embed_out)$", name)}
+
+
+def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> None:
+    """Put layers that hold codes into the place of linear ones, on the device where those are; LoadError where they do not fit.
+
+    Nothing is computed: codes have no values here.
+    """
+    for name, one in held.items():
+        try:
+            before = module.get_submodule(name)
+        except AttributeError:
+            before = None
+        sizes = None if before is None else _sizes(before)
+        if before is None or sizes is None:
+            what = "is no linear layer of the model" if before is not None else "is not in the model"
+            raise LoadError(
+                f"{name[:80]!r} is quantised ({one.scheme}), and {what}: what runs it is not modelled", code="IRS695", where=where
+            )
+        if sizes[0] * sizes[1] != one.count and not (one.count - sizes[0] * sizes[1] == 1 and one.count % 2 == 0):
+            said = f"{name[:80]!r} is {sizes[0]}x{sizes[1]} by the configuration, and its tensors hold {one.count:,} weights"
+            raise LoadError(said, code="IRS197", where=where, hint="configuration and weights are of different models")
+        device, bias = next(before.parameters()).device, isinstance(before.bias, Tensor)
+        module.set_submodule(name, PackedLinear(sizes[1], sizes[0], one, device, bias=bias))
+
+
+def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
+    """The tensors of a checkpoint under the names that parameters have, without those that the host reads."""
+    renamed = {old: new for one in held.values() for old, new in one.renamed.items()}
+    dropped = {name for one in held.values() for name in one.dropped}
+    return Tensors(
+        {
+            file: {renamed.get(name, name): type_ for name, type_ in of_file.items() if name not in dropped}
+            for file, of_file in tensors.files.items()
+        }
+    )
+
+
+def unpack_before_forward(module: nn.Module, note: Callable[[Tensor], None] = lambda _: None) -> None:
+    """Let layers whose kernels need plain weights make them when the model first runs; `note` is told of each."""
+    layers = [one for one in module.modules() if isinstance(one, PackedLinear) and one.held.kernel.unpacks]
+    if not layers:
+        return
+
+    def unpack(*_: object) -> None:
+        handle.remove()
+        for one in layers:
+            one.unpack()
+            if one.unpacked is not None:
+                note(one.unpacked)
+
+    handle = module.register_forward_pre_hook(unpack)
+
+
+def install_quantizer(held: Mapping[str, Held], where: str) -> dict[str, Any]:
+    """Tell transformers how a checkpoint with these layers is loaded; the `quantization_config` that asks for it."""
+    from transformers.quantizers import auto
+    from transformers.quantizers.base import HfQuantizer
+    from transformers.utils.quantization_config import QuantizationConfigMixin
+
+    name = "irscope"
+    parts = {f"{one.module}.{part}" for one in held.values() for part in one.parts}
+
+    class Config(QuantizationConfigMixin):  # type: ignore[misc]
+        def __init__(self, **settings: Any) -> None:
+            self.quant_method = name
+
+    class Quantizer(HfQuantizer):  # type: ignore[misc]
+        is_trainable = True
+
+        def is_serializable(self) -> bool:
+            return False
+
+        def get_new_dtype(self, converter: Any, param: Any, dtype: Any) -> Any:
+            is_part = any(target in parts for target in converter.target_patterns)
+            return None if is_part else super().get_new_dtype(converter, param, dtype)
+
+        def _process_model_before_weight_loading(self, model: Any, **kwargs: Any) -> Any:
+            replace_linears(model, held, where)
+            return model
+
+    auto.AUTO_QUANTIZER_MAPPING[name] = Quantizer
+    auto.AUTO_QUANTIZATION_CONFIG_MAPPING[name] = Config
+    return {"quant_method": name}

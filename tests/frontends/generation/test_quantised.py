@@ -1,0 +1,161 @@
+"""Layers that hold codes for weights: what they hold, which layers they replace, and what their kernels ask memory for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from irscope.errors import LoadError  # noqa: E402
+from irscope.frontends.files.folders import Tensors  # noqa: E402
+from irscope.frontends.generation.quantised import (  # noqa: E402
+    PackedLinear,
+    computing_type,
+    held_by_scheme,
+    held_in_checkpoint,
+    kept_by_default,
+    replace_linears,
+    stored_with,
+    unpack_before_forward,
+)
+from irscope.weights.packed import read_packed  # noqa: E402
+from irscope.weights.schemes import parse_scheme  # noqa: E402
+from tests.unit.weights.test_packed import AWQ, DOUBLE, FP8_BLOCKS, GPTQ, INT8, LAYOUTS, MXFP4, NF4, W4A16, Header, _stored  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class Model(nn.Module):
+    """Two layers and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, 384)
+        self.l = nn.Linear(384, 256, bias=False)
+        self.m = nn.Linear(256, 384)
+        self.lm_head = nn.Linear(384, 50, bias=False)
+
+    def forward(self, ids: Any) -> Any:
+        return self.lm_head(self.m(self.l(self.embed(ids))))
+
+
+class Made(TorchDispatchMode):
+    """The shapes of what is made, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[str, tuple[int, ...]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and "view" not in str(func) and "aten.t." not in str(func):
+            self.made.append((str(out.dtype).removeprefix("torch."), tuple(out.shape)))
+        return out
+
+
+def _packed(text: str, dtype: Any = torch.bfloat16) -> Model:
+    module = Model().to(dtype)
+    scheme = parse_scheme(text)
+    replace_linears(module, held_by_scheme(module, scheme, kept_by_default(module, scheme), dtype), "here")
+    return module
+
+
+@pytest.mark.parametrize("text", ["int8", "nf4", "nf4{double}", "fp4", "int4", "gptq", "awq", "mxfp4"])
+def test_what_a_layer_holds_is_what_the_scheme_stores(text: str) -> None:
+    module, scheme = _packed(text), parse_scheme(text)
+    layers = [one for one in module.modules() if isinstance(one, PackedLinear)]
+    assert [one.held.module for one in layers] == ["l", "m"], "the head stays as it is"
+    for one in layers:
+        held = sum(part.numel() * part.element_size() for name, part in one.named_parameters() if name != "bias")
+        assert held == scheme.bytes(one.out_features, one.in_features)
+    assert module.m.bias is not None and module.m.bias.shape == (384,)
+    assert module(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 50)
+
+
+def test_the_head_too_where_it_is_asked_for() -> None:
+    assert [one.held.module for one in _packed("nf4{head}").modules() if isinstance(one, PackedLinear)] == ["l", "m", "lm_head"]
+
+
+def test_a_layer_that_the_scheme_cannot_store_stays() -> None:
+    module = nn.Sequential(nn.Linear(200, 64), nn.Linear(64, 64))
+    assert list(held_by_scheme(module, parse_scheme("int4"), (), torch.bfloat16)) == ["1"]
+
+
+def test_four_bit_makes_a_plain_weight_for_many_rows_alone() -> None:
+    module = _packed("nf4{double}")
+    with torch.no_grad(), Made() as seen:
+        module.l(torch.zeros(1, 4, 384, dtype=torch.bfloat16))
+    assert ("bfloat16", (256, 384)) not in seen.made
+    with torch.no_grad(), Made() as seen:
+        module.l(torch.zeros(1, 5, 384, dtype=torch.bfloat16))
+    assert seen.made.index(("float32", (1536,))) < seen.made.index(("bfloat16", (256, 384))), "scales come first"
+    assert seen.made.count(("float32", (1536,))) == 2, "what they are computed from is still there"
+
+
+def test_four_bit_keeps_no_plain_weight_for_the_backward() -> None:
+    module = _packed("nf4")
+    x = torch.zeros(8, 384, dtype=torch.bfloat16, requires_grad=True)
+    kept: list[tuple[int, ...]] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(tuple(one.shape)) or one, lambda one: one):
+        out = module.l(x)
+    assert (256, 384) not in kept
+    with Made() as seen:
+        out.sum().backward()
+    assert ("bfloat16", (256, 384)) in seen.made and x.grad is not None and x.grad.shape == (8, 384)
+    assert all(one.grad is None for one in module.l.parameters())
+
+
+def test_the_type_in_which_bitsandbytes_computes() -> None:
+    assert computing_type({"load_in_4bit": True}, torch.bfloat16) is torch.float32, "BitsAndBytesConfig's default"
+    assert computing_type({"load_in_4bit": True, "bnb_4bit_compute_dtype": "bfloat16"}, torch.float16) is torch.bfloat16
+    assert computing_type({"quant_method": "gptq"}, torch.float16) is torch.float16
+
+
+def _held(header: Header, config: dict[str, Any], metadata: dict[str, str] | None = None) -> tuple[Any, Tensors]:
+    stored = _stored(header)
+    tensors = Tensors({"model.safetensors": stored}, read_packed(stored, config, metadata or {}))
+    return held_in_checkpoint(tensors.packed, tensors, torch.bfloat16, "here"), tensors
+
+
+@pytest.mark.parametrize("header", [NF4, DOUBLE, INT8, GPTQ, AWQ, FP8_BLOCKS, W4A16])
+def test_layers_of_a_checkpoint_hold_its_tensors(header: Header) -> None:
+    layout = next(one for one in LAYOUTS.values() if one[0] is header)
+    held, tensors = _held(header, layout[1], layout[2])
+    module = Model()
+    replace_linears(module, held, "here")
+    names = set(stored_with(tensors, held).files["model.safetensors"])
+    assert names == {f"l.{name}" for name, _ in module.l.named_parameters()}, "every tensor on the device has a parameter"
+    if header is not W4A16:
+        assert module(torch.zeros(1, 2, dtype=torch.long)).shape == (1, 2, 50)
+
+
+def test_compressed_tensors_unpacks_before_the_first_forward() -> None:
+    layout = LAYOUTS["compressed-tensors"]
+    held, _ = _held(layout[0], layout[1])
+    module = Model().to(torch.bfloat16)
+    replace_linears(module, held, "here")
+    told: list[Any] = []
+    unpack_before_forward(module, told.append)
+    assert module.l.unpacked is None
+    module(torch.zeros(1, 2, dtype=torch.long))
+    assert module.l.unpacked is told[0] and told[0].shape == (256, 384) and not list(module.l.parameters())
+    module(torch.zeros(1, 2, dtype=torch.long))
+    assert len(told) == 1
+
+
+def test_what_is_not_modelled_is_said() -> None:
+    with pytest.raises(LoadError, match=r"'e\.gate_up_proj' is quantised \(mxfp4\), and is no linear layer"):
+        _held(MXFP4, {})
+    with pytest.raises(LoadError, match="quantised in a way that is not known: the configuration says awq"):
+        _held(GPTQ, {"quant_method": "awq"})
+    held, _ = _held({name.replace("l.", "embed.", 1): one for name, one in NF4.items()}, {})
+    with pytest.raises(LoadError, match=r"'embed' is quantised \(nf4\), and is no linear layer of the model"):
+        replace_linears(Model(), held, "here")
+    held, _ = _held({name.replace("l.", "lm_head.", 1): one for name, one in NF4.items()}, {})
+    with pytest.raises(LoadError, match="'lm_head' is 50x384 by the configuration, and its tensors hold 98,304 weights"):
+        replace_linears(Model(), held, "here")
