@@ -307,7 +307,8 @@ class RowTexts:
             return found
         if "\n" in word or not len(self):
             return found
-        places = [match.start() for match in re.finditer(re.escape(word), self._text)]
+        # Paths of modules are written with dots and with slashes.
+        places = [match.start() for match in re.finditer(re.sub(r"/|\\\.", "[./]", re.escape(word)), self._text)]
         if places:
             found[np.searchsorted(self._starts, np.array(places, dtype=np.int64), side="right") - 1] = True
         return found

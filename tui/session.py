@@ -16,6 +16,7 @@ import numpy as np
 from irscope.errors import IrscopeError, UsageError
 from irscope.ir.bind import element_names
 from irscope.ir.graph import Node
+from irscope.ir.places import path_key
 from irscope.session import Model
 from irscope.tui.amounts import Binding, Column, parse_binding, parse_sizes
 from irscope.tui.analyses import Analyses, result_of
@@ -469,14 +470,16 @@ def find_row(browse: Browse, text: str) -> int | None:
     if wanted.isascii() and wanted.isdigit() and int(wanted) < len(browse.steps):
         return browse.steps.row(int(wanted))
     # Rows whose text holds the word come first in order after the selected one; only these are looked at more closely.
-    candidates = np.flatnonzero(browse.matcher.names.containing(wanted) | browse.matcher.modules.containing(wanted))
+    key = path_key(wanted)
+    word = key or wanted
+    candidates = np.flatnonzero(browse.matcher.names.containing(word) | browse.matcher.modules.containing(word))
     at = int(np.searchsorted(candidates, browse.selected, side="right"))
     partial: int | None = None
     for row in (*candidates[at:].tolist(), *candidates[:at].tolist()):
         for name in _search_names(browse, row):
-            if name == wanted:
+            if name == wanted or (key and path_key(name) == key):
                 return int(row)
-            if partial is None and wanted in name:
+            if partial is None:
                 partial = int(row)
     return partial
 

@@ -11,6 +11,7 @@ from irscope.cli.args import add_model_arguments, add_output_file, amount_of, op
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.files import write_stream, write_text
 from irscope.ir.graph import Node
+from irscope.ir.places import is_within
 from irscope.ir.printer import print_node, print_program, value_names
 
 
@@ -28,7 +29,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0")
+        parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0 or layer1.0")
         parser.add_argument("--op", default="", help="only nodes of this operator, such as nn.conv")
         parser.add_argument("--locations", action="store_true", help="with source lines")
         parser.add_argument("--limit", type=amount_of(COUNT), metavar="N", help="at most this many nodes")
@@ -52,5 +53,4 @@ class Command:
 
 
 def _is_selected(node: Node, scope: str, op: str) -> bool:
-    path = node.scope.path
-    return (not op or node.op == op) and (not scope or path == scope or path.startswith(f"{scope}/"))
+    return (not op or node.op == op) and is_within(node.scope, scope)

@@ -88,6 +88,23 @@ def relative_name(path: str, parent: str) -> str:
     return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
 
 
+def path_key(text: str) -> str:
+    """A module's path, or a name that begins with one, in one spelling: `layer3/1`, `layer3.1` and `/layer3/layer3.1/` are `layer3.1`."""
+    parts: list[str] = []
+    for part in text.replace("/", ".").split("."):
+        # torch.onnx names what is in a Sequential after it once more; numbers do come twice.
+        if part and (part.isdecimal() or not parts or part != parts[-1]):
+            parts.append(part)
+    return ".".join(parts)
+
+
+def is_within(scope: Scope, module: str) -> bool:
+    """Whether a scope is the module that a path names, as a call or as the model's own, or inside of it."""
+    wanted = path_key(module)
+    keys = (path_key(scope.path), path_key(scope.module))
+    return any(key == wanted or key.startswith(f"{wanted}.") or not wanted for key in keys)
+
+
 def root_scope() -> Scope:
     """The scope of the model itself, start of a new tree."""
     return Scope(None, "")

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
+from irscope.ir.places import path_key
 from irscope.report.report import Document, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import type_text
@@ -271,7 +272,13 @@ def _equal(cell: Plain, text: str | None, number: float | None) -> bool:
     if isinstance(cell, int | float) and not isinstance(cell, bool) and number is not None:
         return cell == number
     spelled = {"true": "yes", "false": "no"}.get(text.lower(), text) if isinstance(cell, bool) else text
-    return _cell_text(cell).casefold() == spelled.casefold()
+    held, wanted = _cell_text(cell).casefold(), spelled.casefold()
+    return held == wanted or (_is_path(wanted) and path_key(held) == path_key(wanted))
+
+
+def _is_path(text: str) -> bool:
+    """Whether it may be the path of a module, whose parts stand between dots or slashes."""
+    return "." in text or "/" in text
 
 
 def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Plain, str | None, float | None], bool]:
@@ -283,7 +290,8 @@ def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Plain, str | 
 
 def _contains(cell: Plain, text: str | None, number: float | None) -> bool:
     held, wanted = _cell_text(cell).casefold(), (text or "").casefold()
-    return fnmatch.fnmatchcase(held, wanted) if "*" in wanted else wanted in held
+    pairs = [(held, wanted), (path_key(held), path_key(wanted))] if _is_path(wanted) else [(held, wanted)]
+    return any(fnmatch.fnmatchcase(one, pattern) if "*" in pattern else pattern in one for one, pattern in pairs)
 
 
 _OPERATORS: Mapping[str, Callable[[Plain, str | None, float | None], bool]] = {

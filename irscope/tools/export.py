@@ -11,6 +11,7 @@ from typing import Any, Final
 from irscope.errors import UsageError
 from irscope.frontends.load import open_nodes
 from irscope.ir.graph import Node
+from irscope.ir.places import is_within, path_key
 from irscope.passes.cost.flops import Flops
 from irscope.passes.exports.pictures import (
     COLOURINGS,
@@ -94,8 +95,10 @@ def _near(model: Model, view: View) -> set[Node]:
     """Nodes of the main graph that are so near a node or module, with what is inside their regions."""
     graph = model.graph
     named = view.around.removeprefix("%")
+    key = path_key(named)
     start = [node for node in graph if named == node.name or any(named == one.name for one in node.outputs)]
-    start = start or [node for node in graph if _is_in(named, node)]
+    start = start or [node for node in graph if named and is_within(node.scope, named)]
+    start = start or [node for node in graph if key in map(path_key, (node.name, *(one.name or "" for one in node.outputs)))]
     if not start:
         names = {name for node in graph for name in (node.name, node.scope.path, node.scope.module)}
         near = difflib.get_close_matches(named, [name for name in names if name], n=3)
@@ -103,12 +106,6 @@ def _near(model: Model, view: View) -> set[Node]:
             f"no node or module {view.around!r} in the main graph", code="IRS367", where=model.program.path, hint=", ".join(near)
         )
     return set(nodes_near(start, view.hops, graph))
-
-
-def _is_in(module: str, node: Node) -> bool:
-    """Whether a node is in the module that a path names, as a call or as the model's own."""
-    path, dotted = node.scope.path, node.scope.module
-    return module in (path, dotted) or path.startswith(f"{module}/") or dotted.startswith(f"{module}.")
 
 
 def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[str, ...]]:

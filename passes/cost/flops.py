@@ -12,6 +12,7 @@ from typing import ClassVar
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, exact_div, product, symbol
 from irscope.ir.graph import Facet, Graph, Node
+from irscope.ir.places import path_key
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import Type, tensor
@@ -224,7 +225,9 @@ def _nodes_named(name: str, program: Program) -> list[Node]:
     if found:
         return found
     names = value_names([program.graph, *program.functions.values()])
-    return [node for node in _all_nodes(program) if any(names[output].removeprefix("%") == wanted for output in node.outputs)]
+    found = [node for node in _all_nodes(program) if any(names[output].removeprefix("%") == wanted for output in node.outputs)]
+    key = path_key(wanted)
+    return found or [node for node in _all_nodes(program) if key in map(path_key, (node.name, *(one.name or "" for one in node.outputs)))]
 
 
 def _tables(node: Node, costs: Costs, types: Inferred) -> Iterator[Table]:

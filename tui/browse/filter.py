@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from irscope.amounts import BYTES, FLOPS, RULE, parse_amount
 from irscope.errors import UsageError
 from irscope.ir.graph import Node, Value
-from irscope.ir.places import Scope
+from irscope.ir.places import Scope, path_key
 from irscope.ir.types import TensorType, Type
 from irscope.tui.amounts import Column
 from irscope.tui.browse.outline import AliasSets, Group, Mask, Outline, Rows
@@ -45,6 +45,7 @@ HELP: Final = (
 _WORD = re.compile(r'!?(?:/(?:\\.|[^/\\])*/|(?:[a-z]+:)?"[^"]*"|\S+)', re.IGNORECASE)
 _COMPARISON = re.compile(r"(flops|mem)([<>]=?)(.*)", re.IGNORECASE)
 _FIELD_WORDS = frozenset({"op", "name", "scope", "type", "dtype", "shape", "alias"})
+_SEPARATORS = frozenset("./")
 _FLAGS = frozenset({"unknown", "inplace"})
 _MEASURES = {"flops": FLOPS, "mem": BYTES}
 
@@ -231,7 +232,10 @@ class Matcher:
         if field == "op":
             return self._ops.where(lambda op: text in op.lower())
         if field == "scope":
-            return self._scopes.where(lambda scope: text in scope.path.lower())
+            wanted = f"{'.' * (text[:1] in _SEPARATORS)}{path_key(text)}{'.' * (text[-1:] in _SEPARATORS)}" if path_key(text) else ""
+            return self._scopes.where(
+                lambda scope: any(wanted in f".{path_key(path)}." for path in (scope.path.lower(), scope.module.lower()))
+            )
         if field == "inplace":
             return self._inplace
         holds = _TYPES[field]
