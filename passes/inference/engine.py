@@ -266,7 +266,12 @@ class Inference(RuleContext):
         arrays = (answer,) if isinstance(answer, np.ndarray) else answer
         for output, array, shape in zip(node.outputs, arrays, shapes, strict=False):
             if array is not None and array.shape == shape:
-                self.found.values[output] = array
+                self._know(output, array)
+
+    def _know(self, value: Value, known: Known) -> None:
+        """Keep elements; those that are objects though none is a symbol, since one beside them was, become numbers of the type."""
+        type_ = self.found.type_of(value)
+        self.found.values[value] = settle(known, type_.dtype) if known.dtype == object and isinstance(type_, TensorType) else known
 
     # -- what rules ask ----------------------------------------------------------------------------------------
 
@@ -324,7 +329,7 @@ class Inference(RuleContext):
         """Replace what is known of a value besides its type."""
         self.forget(value)
         if fact.known is not None:
-            self.found.values[value] = fact.known
+            self._know(value, fact.known)
         if fact.items is not None:
             self.found.lists[value] = fact.items
 
