@@ -15,6 +15,7 @@ from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_TORCH, find_device
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.detect import detect
 from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import symbol_named
@@ -235,6 +236,11 @@ def capture_model(
         manager = Manager(program, settings=settings, annotate=types)
         manager.apply(types)
     return Model(manager, (*sink, *default_registry().problems), LoadOptions())
+
+
+def kind_of(path: Path) -> str:
+    """What kind of file it is, such as onnx; LoadError for what is no model."""
+    return detect(path).name
 
 
 def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSize]:

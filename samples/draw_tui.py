@@ -13,7 +13,8 @@ from textual.pilot import Pilot
 
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.start import StartApp, samples
+from irscope.tui.picker import samples
+from irscope.tui.start import StartApp
 from irscope.tui.text import UNICODE
 
 SIZE = (120, 36)
@@ -72,9 +73,11 @@ async def compare_picture(folder: Path) -> None:
 
 async def start_picture(folder: Path) -> None:
     """The picture of the start without a file."""
-    app = StartApp(open_model, UNICODE)
+    app = StartApp(lambda path, tell: open_model(path), UNICODE)
     async with app.run_test(size=(SIZE[0], 24)) as pilot:
-        await settle(app, pilot)  # type: ignore[arg-type]
+        while app.is_busy:
+            await pilot.pause(0.01)
+        await pilot.pause()
         write(app.export_screenshot(title="irscope tui"), folder / "tui-start.svg")
 
 

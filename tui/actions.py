@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from textual.binding import Binding, BindingType
 
@@ -85,6 +86,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("dialog", "scroll_text(1)", ("down", "j"), "Down", "Scroll down."),
 )
 """Actions of all screens; those of one screen are in its module."""
+
+QUESTIONS: Final = (
+    ("What is my peak? It stands at the top of every screen; this goes there.", "p"),
+    ("What is alive there, and why? The table below the chart, largest first.", "2, then p"),
+    ("Which layer costs most? The first row below (model).", "4"),
+    ("What happens at batch 32? All screens show it then.", "c, then batch=32"),
+    ("Which weights are largest?", "3"),
+)
+"""Common questions, and the keys that answer them."""
 
 _KEY_NAMES = {
     "slash": "/",

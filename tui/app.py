@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -25,6 +25,7 @@ from irscope.tui.browse.model import Browse
 from irscope.tui.context import Context
 from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
+from irscope.tui.start import question_lines
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
 
@@ -301,15 +302,6 @@ class IrscopeApp(App[None]):
 # ----------------------------------------------------------------------------------------------------
 # The text of the help window, made from the table of actions.
 
-QUESTIONS: Final = (
-    ("What is my peak? It stands at the top of every screen; this goes there.", "p"),
-    ("What is alive there, and why? The table below the chart, largest first.", "2, then p"),
-    ("Which layer costs most? The first row below (model).", "4"),
-    ("What happens at batch 32? All screens show it then.", "c, then batch=32"),
-    ("Which weights are largest?", "3"),
-)
-"""Common questions, and the keys that answer them."""
-
 
 def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
     """All keys of a screen, those of the focused pane first, then the filter syntax and the signs."""
@@ -335,11 +327,6 @@ def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
     lines.append((Span("Signs", "heading"),))
     lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
     return lines
-
-
-def question_lines() -> list[Line]:
-    """The questions with the keys that answer them."""
-    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in QUESTIONS]
 
 
 def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:

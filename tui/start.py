@@ -1,17 +1,19 @@
-"""What `irscope tui` shows without a file: recent files and samples to choose from, and why one cannot be opened."""
+"""What `irscope tui` shows first: a file while it is read, what is wrong with it, and a list of files to choose from.
+
+It is on the screen before anything is read: this module imports little besides Textual, and reading imports the rest beside it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import ClassVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -22,24 +24,37 @@ from textual.widgets import Footer
 
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, write_text
-from irscope.recording import Recording
-from irscope.report.units import Kind, humanise
-from irscope.session import Model
-from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
-from irscope.tui.analyses import answered
-from irscope.tui.app import question_lines
-from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.actions import ACTIONS, QUESTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Looks, Prompt
-from irscope.tui.widgets.table import VirtualTable
 
+if TYPE_CHECKING:
+    from irscope.tui.picker import Known
+
+Tell: TypeAlias = Callable[[str, int, "int | None"], None]
+"""How far reading is: what is done, how much of it is done, and of how much where that is known."""
+Read: TypeAlias = Callable[[Path, Tell], object]
+"""Reads what a path means: a model or a recording. Runs in a thread."""
 START_ACTIONS: tuple[Action, ...] = (
     Action("start", "ask_path", ("o",), "Open a file", "Type the path of a model.", footer=True),
     Action("start", "help", ("question_mark",), "Help", "Show all keys.", footer=True),
-    Action("start", "quit", ("q", "escape"), "Quit", "Leave irscope.", footer=True),
+    Action("start", "cancel", ("escape",), "Cancel", "Stop reading; leave irscope where nothing is read.", footer=True),
+    Action("start", "quit", ("q",), "Quit", "Leave irscope.", footer=True),
     Action("start", "stop", ("ctrl+c", "ctrl+q"), "Leave at once", "Leave irscope from wherever you are.", priority=True),
 )
+_REDRAW = 0.1
+"""Seconds between two looks at how far reading is."""
+_BAR = 40
+_SLIDE = 8
+"""Cells of a bar that says only that something is done."""
+
+
+def question_lines() -> list[Line]:
+    """The questions with the keys that answer them."""
+    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in QUESTIONS]
+
+
 _WELCOME: tuple[Line, ...] = (
     (Span("irscope tells what a neural network costs before it runs.", "heading"),),
     (Span("Choose a file above with the arrow keys and enter, or press o and type a path."),),
@@ -56,76 +71,174 @@ class PlainScreen(Looks, Screen[None]):
     """What widgets are painted on that belong to no model."""
 
 
-class StartApp(App[Model | Recording]):
-    """Choose a file; the app ends with the model or the recording that was read."""
+class StartApp(App[object]):
+    """Read a file, or choose one; the app ends with what was read, with an error, or with None."""
 
     CSS_PATH = "irscope.tcss"
     TITLE = "irscope"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings("start", START_ACTIONS)
 
-    class Read(Message):
-        """A model was read, or the error that stands for it."""
+    class Done(Message):
+        """A file was read, or the error that stands for it."""
 
         def __init__(self, path: Path, answer: object) -> None:
             super().__init__()
             self.path = path
             self.answer = answer
 
-    def __init__(self, read: Callable[[Path], Model | Recording], symbols: Symbols | None = None) -> None:
+    class Offered(Message):
+        """The files to choose from."""
+
+        def __init__(self, files: Sequence[Known]) -> None:
+            super().__init__()
+            self.files = files
+
+    def __init__(self, read: Read, symbols: Symbols | None = None, *, path: Path | None = None, folder: Path | None = None) -> None:
+        """`path` is read at once; else the files of a folder are offered, or those that were opened last."""
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         self.read = read
         self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.set_class(not self.symbols.has_braille, "-ascii")
-        self.files = known_files()
+        self.path = path
+        self.folder = folder
+        self.files: Sequence[Known] = ()
         self.reading: Path | None = None
+        self.failure: IrscopeError | None = None
+        """Why the file that was named cannot be opened."""
+        self.was_cancelled = False
+        self.is_looking = False
+        """Whether the files to choose from are being looked for."""
+        self._progress: tuple[str, int, int | None] = ("reading", 0, None)
+        self._began = 0.0
 
     def get_default_screen(self) -> Screen[None]:
         return PlainScreen()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="files_pane", classes="pane") as pane:
-            pane.border_title = Content("Recent files and samples")
-            yield VirtualTable(files_table(self.files, self.symbols), id="files")
-        yield DetailPane(_WELCOME, id="welcome", classes="pane")
+            pane.border_title = Content(
+                "Recent files and samples" if self.folder is None else f"Models in {self.symbols.clean(str(self.folder))}"
+            )
+            pane.display = False
+        yield DetailPane((), id="welcome", classes="pane")
         yield Prompt("the path of a model", id="path")
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        self.query_one("#files").focus()
-        self.query_one("#welcome").border_title = Content("Welcome")
+        self.set_interval(_REDRAW, self.show_progress)
+        self.query_one("#welcome").focus()
+        if self.path is not None:
+            self.open(self.path)
+        else:
+            self._say("Looking for files", [(Span(self.symbols.waiting),)])
+            self._offer()
+
+    # -- files to choose from ----------------------------------------------------------------------------------
+
+    def _offer(self) -> None:
+        """Look for the files to choose from: beside the screen, as a folder may be large."""
+
+        self.is_looking = True
+
+        def look() -> None:
+            from irscope.tui import picker
+
+            self._post(self.Offered(picker.known_files() if self.folder is None else picker.files_in(self.folder)))
+
+        self.call_after_refresh(self._beside, look)
+
+    async def on_start_app_offered(self, message: Offered) -> None:
+        from irscope.tui.picker import files_table
+        from irscope.tui.widgets.table import VirtualTable
+
+        self.is_looking, self.files = False, message.files
+        pane = self.query_one("#files_pane")
+        pane.display = True
+        table = VirtualTable(files_table(self.files, self.symbols, self.folder), id="files")
+        await pane.mount(table)
+        table.focus()
+        if self.reading is None and self.failure is None:
+            self._say("Welcome", _WELCOME)
+
+    def _beside(self, work: Callable[[], None]) -> None:
+        # A daemon: leaving does not wait for a file that is being read.
+        threading.Thread(target=work, daemon=True).start()
+
+    def _post(self, message: Message) -> None:
+        if self.is_running:
+            self.post_message(message)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being read or looked for."""
+        return self.is_looking or self.reading is not None
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def open(self, path: Path) -> None:
         """Read a file in the background."""
         if self.reading is None:
-            self.reading = path
-            self._say("Reading", [(Span(f"{self.symbols.clean(str(path))} {self.symbols.waiting}"),)])
-            self._read(path)
+            self.reading, self._began, self._progress = path, monotonic(), ("reading", 0, None)
+            self.show_progress()
+            # The screen is painted before reading competes for the processor.
+            self.call_after_refresh(self._beside, lambda: self._read(path))
 
-    @work(thread=True, exit_on_error=False)
     def _read(self, path: Path) -> None:
-        self.post_message(self.Read(path, answered(lambda: self.read(path))))
+        def tell(what: str, done: int, total: int | None) -> None:
+            self._progress = (what, done, total)
 
-    def on_start_app_read(self, message: Read) -> None:
+        answer: object
+        try:
+            answer = self.read(path, tell)
+        except IrscopeError as error:
+            answer = error
+        except BaseException as error:
+            answer = IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; please report it")
+        self._post(self.Done(path, answer))
+
+    def show_progress(self) -> None:
+        """How far reading is."""
+        if self.reading is not None:
+            what, done, total = self._progress
+            taken = monotonic() - self._began
+            share = f"{done / total:.0%}" if total else f"{done:,}" if done else ""
+            bar = bar_text(done / total if total else None, taken, self.symbols)
+            lines: list[Line] = [
+                (Span(self.symbols.clean(str(self.reading)), "heading"),),
+                (Span(bar, "bar"), Span(f"  {taken:.0f} s", "faint")),
+                (Span(f"{self.symbols.clean(what)} {share}".rstrip()),),
+                (),
+                (Span("esc cancels", "faint"),),
+            ]
+            self._say("Reading", lines)
+
+    def on_start_app_done(self, message: Done) -> None:
+        if message.path != self.reading:
+            return  # somebody has cancelled it
         self.reading = None
-        if isinstance(message.answer, Model | Recording):
-            note_opened(message.path)
+        if not isinstance(message.answer, IrscopeError):
+            if message.path.exists():  # a model by name is in no folder
+                note_opened(message.path)
             self.exit(message.answer)
-        elif isinstance(message.answer, IrscopeError):
-            self._say(f"{self.symbols.clean(message.path.name)} cannot be opened", error_lines(message.answer, self.symbols)[1:])
+            return
+        if message.path == self.path:
+            self.failure = message.answer
+        lines = [*error_lines(message.answer, self.symbols)[1:], (), (Span("o opens another file, q leaves.", "faint"),)]
+        self._say(f"{self.symbols.clean(message.path.name)} cannot be opened", lines)
+        if not self.files:
+            self._offer()
 
-    def _say(self, title: str, lines: list[Line]) -> None:
+    def _say(self, title: str, lines: Sequence[Line]) -> None:
         pane = self.query_one("#welcome", DetailPane)
         pane.border_title = Content(title)
         pane.show(lines, top=True)
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 
-    def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
+    def on_rows_view_opened(self, message: Any) -> None:
         self.open(self.files[message.row].path)
 
     def action_ask_path(self) -> None:
@@ -133,7 +246,7 @@ class StartApp(App[Model | Recording]):
 
     def on_prompt_closed(self, message: Prompt.Closed) -> None:
         message.prompt.display = False
-        self.query_one("#files").focus()
+        (self.query("#files") or self.query("#welcome")).first().focus()
         text = message.prompt.value.strip()
         if message.keep and text:
             self.open(Path(text).expanduser())
@@ -145,35 +258,51 @@ class StartApp(App[Model | Recording]):
         lines: list[Line] = [(Span(f"  {', '.join(map(key_text, one.keys)):<22}", "name"), Span(one.help)) for one in actions]
         self.push_screen(TextDialog("Keys", lines))
 
+    async def action_cancel(self) -> None:
+        if self.reading is None or self.reading == self.path:
+            self._leave()
+        else:
+            self.reading = None
+            self._say("Welcome", _WELCOME)
+
     async def action_quit(self) -> None:
-        self.exit()
+        self._leave()
 
     async def action_stop(self) -> None:
-        self.exit()
+        self._leave()
+
+    def _leave(self) -> None:
+        self.was_cancelled = self.reading is not None
+        self.exit(self.failure)
 
 
-def choose(read: Callable[[Path], Model | Recording]) -> Model | Recording | None:
-    """Let the user choose a file; None where nothing was chosen."""
-    return StartApp(read).run()
+def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
+    """A bar as full as the share; where that is not known, a piece that moves along it."""
+    full, empty = ("#", ".") if symbols.encoding == "ascii" else ("█", "░")
+    if share is not None:
+        filled = round(_BAR * min(max(share, 0.0), 1.0))
+        return full * filled + empty * (_BAR - filled)
+    start = int(seconds / _REDRAW) % (_BAR - _SLIDE)
+    return empty * start + full * _SLIDE + empty * (_BAR - start - _SLIDE)
+
+
+def opened(read: Read, path: Path | None = None, folder: Path | None = None) -> object:
+    """What a user opens: the file of the path, or one that is chosen; None for nothing. Raises why the named file cannot be read."""
+    app = StartApp(read, path=path, folder=folder)
+    found = app.run()
+    if isinstance(found, IrscopeError):
+        raise found
+    if app.was_cancelled:
+        raise KeyboardInterrupt
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------
 # The files that were opened last, and the samples that come with irscope.
 
 _MOST = 20
-_SAMPLES = Path(__file__).parent / "samples"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A file that can be opened."""
-
-    path: Path
-    kind: str
-    """recent or sample."""
-    size: int | None
-    """None where the file is gone."""
-    changed: float | None
+SAMPLES = Path(__file__).parent / "samples"
+"""The folder of the models that come with irscope."""
 
 
 def recent_file() -> Path:
@@ -194,7 +323,7 @@ def note_opened(path: Path, file: Path | None = None) -> None:
     """Put a path at the head of the list. Where it cannot be written, nothing is noted: this is only a convenience."""
     file = file or recent_file()
     full = Path(os.path.abspath(path))
-    if full.is_relative_to(_SAMPLES):
+    if full.is_relative_to(SAMPLES):
         return
     paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST]
     try:
@@ -202,46 +331,3 @@ def note_opened(path: Path, file: Path | None = None) -> None:
         write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
     except (OSError, UnicodeError, OutputError):
         return
-
-
-def samples(folder: Path = _SAMPLES) -> list[Path]:
-    """The models that come with irscope."""
-    return sorted(folder.glob("*.irs"))
-
-
-def known_files(file: Path | None = None) -> list[Known]:
-    """Recent files, then samples."""
-    return [_known_file(path, "recent") for path in read_recent(file)] + [_known_file(path, "sample") for path in samples()]
-
-
-def _known_file(path: Path, kind: str) -> Known:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return Known(path, kind, None, None)
-    return Known(path, kind, found.st_size, found.st_mtime)
-
-
-def files_table(files: Sequence[Known], symbols: Symbols) -> TableModel:
-    """The files as rows."""
-    clean = symbols.clean
-
-    def size(row: int) -> str:
-        found = files[row].size
-        return "gone" if found is None else humanise(found, Kind.BYTES)
-
-    def changed(row: int) -> str:
-        found = files[row].changed
-        return "" if found is None else datetime.fromtimestamp(found).strftime("%Y-%m-%d %H:%M")
-
-    def folder(row: int) -> str:
-        return "comes with irscope" if files[row].kind == "sample" else clean(str(files[row].path.parent))
-
-    columns = (
-        TableColumn("file", 24, lambda row: clean(files[row].path.name), lambda: [one.path.name for one in files], grows=True, role="name"),
-        TableColumn("", 6, lambda row: files[row].kind, role="faint", rank=1),
-        TableColumn("size", 11, size, lambda: [one.size for one in files], right=True, rank=2),
-        TableColumn("changed", 16, changed, lambda: [one.changed for one in files], rank=3),
-        TableColumn("folder", 24, folder, grows=True, role="faint", rank=4),
-    )
-    return TableModel(columns, len(files), symbols, empty="No file was opened yet; o asks for one.")

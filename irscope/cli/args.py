@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, read_size
 from irscope.budget import Allowance
@@ -28,8 +28,10 @@ from irscope.report.printable import printable
 from irscope.report.renderers import offered_formats, write_document
 from irscope.report.report import Document
 from irscope.report.select import Selection, parse_filter, select
-from irscope.session import Model, open_model
 from irscope.tools.config import device_for
+
+if TYPE_CHECKING:
+    from irscope.session import Model
 
 FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
@@ -255,6 +257,8 @@ def open_from(
         for name, sizes in open_sizes.items():
             if min(sizes) < 1:
                 raise UsageError(f"{name}={min(sizes)} leaves nothing to run", code="IRS671", where=args.model, hint="sizes are at least 1")
+    from irscope.session import open_model  # not at the top: the UI is on the screen before what reads models is imported
+
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     instruments += progress_from(args)
     return open_model(

@@ -5,21 +5,29 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, open_from, settings_from, step_from
-from irscope.errors import UsageError
-from irscope.recording import Recording, is_recording, read_recording
-from irscope.session import Model, open_model
+from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, settings_from, step_from
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.zoo.names import is_name
+from irscope.passkit.instruments import Instrument, PassEvent
+
+if TYPE_CHECKING:
+    from irscope.recording import Recording
+    from irscope.session import Model
 
 
 class Command:
     """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
 
-    Without MODEL it shows the files that were opened last and some samples to choose from. With OTHER, another model or a
-    recording of a real run, it begins with the comparison of both. A recording alone, as `irscope simulate -o run.jsonl` or
-    `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at its peak.
-    With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
+    Without MODEL it shows the files that were opened last and some samples to choose from, with a folder the models in it. With OTHER,
+    another model or a recording of a real run, it begins with the comparison of both. A recording alone, as `irscope simulate -o
+    run.jsonl` or `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at
+    its peak. With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
     begins with the step by category.
     """
 
@@ -44,35 +52,84 @@ class Command:
             raise UsageError(
                 "the UI needs a terminal", hint=f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph"
             )
-        # By name: the UI is a layer above the command line, which only starts it. Both before the model is read: importing
-        # takes twice as long beside a large one, which the garbage collector then looks through.
-        start = importlib.import_module("irscope.tui.start")
-        app = importlib.import_module("irscope.tui.app")
-
         if args.train and args.model is None:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
-        if args.model is not None and is_recording(Path(args.model)):
-            if args.train:
-                raise UsageError(f"--train needs a model, and {args.model} is a recording", hint="`irscope tui RECORDING` shows it")
-            args.model, args.other = args.other or args.model, args.model if args.other else ""
-
-        def read(path: Path) -> Model | Recording:
-            return read_recording(path) if is_recording(path) else open_model(path, load_options(args), settings=settings_from(args))
-
-        if args.model is None:
-            load_options(args)  # what is wrong with the arguments is said before there is a screen
-            model = start.choose(read)
-        elif not args.train and is_recording(Path(args.model)):
-            model = read_recording(Path(args.model))
-            start.note_opened(Path(args.model))
-        elif args.train:
-            model = step_from(args)
-        else:
-            model = open_from(args)
-            if Path(args.model).exists():  # a model by name is in no folder
-                start.note_opened(Path(args.model))
-        if isinstance(model, Recording):
-            importlib.import_module("irscope.tui.recording").run_recording(model)
-        elif model is not None:
-            app.run_app(model, args.other)
+        # What is wrong with the arguments is said before there is a screen.
+        load_options(args)
+        path, folder = _where(args)
+        # By name: the UI is a layer above the command line, which only starts it. It is on the screen before what reads models is imported.
+        start = importlib.import_module("irscope.tui.start")
+        found = start.opened(partial(_read, args), path, folder)
+        if found is not None:
+            found.show()
         return 0
+
+
+def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
+    """The file that is read at once, or the folder whose models are offered."""
+    if args.model is None:
+        return None, None
+    path = Path(args.model)
+    if args.train or is_name(args.model) or path.is_file():
+        return path, None
+    from irscope.frontends.load import path_of
+
+    try:
+        path_of(args.model)
+    except LoadError:
+        if not path.is_dir():
+            raise
+        return None, path
+    return path, None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was read, and what is to be laid beside it."""
+
+    what: Model | Recording
+    other: str
+
+    def show(self) -> None:
+        """Show it until the user leaves."""
+        from irscope.session import Model
+
+        if isinstance(self.what, Model):
+            importlib.import_module("irscope.tui.app").run_app(self.what, self.other)
+        else:
+            importlib.import_module("irscope.tui.recording").run_recording(self.what)
+
+
+def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
+    """Read a file, beside the screen that says how far that is."""
+    from irscope.recording import is_recording, read_recording
+    from irscope.session import open_model
+
+    is_named = args.model is not None and path == Path(args.model)
+    other = args.other if is_named else ""
+    if is_recording(path):
+        if args.train and is_named:
+            raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
+        if not other:
+            found = _Found(read_recording(path), "")
+            importlib.import_module("irscope.tui.recording")
+            return found
+        path, other = Path(other), str(path)
+    if args.train and is_named:
+        tell("capturing the step", 0, None)
+        model = step_from(args)
+    else:
+        model = open_model(path, load_options(args), settings=settings_from(args), instruments=[_Telling(tell)], reproducers=True)
+    tell("opening the screens", 0, None)
+    importlib.import_module("irscope.tui.app")
+    return _Found(model, other)
+
+
+class _Telling(Instrument):
+    """Says how far reading is to the screen instead of to stderr."""
+
+    def __init__(self, tell: Callable[[str, int, int | None], None]) -> None:
+        self._tell = tell
+
+    def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
+        self._tell(what if event is None else f"{event.subject.name}: {what}", done, total)

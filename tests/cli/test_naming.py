@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +14,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo import names, packages
 from irscope.frontends.zoo.names import definitions, is_name, is_script, parse_name
 from tests.cli.test_bad_input import MODEL
+from tests.tui.driving import start_headless
 
 SCRIPT = """
 import torch
@@ -162,8 +162,7 @@ def test_the_tui_takes_every_kind(model: str, inputs: str, here: Path, monkeypat
     noted: list[Path] = []
     monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other: opened.append(model))
     monkeypatch.setattr("irscope.tui.start.note_opened", noted.append)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    start_headless(monkeypatch)
     assert main(["tui", model, *inputs.split()]) == 0
     assert len(opened[0].graph.inputs) == 1
     assert noted == ([Path(model)] if model == "hub" else [])

@@ -9,10 +9,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
+from textual.app import App
 from textual.pilot import Pilot
 
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
+from irscope.tui.start import StartApp
 from irscope.tui.text import UNICODE, Symbols
 from tests.tui.models import model
 
@@ -40,6 +43,30 @@ async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
     await pilot.pause()
+
+
+async def begun(app: StartApp, pilot: Pilot[Any]) -> None:
+    """Until the start has read what it was told to, and shows the files to choose from."""
+    await pilot.pause()
+    while app.is_running and app.is_busy:
+        await asyncio.sleep(0.01)
+        await pilot.pause()
+    await pilot.pause()
+
+
+def start_headless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`irscope tui` begins without a terminal, and leaves where what it was told to read cannot be read."""
+
+    async def leave(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, StartApp)
+        await begun(app, pilot)
+        if app.return_value is None:
+            await pilot.press("q")
+
+    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=SMALL, auto_pilot=leave))
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
 
 
 async def press(app: IrscopeApp, pilot: Pilot[None], *keys: str) -> None:

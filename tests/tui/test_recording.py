@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -31,9 +30,10 @@ from irscope.recording import (
 )
 from irscope.report.values import bare
 from irscope.tui.recording import RecordingApp, shown_run
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartApp, read_recent
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
+from tests.tui.driving import begun, start_headless
 
 RECORDINGS = Path(__file__).parents[2] / "samples" / "recordings"
 MIB = 1 << 20
@@ -230,8 +230,7 @@ def test_other_files_are_refused_in_a_line(
 ) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text(text)
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
+    start_headless(monkeypatch)
     assert main(["tui", str(path)]) == 3
     said = capsys.readouterr().err
     assert code in said and said.count("\n") == 1
@@ -243,22 +242,19 @@ def test_the_command_and_the_start_open_a_recording(tmp_path: Path, monkeypatch:
     write_recording(path, SIMULATED)
     opened: list[Recording] = []
     monkeypatch.setattr("irscope.tui.recording.run_recording", opened.append)
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
+    start_headless(monkeypatch)
     assert main(["tui", str(path)]) == 0
-    monkeypatch.setattr("irscope.tui.start.choose", lambda read: read(path))
-    assert main(["tui"]) == 0
-    assert opened == [read_recording(path)] * 2
+    assert opened == [read_recording(path)]
+    assert read_recent() == [path]
     assert main(["tui", "--train", str(path)]) == 2
 
     async def run() -> object:
-        app = StartApp(read_recording, UNICODE)
+        app = StartApp(lambda path, tell: read_recording(path), UNICODE)
         async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+            await begun(app, pilot)
             assert "run.jsonl" in shown(app)
             await pilot.press("enter")
-            await app.workers.wait_for_complete()
-            await pilot.pause()
+            await begun(app, pilot)
         return app.return_value
 
     assert asyncio.run(run()) == read_recording(path)

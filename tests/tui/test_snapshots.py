@@ -17,7 +17,7 @@ from rich.segment import Segment
 
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.start import samples
+from irscope.tui.picker import samples
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from tests.tui.driving import HUGE, LARGE, SMALL, press, settle
 

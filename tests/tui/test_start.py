@@ -6,18 +6,22 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
 
 from irscope.cli.main import main
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.start import START_ACTIONS, StartApp, note_opened, read_recent, samples
+from irscope.tui.picker import files_in, samples
+from irscope.tui.start import START_ACTIONS, StartApp, Tell, note_opened, read_recent
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
+from tests.tui.driving import begun, start_headless
 from tests.tui.models import TWO_LAYERS
 from tests.tui.test_app import drive, screen_text, settle
 
@@ -33,10 +37,11 @@ def start(steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = 
     """Run the app until the steps are done; what it returns."""
 
     async def run() -> Model | None:
-        app = StartApp(open_model, symbols)
+        app = StartApp(lambda path, tell: open_model(path), symbols)
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+            await begun(app, pilot)
             await steps(app, pilot)
+        assert app.return_value is None or isinstance(app.return_value, Model)
         return app.return_value
 
     return asyncio.run(run())
@@ -44,9 +49,10 @@ def start(steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = 
 
 async def press(app: StartApp, pilot: Pilot[Model], *keys: str) -> None:
     await pilot.press(*keys)
-    await pilot.pause()
-    await app.workers.wait_for_complete()
-    await pilot.pause()
+    if isinstance(app, StartApp):
+        await begun(app, pilot)
+    else:
+        await settle(app, pilot)
 
 
 def shown(app: StartApp) -> str:
@@ -167,14 +173,92 @@ def test_without_a_terminal_it_says_how_to_get_text(arguments: list[str]) -> Non
     assert "Traceback" not in run.stderr
 
 
-def test_a_model_that_cannot_be_read_is_an_error_before_there_is_a_screen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_model_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
+    start_headless(monkeypatch)
     assert main(["tui", "no-such-model.onnx"]) == 3
     assert "there is no such file" in capsys.readouterr().err
+    broken = tmp_path / "broken.irs"
+    broken.write_text("irscope 1\ngraph @main {\n  %a = \n")
+    # The screen has said why; the exit code and stderr do too.
+    assert main(["tui", str(broken)]) == 3
+    assert "IRS121" in capsys.readouterr().err
     assert read_recent() == []
+
+
+def test_what_is_read_is_on_the_screen_at_once_and_can_be_cancelled(tmp_path: Path) -> None:
+    """Reading takes as long as it likes: the name, a bar and the key that cancels are there before it, and keys work."""
+    going_on, told = threading.Event(), threading.Event()
+
+    def read(path: Path, tell: Tell) -> Model:
+        tell("annotate: types", 30, 60)
+        told.set()
+        going_on.wait(30)
+        return open_model(path)
+
+    async def run(key: str, symbols: Symbols, path: Path | None) -> StartApp:
+        app = StartApp(read, symbols, path=path)
+        async with app.run_test(size=(80, 24)) as pilot:
+            if path is None:
+                await begun(app, pilot)
+                await pilot.press("enter")
+            await asyncio.to_thread(told.wait, 30)
+            app.show_progress()
+            await pilot.pause()
+            text = shown(app)
+            for part in ("Reading", samples()[0].name, "annotate: types 50%", "esc cancels", ("#" if symbols is ASCII else "█") * 20):
+                assert part in text
+            await pilot.press(key)
+            if path is None:
+                assert app.is_running and not app.is_busy and "Welcome" in shown(app)
+        told.clear()
+        return app
+
+    try:
+        assert asyncio.run(run("escape", UNICODE, samples()[0])).was_cancelled
+        assert asyncio.run(run("ctrl+c", ASCII, samples()[0])).was_cancelled
+        assert not asyncio.run(run("escape", UNICODE, None)).was_cancelled
+    finally:
+        going_on.set()
+
+
+def test_a_folder_offers_the_models_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b.irs", "a.irs", "deep/c.irs", "notes.txt", "noise.onnx", ".git/d.irs"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(TWO_LAYERS if name.endswith(".irs") else "nothing")
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "config.json").write_text("{}")
+    assert [(one.path.name, one.kind) for one in files_in(tmp_path)] == [
+        ("a.irs", "irs"),
+        ("b.irs", "irs"),
+        ("c.irs", "irs"),
+        ("hub", "hub folder"),
+    ]
+    chosen: list[Model] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other: chosen.append(model))
+
+    async def pick(pilot: Pilot[object]) -> None:
+        app = pilot.app
+        assert isinstance(app, StartApp)
+        await begun(app, pilot)
+        text = shown(app)
+        assert "Models in" in text and all(name in text for name in ("a.irs", "b.irs", "c.irs", "hub folder"))
+        await pilot.press("down", "enter")
+        await begun(app, pilot)
+
+    start_headless(monkeypatch)
+    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=(120, 40), auto_pilot=pick))
+    assert main(["tui", str(tmp_path)]) == 0
+    assert [Path(one.program.path).name for one in chosen] == ["b.irs"]
+
+
+def test_the_first_screen_waits_for_nothing_that_reads_models() -> None:
+    """What is imported before the first paint is Textual and little more."""
+    code = "import sys, irscope.cli.tui, irscope.tui.start; print(*(one for one in sys.modules if one.startswith(('numpy', 'irscope'))))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    for heavy in ("numpy", "irscope.session", "irscope.frontends.load", "irscope.tui.app", "irscope.ops.registry", "irscope.passes"):
+        assert heavy not in loaded
 
 
 # -- a file that changes -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.start import StartApp
 from irscope.tui.text import UNICODE
-from tests.tui.driving import press, screen_text, settle
+from tests.tui.driving import begun, press, screen_text, settle
 
 
 def words(text: str) -> str:
@@ -24,9 +24,9 @@ def chosen(size: tuple[int, int]) -> Model | None:
     """What the start leads to: its screen says to press enter on a file, and which keys answer what afterwards."""
 
     async def run() -> Model | None:
-        app = StartApp(open_model, UNICODE)
+        app = StartApp(lambda path, tell: open_model(path), UNICODE)
         async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+            await begun(app, pilot)
             shown = words("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
             for hint in ("Choose a file above with the arrow keys and enter", "sample", "image-network.irs"):
                 assert hint in shown
@@ -34,10 +34,10 @@ def chosen(size: tuple[int, int]) -> Model | None:
                 for hint in ("2, then p What is alive there, and why?", "4 Which layer costs most?", "c, then batch=32"):
                     assert hint in shown
             await pilot.press("enter")
-            while app.return_value is None:
-                await app.workers.wait_for_complete()
-                await pilot.pause()
-        return app.return_value
+            await begun(app, pilot)
+        found = app.return_value
+        assert isinstance(found, Model)
+        return found
 
     return asyncio.run(run())
 

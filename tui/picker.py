@@ -1,0 +1,122 @@
+"""The files that `irscope tui` offers: those that were opened last, the models of a folder, and samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from irscope.errors import IrscopeError
+from irscope.recording import is_recording
+from irscope.report.units import Kind, humanise
+from irscope.session import kind_of
+from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.start import SAMPLES, read_recent
+from irscope.tui.text import Symbols
+
+_MOST_LOOKED_AT = 2_000
+"""Entries of a folder that are looked at."""
+_DEEPEST = 2
+_SUFFIXES = frozenset(
+    [".irs", ".onnx", ".ort", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".bin", ".ckpt", ".safetensors", ".jsonl", ".gguf"]
+)
+"""How names of files end that are looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file that can be opened."""
+
+    path: Path
+    kind: str
+    """recent or sample, or in a folder what kind of file it is."""
+    size: int | None
+    """None where the file is gone."""
+    changed: float | None
+
+
+def samples(folder: Path = SAMPLES) -> list[Path]:
+    """The models that come with irscope."""
+    return sorted(folder.glob("*.irs"))
+
+
+def known_files(file: Path | None = None) -> list[Known]:
+    """Recent files, then samples."""
+    return [_known_file(path, "recent") for path in read_recent(file)] + [_known_file(path, "sample") for path in samples()]
+
+
+def _known_file(path: Path, kind: str) -> Known:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return Known(path, kind, None, None)
+    return Known(path, kind, found.st_size, found.st_mtime)
+
+
+def files_in(folder: Path) -> list[Known]:
+    """The models and recordings in a folder and the folders in it, by name; folders of a hub are one model each."""
+    found = [_known_file(path, kind) for path, kind in _found_in(folder)]
+    return sorted(found, key=lambda one: str(one.path).lower())
+
+
+def _found_in(folder: Path) -> Iterator[tuple[Path, str]]:
+    left = _MOST_LOOKED_AT
+    folders = [(folder, 0)]
+    while folders and left > 0:
+        here, depth = folders.pop(0)
+        try:
+            entries = sorted(os.scandir(here), key=lambda one: one.name)
+        except OSError:
+            continue
+        for entry in entries[:left]:
+            left -= 1
+            path = Path(entry.path)
+            try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+            except OSError:
+                continue
+            if is_folder and not entry.name.startswith("."):
+                if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
+                    yield path, "hub folder"
+                elif depth < _DEEPEST:
+                    folders.append((path, depth + 1))
+            elif path.suffix in _SUFFIXES and (kind := _kind(path)):
+                yield path, kind
+
+
+def _kind(path: Path) -> str:
+    """What kind of file it is; empty for what cannot be opened."""
+    try:
+        return "recording" if is_recording(path) else kind_of(path)
+    except (IrscopeError, OSError):
+        return ""
+
+
+def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = None) -> TableModel:
+    """The files as rows."""
+    clean = symbols.clean
+
+    def size(row: int) -> str:
+        found = files[row].size
+        return "gone" if found is None else humanise(found, Kind.BYTES)
+
+    def changed(row: int) -> str:
+        found = files[row].changed
+        return "" if found is None else datetime.fromtimestamp(found).strftime("%Y-%m-%d %H:%M")
+
+    def place(row: int) -> str:
+        parent = files[row].path.parent
+        if files[row].kind == "sample":
+            return "comes with irscope"
+        return clean(str(parent if folder is None else os.path.relpath(parent, folder)))
+
+    columns = (
+        TableColumn("file", 24, lambda row: clean(files[row].path.name), lambda: [one.path.name for one in files], grows=True, role="name"),
+        TableColumn("kind", 11, lambda row: clean(files[row].kind), lambda: [one.kind for one in files], role="faint", rank=1),
+        TableColumn("size", 11, size, lambda: [one.size for one in files], right=True, rank=2),
+        TableColumn("changed", 16, changed, lambda: [one.changed for one in files], rank=3),
+        TableColumn("folder", 24, place, grows=True, role="faint", rank=4),
+    )
+    return TableModel(columns, len(files), symbols, empty="There is no model here; o asks for a path.")
