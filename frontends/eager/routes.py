@@ -41,6 +41,8 @@ def attention(
     """`scaled_dot_product_attention` by the kernel that the device would choose."""
     kernel = kernel_of(target, query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if kernel == "math":
+        if attn_mask is not None:
+            attn_mask = _as_numbers(attn_mask, query.dtype)  # before the choice of a kernel, in attention.cpp
         made = torch.ops.aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
         )

@@ -103,6 +103,7 @@ class CacheLayer:
     """What one layer keeps of the tokens so far."""
 
     layer: int
+    """Its number; -1 for what is kept for all layers together."""
     kind: str
     bytes: int
     """Of its tensors on the device."""
@@ -298,33 +299,42 @@ class Generator:
             if hasattr(cache, name)
         ]
         for part, prefix in parts or [(cache, "")]:
-            for number, layer in enumerate(getattr(part, "layers", None) or ()):
+            layers = list(getattr(part, "layers", None) or ())
+            for number, layer in enumerate(layers):
                 kind = _kind_of(layer)
-                bytes_of = {"device": 0, "held": 0, "host": 0}
-                for tensor in _tensors_in(vars(layer)):
-                    storage = tensor.untyped_storage()
-                    if tensor.dtype in _COUNTERS or not tensor.numel():
-                        continue
-                    self._is(tensor, "cache")
-                    bytes_of["device" if tensor.is_cuda else "host"] += tensor.numel() * tensor.element_size()
-                    if tensor.is_cuda and storage.data_ptr() not in seen:
-                        seen.add(storage.data_ptr())
-                        bytes_of["held"] += storage.nbytes()
                 window, capacity = getattr(layer, "sliding_window", None), getattr(layer, "max_cache_len", None)
                 if window is None and capacity is not None and "sliding" in kind:
                     window = getattr(self.loaded.module.config.get_text_config(), "sliding_window", None)
-                found.append(
-                    CacheLayer(
-                        number,
-                        prefix + kind,
-                        bytes_of["device"],
-                        bytes_of["held"],
-                        bytes_of["host"],
-                        window if isinstance(window, int) else None,
-                        capacity if isinstance(capacity, int) else None,
-                    )
+                one = CacheLayer(
+                    number,
+                    prefix + kind,
+                    *self._bytes(vars(layer), seen),
+                    window if isinstance(window, int) else None,
+                    capacity if isinstance(capacity, int) else None,
                 )
+                found.append(one)
+            for number, kind, held in _besides(part, len(layers)):
+                sizes = self._bytes({"": held}, seen)
+                if any(sizes):
+                    found.append(CacheLayer(number, prefix + kind, *sizes, None, None))
         return found
+
+    def _bytes(self, held: Mapping[str, Any], seen: set[int]) -> tuple[int, int, int]:
+        """Bytes of tensors on the device, of the memory behind those that is not `seen` yet, and of tensors on the host."""
+        on_device = behind = on_host = 0
+        for tensor in _tensors_in(held):
+            if tensor.dtype in _COUNTERS or not tensor.numel():
+                continue
+            self._is(tensor, "cache")
+            size, storage = tensor.numel() * tensor.element_size(), tensor.untyped_storage()
+            if not tensor.is_cuda:
+                on_host += size
+                continue
+            on_device += size
+            if storage.data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                behind += storage.nbytes()
+        return on_device, behind, on_host
 
     # -- inputs and values -----------------------------------------------------------------------------------------
 
@@ -473,6 +483,19 @@ def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:
             yield from _tensors_in(one)
 
 
+def _besides(part: Any, layers: int) -> Iterator[tuple[int, str, Any]]:
+    """What a cache keeps outside of its layers, by layer where it has something for each: layer, what it is called, what is held."""
+    others = {name: one for name, one in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else {"state": part}
+    for name, held in others.items():
+        kind = name.strip("_").replace("_", " ")
+        if isinstance(held, dict) and held and all(isinstance(key, int) for key in held):
+            yield from ((number, kind, one) for number, one in held.items())
+        elif isinstance(held, list | tuple) and len(held) == layers:
+            yield from ((number, kind, one) for number, one in enumerate(held))
+        else:
+            yield -1, kind, held
+
+
 def _kind_of(layer: Any) -> str:
     """DynamicSlidingWindowLayer -> dynamic sliding window."""
     name = type(layer).__name__.removesuffix("Layer")
@@ -481,7 +504,7 @@ def _kind_of(layer: Any) -> str:
 
 DRAFT: Final = "draft "
 """Before the kind of an assistant's cache."""
-_CACHES: Final = ("past_key_values", "cache_params")
+_CACHES: Final = ("past_key_values", "cache_params", "state")
 """What models call their cache."""
 _COUNTERS: Final = (torch.int64, torch.bool)
 """Of tensors in which a layer counts tokens."""

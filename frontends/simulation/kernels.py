@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.routes import KERNELS as SHAPES
 from irscope.frontends.simulation.machine import Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
@@ -248,9 +249,11 @@ class Kernels:
         numbers = any(
             isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
         )
+        route = SHAPES.get(op.name())
         try:
             with self._mode:
-                return (op.overloadpacket if numbers else op)(*given, **named)
+                routed = NotImplemented if route is None else route(self.machine.target, given, named)
+                return (op.overloadpacket if numbers else op)(*given, **named) if routed is NotImplemented else routed
         except DynamicOutputShapeException:
             rule = RULES.get(op.name().partition(".")[0])
             if rule is not None:

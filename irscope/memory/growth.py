@@ -2,7 +2,7 @@
 
 While a model generates, each step asks for the same blocks in the same order; sizes grow with the number of tokens, up to where a window
 is full. A step is read relative to the steps before it, so that two of them can be compared; between two steps that look alike every size
-is a straight line, which is held against further captured steps before it is believed. Where it does not hold, the stretch is halved.
+is a straight line, which is held against further captured steps before it is believed. Where it does not hold, the stretch is parted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_CAPTURES: Final = 40
 """Stretches of steps to look at: a window that fills takes two for each halving of its place."""
 _SHARE: Final = 8
 """Of so many steps one may be looked at where that is more: buffers of split attention change every few hundred tokens."""
-_NEAR: Final = 4
+_NEAR: Final = 3
 """Steps nearer than this are taken as they were captured."""
 
 
@@ -149,46 +149,89 @@ class Piece:
 
 
 class Growth:
-    """The law of steps `first` to `last`. `capture` gives a step and the one after it, captured in a run of their own."""
+    """How steps grow; `capture` gives a step and the two after it, from a run of their own."""
 
-    def __init__(self, capture: Callable[[int], tuple[StepRequests, StepRequests]], first: int, last: int) -> None:
+    def __init__(self, capture: Callable[[int], Sequence[StepRequests]], before: int = 0) -> None:
+        """There are `before` tokens more than a step's number: kernels change at round numbers of tokens."""
         self._capture = capture
-        self._most = max(_MOST_CAPTURES, (last - first) // _SHARE)
+        self._before = before
         self._known: dict[int, StepRequests] = {}
+        self._most = self._least = 0
         self.captured: list[int] = []
-        """Steps that were captured, in order of asking."""
-        self.pieces = sorted(self._cover(first, last - 1), key=lambda piece: piece.first)
+        """Steps that were captured, each with the two after it, in order of asking."""
+        self.pieces: list[Piece] = []
+        """In order; what is between two of them was not asked for."""
 
-    def _step(self, number: int) -> StepRequests:
-        """A step, captured with the one after it."""
+    def cover(self, first: int, last: int) -> None:
+        """Find the law of steps from `first` to `last`, as far as it is not known."""
+        self._least = min(first, self._least or first)
+        self._most = len(self.captured) + max(_MOST_CAPTURES, (last - first) // _SHARE)
+        while (gap := self._gap(first, last)) is not None:
+            low, high = gap
+            before = next((piece for piece in self.pieces if piece.last == low - 1 and piece.first < piece.last), None)
+            if before is not None and self._longer(before, high):
+                continue
+            self.pieces = sorted([*self.pieces, *self._cover(low, high)], key=attrgetter("first"))
+
+    def _gap(self, first: int, last: int) -> tuple[int, int] | None:
+        for piece in self.pieces:
+            if piece.first > first:
+                return (first, min(last, piece.first - 1)) if first <= last else None
+            first = max(first, piece.last + 1)
+        return (first, last) if first <= last else None
+
+    def _longer(self, piece: Piece, last: int) -> bool:
+        """Whether a piece goes on to there; it does from then on."""
+        if not _holds(piece, last, self._step(last, last - 2)) or not _holds(piece, last - 1, self._step(last - 1, last - 2)):
+            return False
+        if last - piece.last > _NEAR and not _holds(piece, middle := (piece.last + last) // 2, self._step(middle)):
+            return False
+        self.pieces[self.pieces.index(piece)] = replace(piece, last=last)
+        return True
+
+    def _step(self, number: int, of: int | None = None) -> StepRequests:
+        """A step, captured with others from `of` on, itself if nothing is said."""
         found = self._known.get(number)
         if found is None:
             if len(self.captured) >= self._most:
                 raise NoLaw
-            self.captured.append(number)
-            found, self._known[number + 1] = self._capture(number)
-            self._known[number] = found
+            start = number if of is None else of
+            self.captured.append(start)
+            self._known.update(enumerate(self._capture(start), start))
+            found = self._known[number]
         return found
-
-    def _pair(self, number: int) -> tuple[StepRequests, StepRequests]:
-        first = self._step(number)
-        return first, self._step(number + 1)
 
     def _cover(self, low: int, high: int) -> Iterator[Piece]:
         todo = [(low, high)]
         while todo:
             low, high = todo.pop()
             if high - low < _NEAR:
-                for number in range(low, high + 2):
-                    base = self._step(number)
-                    yield Piece(number, number, base, (0,) * len(base.sizes))
+                for number in range(low, high + 1):
+                    yield self._alone(number, max(high - 2, self._least))
                 continue
-            middle = (low + high) // 2
-            piece = _line(low, high, self._pair(low), self._pair(high))
-            if piece is not None and all(_holds(piece, number, self._step(number)) for number in (middle, middle + 1)):
+            first, second, third = (self._step(low + ahead, low) for ahead in range(3))
+            if _line(low, high, first, second, third) is None:
+                yield self._alone(low, low)
+                todo.append((low + 1, high))
+                continue
+            ends = [self._step(number, high - 2) for number in range(high - 2, high + 1)]
+            if _line(high - 2, high, *ends) is None:
+                yield self._alone(high, high)
+                todo.append((low, high - 1))
+                continue
+            piece = _line(low, high, first, second, third)
+            assert piece is not None
+            split = _roundest(low + self._before, high + self._before) - self._before
+            if all(_holds(piece, number, one) for number, one in enumerate(ends, high - 2)) and _holds(
+                piece, split, self._step(split, split - 1)
+            ):
                 yield piece
             else:
-                todo += [(middle + 1, high), (low, middle - 1 if middle - 1 > low else low)]
+                todo += [(split, high), (low, split - 1)]
+
+    def _alone(self, number: int, of: int) -> Piece:
+        base = self._step(number, of)
+        return Piece(number, number, base, (0,) * len(base.sizes))
 
     def holds(self, step: int, found: StepRequests) -> bool:
         """Whether a step that was captured otherwise is what the law says."""
@@ -199,14 +242,24 @@ class Growth:
         return self.pieces[bisect_left(self.pieces, step, key=attrgetter("last"))]
 
 
-def _line(low: int, high: int, lows: tuple[StepRequests, StepRequests], highs: tuple[StepRequests, StepRequests]) -> Piece | None:
-    """The line through four steps, if there is one."""
-    base = lows[0]
-    if not all(_alike(one, base) for one in (lows[1], *highs)):
+def _roundest(low: int, high: int) -> int:
+    """Of the numbers in the middle half, the one that most powers of two divide: kernels cut what they read into such parts."""
+    quarter = (high - low) // 4
+    first, last = low + quarter, high - quarter
+    for power in range(last.bit_length(), 0, -1):
+        found = -(-first >> power) << power
+        if low + 2 <= found <= last:
+            return found
+    return (low + high) // 2
+
+
+def _line(low: int, high: int, base: StepRequests, second: StepRequests, third: StepRequests) -> Piece | None:
+    """The line through three steps that follow one another, if there is one."""
+    if not (_alike(second, base) and _alike(third, base)):
         return None
-    rates = tuple(then - now for now, then in zip(base.sizes, lows[1].sizes, strict=True))
-    piece = Piece(low, high + 1, base, rates)
-    return piece if _holds(piece, high, highs[0]) and _holds(piece, high + 1, highs[1]) else None
+    rates = tuple(then - now for now, then in zip(base.sizes, second.sizes, strict=True))
+    piece = Piece(low, high, base, rates)
+    return piece if _holds(piece, low + 2, third) else None
 
 
 def _holds(piece: Piece, number: int, found: StepRequests) -> bool:
@@ -219,10 +272,12 @@ def _alike(one: StepRequests, other: StepRequests) -> bool:
     return one.requests == other.requests and one.places == other.places and one.work == other.work
 
 
-def continued(tape: Tape[Any], cuts: Sequence[Cut], growth: Growth, last: int) -> tuple[Tape[Any], list[int], Sequence[int]]:
-    """A tape with further steps behind those that it has, up to `last`; where steps start and the last ends; the slots of the last.
+def continued(
+    tape: Tape[Any], cuts: Sequence[Cut], growth: Growth, last: int, before: int = 0
+) -> tuple[Tape[Any], list[int], Sequence[int]]:
+    """A tape with further steps behind those that it has, up to the `last` one; where steps start and the last ends; the slots of the last.
 
-    The tape's own steps are numbered from 1.
+    The law numbers steps from `before` + 1 on.
     """
     end = cuts[-1].at
     made = replace(
@@ -241,16 +296,18 @@ def continued(tape: Tape[Any], cuts: Sequence[Cut], growth: Growth, last: int) -
     starts = [one.at for one in cuts]
     work = dict(cuts[-1].work)
     for number in range(len(own) + 1, last + 1):
-        _append(made, tape, growth.piece(number), number, slots, work)
+        _append(made, tape, growth.piece(before + number), number, slots, work, before)
         starts.append(made.cut())
     return made, starts, slots[last]
 
 
-def _append(made: Tape[Any], tape: Tape[Any], piece: Piece, number: int, slots: dict[int, Sequence[int]], work: dict[int, int]) -> None:
+def _append(
+    made: Tape[Any], tape: Tape[Any], piece: Piece, number: int, slots: dict[int, Sequence[int]], work: dict[int, int], before: int
+) -> None:
     """One step more."""
     base = piece.base
     first = len(made.sizes)
-    made.sizes += piece.sizes(number)
+    made.sizes += piece.sizes(before + number)
     mine = slots[number] = range(first, len(made.sizes))
     made.kinds += [tape.kinds[slot] for slot in base.slots]
     made.labels += [tape.labels[slot] for slot in base.slots]

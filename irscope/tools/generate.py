@@ -354,16 +354,16 @@ class _Capture:
             written = tape()
             return read_steps(written, cuts, dict(zip(streams_between(written, run.begin, run.end), own, strict=False)))
 
-        def capture(number: int) -> tuple[StepRequests, StepRequests]:
-            # The second group of a run that begins with a longer prompt: the first still reads what the prompt's forward left.
+        def capture(number: int) -> Sequence[StepRequests]:
+            # From the second group of a run on that begins with a longer prompt: the first still reads what the prompt's forward left.
             at = starts[(number - 2) * unit]
-            run = made.run(at, end - at, 4 * unit)
-            self.inner |= {number + more: _inside(run.cuts[(1 + more) * unit :][:unit]) for more in (0, 1)}
-            _, first, second = read(run, run.cuts[: 3 * unit + 1 : unit])
-            return first, second
+            run = made.run(at, end - at, 5 * unit)
+            self.inner |= {number + more: _inside(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
+            return read(run, run.cuts[: 4 * unit + 1 : unit])[1:]
 
+        growth = Growth(capture, wish.prompt if unit == 1 else 0)
         try:
-            growth = Growth(capture, rhythm.alike, groups)
+            growth.cover(rhythm.alike, groups)
         except NoLaw:
             return None
         mine = read_steps(tape(), main.cuts[::unit])
@@ -453,7 +453,15 @@ def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], endi
     (there, then), (alive,) = alive_at(tape, [main.end, over.at]), alive_at(whole, [len(whole.events)])
     kept, left = set(there), set(then)
     (step,) = read_steps(tape, [begin, over])
-    kept |= {last[number] for number, slot in enumerate(step.slots[: len(last)]) if slot in left}
+    # By what asked for it, counted from the end: what a forward asks for may have changed since, as where a window has filled.
+    places: dict[object, list[int]] = {}
+    for slot in last:
+        places.setdefault(_asked(whole, slot), []).append(slot)
+    for slot in reversed(step.slots):
+        like = places.get(_asked(tape, slot))
+        found = like.pop() if like else -1
+        if slot in left and found >= 0:
+            kept.add(found)
     return [~slot for slot in sorted(set(alive) - kept)]
 
 
@@ -463,6 +471,10 @@ def _by_owner(cache: Sequence[CacheLayer]) -> tuple[list[CacheLayer], list[Cache
 
     own, draft = ([one for one in cache if one.kind.startswith(DRAFT) == whose] for whose in (False, True))
     return own, draft
+
+
+def _asked(tape: Tape[Any], slot: int) -> object:
+    return tape.kinds[slot], tape.labels[slot], tape.owners.get(slot)
 
 
 def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]]]) -> Iterator[Phase]:

@@ -51,7 +51,9 @@ def _irscope(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @needs_transformers
 @pytest.mark.parametrize(
-    "row", [row for row in rows() if row["job"]["new"] == 64 or row["job"]["config"] == "T5Config"][::6], ids=lambda row: row["job"]["id"]
+    "row",
+    [row for row in rows() if row["job"]["new"] == 64 or row["job"]["config"] in ("T5Config", "FalconConfig", "Olmo3Config")][::8],
+    ids=lambda row: row["job"]["id"],
 )
 def test_counters_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
     said = compare(row)
@@ -167,3 +169,12 @@ def test_a_quantised_checkpoint_holds_the_bytes_of_its_file(layout: str, tmp_pat
     assert found["phases"]["load"]["by_category"]["parameter"] == held
     again = _irscope("generate", str(tmp_path), "--prompt", "20", "--new", "4", "--as", "nf4")
     assert again.returncode == 2 and "its weights are quantised already" in again.stderr
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", ["gemma3n", "minimax", "rwkv", "zamba2", "qwen3_next", "deepseek_v3", "t5"])
+def test_the_cache_is_what_the_model_holds_after_it_has_generated(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tools.generate_caches", name, "--lengths=5,40"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[0].split()[:2] == [name, "equal"], done.stderr[-500:]

@@ -13,19 +13,21 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-TRUTH = Path(__file__).parent.parent / "data" / "generate" / "truth.jsonl"
-ASSISTED = TRUTH.with_name("assisted.jsonl")
+_DATA = Path(__file__).parent.parent / "data" / "generate"
+TRUTH = tuple(_DATA / f"{name}.jsonl" for name in ("truth", "architectures", "assisted"))
+ASSISTED = TRUTH[-1:]
 COUNTERS = ("requested", "allocated", "reserved")
 _DTYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
 
-def rows(path: Path = TRUTH) -> list[dict[str, Any]]:
+def rows(paths: Sequence[Path] = TRUTH) -> list[dict[str, Any]]:
     """All jobs that generate."""
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    return [row for row in found if row["job"]["kind"] == "generate"]
+    found = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    return [row for row in found if row["job"]["kind"] == "generate" and "error" not in row]
 
 
 def command(job: dict[str, Any], folder: Path) -> list[str] | None:
@@ -88,16 +90,42 @@ def _pair(true: Any) -> tuple[int, int]:
     return (true["peak"], true["after"]) if isinstance(true, dict) else (true[0], true[1])
 
 
-def compare(row: dict[str, Any]) -> list[str] | None:
+def compare(row: dict[str, Any], run: Callable[[list[str]], tuple[int, str, str]] | None = None) -> list[str] | None:
     """Run one job; what is not equal, or None where there is no option for it."""
     with tempfile.TemporaryDirectory() as folder:
         line = command(row["job"], Path(folder))
         if line is None:
             return None
-        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=600, env=dict(os.environ))
-    if done.returncode:
-        return [done.stderr.strip()[-300:]]
-    return differences(row, json.loads(done.stdout))
+        code, written, said = (run or _process)(line)
+    return differences(row, json.loads(written)) if not code else [said.strip()[-300:]]
+
+
+def _process(line: list[str]) -> tuple[int, str, str]:
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=600)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _forked(line: list[str]) -> tuple[int, str, str]:
+    """The same without importing everything anew."""
+    from irscope.cli.main import main as irscope
+
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        if (child := os.fork()) == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            code = 3
+            try:
+                code = int(irscope(line[line.index("generate") :]))
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read())
+    return code, *texts
 
 
 def main() -> None:
@@ -105,12 +133,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--has", nargs="*", default=[])
-    parser.add_argument("--truth", type=Path, default=TRUTH)
+    parser.add_argument("--truth", type=Path, nargs="*", default=TRUTH)
     args = parser.parse_args()
+    import transformers.generation.utils
+    import transformers.models.auto.modeling_auto  # noqa: F401  imported before the forks, to import once
+
+    import irscope.frontends.generation.program
+    import irscope.tools.simulate  # noqa: F401
+
     chosen = [row for row in rows(args.truth) if all(text in row["job"]["id"] for text in args.has)][:: args.every]
     equal = left_out = 0
     for row in chosen:
-        said = compare(row)
+        said = compare(row, _forked)
         if said is None:
             left_out += 1
             continue

@@ -134,3 +134,27 @@ def optimizers_without_a_shape_function() -> None:
 def test_an_operator_that_only_writes_needs_no_shape_function() -> None:
     # The weight, Adagrad's count of steps and sum, a gradient, the momentum, another gradient.
     assert [size for size in requests("optimizers_without_a_shape_function") if size > 0] == [4000, 4, 4000, 4000, 4000, 4000]
+
+
+def attention_of_one_head_of_keys() -> None:
+    import torch
+
+    q, k = (torch.empty(2, heads, 100, 16, dtype=torch.bfloat16, device="cuda") for heads in (4, 1))
+    mask = torch.ones(2, 1, 100, 100, dtype=torch.bool, device="cuda")
+    with torch.no_grad():
+        torch.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+
+def test_a_mask_of_truth_values_is_made_additive_in_the_type_of_the_queries() -> None:
+    assert 2 * 100 * 100 * 2 in requests("attention_of_one_head_of_keys")
+
+
+def grouped_product_in_f32() -> None:
+    import torch
+
+    rows, weights = torch.empty(12, 64, device="cuda"), torch.empty(4, 64, 32, device="cuda")
+    torch.nn.functional.grouped_mm(rows, weights, offs=torch.tensor([3, 6, 9, 12], dtype=torch.int32, device="cuda"))
+
+
+def test_grouped_products_run_in_any_element_type() -> None:
+    assert 12 * 32 * 4 in requests("grouped_product_in_f32")

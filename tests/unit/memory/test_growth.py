@@ -58,14 +58,15 @@ class Decoder:
 
 
 def _law(program: Decoder, prompt: int, last: int, names: list[int]) -> Growth:
-    def capture(number: int) -> tuple[StepRequests, StepRequests]:
-        begin, cuts, end = program.run(prompt + number - 2, 4)
+    def capture(tokens: int) -> list[StepRequests]:
+        begin, cuts, end = program.run(tokens - 2, 5)
         tape = program.gpu.tape
         own = dict(zip(streams_between(tape, begin, end), names, strict=False))
-        _, first, second = read_steps(tape, cuts, own)
-        return first, second
+        return read_steps(tape, cuts, own)[1:]
 
-    return Growth(capture, 3, last)
+    growth = Growth(capture)
+    growth.cover(prompt + 3, prompt + last)
+    return growth
 
 
 def _sizes_and_streams(tape: Tape[Any], starts: list[int]) -> list[list[tuple[int, int] | int]]:
@@ -95,7 +96,7 @@ def test_continued_steps_are_those_that_would_have_run(prompt: int, last: int, r
     begin, cuts, end = program.run(prompt, 7)
     names = streams_between(program.gpu.tape, begin, end)
     growth = _law(program, prompt, last, names)
-    tape, starts, _ = continued(program.gpu.tape, cuts[:6], growth, last)
+    tape, starts, _ = continued(program.gpu.tape, cuts[:6], growth, last, prompt)
 
     whole = Decoder(sizes, side)
     _, wanted, _ = whole.run(prompt, last + 1)
@@ -121,4 +122,4 @@ def test_few_captures_show_a_straight_line() -> None:
     growth = _law(program, 5, 100_000, [])
     assert len(growth.captured) <= 3
     assert len(growth.pieces) == 1
-    assert growth.piece(50_000).sizes(50_000)[1] == 512 * 50_005
+    assert growth.piece(50_005).sizes(50_005)[1] == 512 * 50_005
