@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from textual.app import App, ComposeResult
@@ -35,6 +36,9 @@ from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
+if TYPE_CHECKING:
+    from irscope.tools.generate import Generation
+
 _BEFORE: Final = "before"
 _REFUSED: Final = "out_of_memory"
 _HELD: Final = "before the run"
@@ -58,8 +62,71 @@ _MOST_PARTS: Final = 7
 """As many as there are looks."""
 
 
-class RecordedRun:
-    """What a recording says, for the screen: the chart of its warm run, and a report that begins with what is alive at the cursor."""
+class ShownRun(ABC):
+    """What the screen of a run needs: a chart over its moments, what is alive at each, and the tables of the whole run."""
+
+    symbols: Symbols
+    stack: Stack
+    step: int
+    what: ClassVar[str]
+    """What it is, in words."""
+
+    def begin(self, path: str, first: Sequence[Table], others: Sequence[Table]) -> None:
+        """Show the tables; `first` are those before what is alive at the cursor."""
+        self._first, self._others = list(first), list(others)
+        self.reports = Reports(PassRegistry({}, {}), Source(path), self.symbols)
+        self._item = Item(self.what, "")
+        self.reports.set_items([self._item])
+        self._show_alive()
+
+    @property
+    @abstractmethod
+    def summary(self) -> Mapping[str, object]:
+        """What is said above all."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> Sequence[str]:
+        """What is said below that."""
+
+    @abstractmethod
+    def alive(self, step: int) -> Table:
+        """What is alive at a step of the chart: the bytes add up to the chart there."""
+
+    @abstractmethod
+    def chart_title(self) -> str:
+        """What stands above the chart."""
+
+    @abstractmethod
+    def title(self) -> str:
+        """What stands above all."""
+
+    def go_to(self, step: int) -> None:
+        """Put the cursor on a moment; the table is then that of what is alive there."""
+        if not len(self.stack):
+            return
+        self.step = min(max(step, 0), len(self.stack) - 1)
+        self.stack.follow(self.step)
+        self._show_alive()
+        self._item.part = len(self._first)
+
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The chart with what the moment at the cursor is made of, or a word on why there is none."""
+        if not len(self.stack):
+            return note_lines("nothing to draw: the recording tells of no memory that was asked for", height)
+        legend = self.stack.legend_at(self.step, width, 3 if height >= 12 else 2, self.symbols) if height >= 5 else []
+        return [*legend, *self.stack.lines(width, height - len(legend), self.step, self.symbols)]
+
+    def _show_alive(self) -> None:
+        tables = (*self._first, *([self.alive(self.step)] if len(self.stack) else []), *self._others)
+        self.reports.take(self._item, Report("recording", summary=self.summary, tables=tables, notes=tuple(self.notes)))
+        self.reports.set_filter("")
+
+
+class RecordedRun(ShownRun):
+    """What a recording says: the chart of its warm run."""
+
+    what = "the recording"
 
     def __init__(self, recording: Recording, symbols: Symbols) -> None:
         self.recording = recording
@@ -71,37 +138,14 @@ class RecordedRun:
         self.events = recording.run(WARM)
         self.has_lines = any(one.source for one in (*self.held, *self.events))
         """Whether it is told which line of the program asked; else it is the kernel that did."""
-        self.stack = _stack(*self._items, len(self.events))
+        self.stack = _stack(*self._items, len(self.events)) if self.events else Stack({})
         self.step = self.stack.peak or 0
         tables = [*self._said_tables(), *_own_tables(recording)]
-        self._first = [table for table in tables if table.title.lower().startswith("alive where memory was refused")]
-        """What a program that ran out of memory is asked first."""
-        self._others = [table for table in tables if table not in self._first]
-        self.reports = Reports(PassRegistry({}, {}), Source(recording.path), symbols)
-        self._item = Item("the recording", "")
-        self.reports.set_items([self._item])
-        self._show_alive()
-
-    # -- the chart ---------------------------------------------------------------------------------------------
-
-    def go_to(self, step: int) -> None:
-        """Put the cursor after an event; the table is then that of what is alive there."""
-        if not self.events:
-            return
-        self.step = min(max(step, 0), max(len(self.stack) - 1, 0))
-        self.stack.follow(self.step)
-        self._show_alive()
-        self._item.part = len(self._first)
-
-    def chart_lines(self, width: int, height: int) -> list[Line]:
-        """The chart with its legend, or a word on why there is none."""
-        if not self.events:
-            return note_lines("nothing to draw: the recording tells of no memory that was asked for", height)
-        legend = self.stack.wrapped_legend(width, self.symbols) if height >= 5 else []
-        return [*legend, *self.stack.lines(width, height - len(legend), self.step, self.symbols)]
+        # What a program that ran out of memory is asked first.
+        first = [table for table in tables if table.title.lower().startswith("alive where memory was refused")]
+        self.begin(recording.path, first, [table for table in tables if table not in first])
 
     def chart_title(self) -> str:
-        """What stands above the chart."""
         parts = [f"Memory asked for in {self._what()}", f"{self.stack.text_at(self.step)} at {self.stack.place(self.step)}"]
         if not self.held and _in_use_before(self.recording) is None:
             parts.append("beyond what was there before")
@@ -116,11 +160,6 @@ class RecordedRun:
         return f"step {recording.header.warmup + 1}" + (", the last one that ended" if was_refused else "")
 
     # -- tables ------------------------------------------------------------------------------------------------
-
-    def _show_alive(self) -> None:
-        tables = (*self._first, *([self.alive(self.step)] if self.events else []), *self._others)
-        self.reports.take(self._item, Report("recording", summary=self._summary, tables=tables, notes=self._notes))
-        self.reports.set_filter("")
 
     def alive(self, step: int) -> Table:
         """What is alive at a step of the chart, by category, module and line: the bytes add up to the chart there."""
@@ -180,12 +219,12 @@ class RecordedRun:
     # -- what is said above ------------------------------------------------------------------------------------
 
     @cached_property
-    def _summary(self) -> Mapping[str, object]:
+    def summary(self) -> Mapping[str, object]:
         said = self.recording.said
         return said.summary if said is not None and said.summary else _summary_of(self.recording)
 
     @cached_property
-    def _notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         recording = self.recording
         own = recording.said.notes if recording.said is not None else ()
         problems = [f"{one.kind.replace('_', ' ')}: {one.text}" for one in recording.problems]
@@ -322,7 +361,7 @@ class RecordingApp(App[None]):
         *bindings("app", RECORDING_ACTIONS),
     ]
 
-    def __init__(self, recording: Recording, symbols: Symbols | None = None) -> None:
+    def __init__(self, recording: Recording | Generation, symbols: Symbols | None = None) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
@@ -443,14 +482,18 @@ class RecordingApp(App[None]):
         self.exit()
 
 
-def shown_run(recording: Recording, symbols: Symbols) -> RecordedRun:
+def shown_run(recording: Recording | Generation, symbols: Symbols) -> ShownRun:
     """What the screen shows; LoadError where the recording's tables make no sense."""
+    if not isinstance(recording, Recording):
+        from irscope.tui.generation import GeneratedRun
+
+        return GeneratedRun(recording, symbols)
     try:
         return RecordedRun(recording, symbols)
     except (ValueError, IrscopeError) as error:
         raise LoadError(f"a table that makes no sense: {error}", code="IRS477", where=recording.path) from error
 
 
-def run_recording(recording: Recording) -> None:
-    """Show a recording until the user leaves."""
+def run_recording(recording: Recording | Generation) -> None:
+    """Show a recording, or what a language model takes to generate, until the user leaves."""
     RecordingApp(recording).run()

@@ -271,6 +271,12 @@ def open_from(
     )
 
 
+def check_terminal(hint: str) -> None:
+    """Raise UsageError where there is no terminal that a UI could be on; the hint says what does without."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the UI needs a terminal", hint=hint)
+
+
 def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) -> list[Progress]:
     """What says on stderr how far long work is, unless --quiet; `shares_terminal` where others write there too."""
     return [] if args.quiet else [Progress(sys.stderr, sys.stderr.isatty() and not shares_terminal)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 
 from irscope.amounts import COUNT
-from irscope.cli.args import add_output_arguments, amount_of, write_answer, write_json
+from irscope.cli.args import add_output_arguments, amount_of, check_terminal, write_answer, write_json
 from irscope.errors import ExitCode
 from irscope.tools.config import device_for
 from irscope.tools.generate import CACHES, generate
@@ -29,6 +30,10 @@ class Command:
         ("irscope generate transformers:llama --prompt 4096 --new 512", "what do weights, cache and the work beside them take?"),
         ("irscope generate ./my-model --prompt 8192 --new 256 --batch 8 --device l4", "does this batch fit this card?"),
         ("irscope generate ./my-model --prompt 2048 --new 64 --cache static", "what does another kind of cache change?"),
+        (
+            "irscope generate ./my-model --prompt 2048 --new 64 --tui",
+            "what is alive at which token, and what does each layer's cache hold?",
+        ),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -54,9 +59,14 @@ class Command:
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
         parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
+        parser.add_argument(
+            "--tui", action="store_true", help="show memory over loading, the prompt and every token, and the cache by layer"
+        )
         add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.tui:
+            check_terminal("`irscope generate` without --tui prints the same as text")
         found = generate(
             args.model,
             prompt=args.prompt,
@@ -78,7 +88,10 @@ class Command:
             alloc_conf=args.alloc_conf,
             base=args.base,
         )
-        if args.format == "json":
+        if args.tui:
+            # By name: the UI is a layer above the command line, which only starts it.
+            importlib.import_module("irscope.tui.recording").run_recording(found)
+        elif args.format == "json":
             write_json(found.to_json(), args)
         else:
             write_answer(found.document(), args)

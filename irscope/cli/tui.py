@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from irscope.cli.args import add_model_arguments, add_step_arguments, load_options, settings_from, step_from
+from irscope.cli.args import add_model_arguments, add_step_arguments, check_terminal, load_options, settings_from, step_from
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.passkit.instruments import Instrument, PassEvent
@@ -47,11 +46,8 @@ class Command:
         add_step_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            named = args.model or "MODEL"
-            raise UsageError(
-                "the UI needs a terminal", hint=f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph"
-            )
+        named = args.model or "MODEL"
+        check_terminal(f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph")
         if args.train and args.model is None:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
         # What is wrong with the arguments is said before there is a screen.

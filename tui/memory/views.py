@@ -336,8 +336,8 @@ _LEAST_TEXT = 6
 class StepStack(Stack):
     """The chart of a step: below its axis stand the phases, and a line goes up where one begins."""
 
-    def __init__(self, parts: Mapping[str, Floats], phases: Sequence[str]) -> None:
-        super().__init__(parts)
+    def __init__(self, parts: Mapping[str, Floats], phases: Sequence[str], *, places: Sequence[str] | None = None) -> None:
+        super().__init__(parts, places=places)
         self.phases = phases
 
     def stretches(self) -> Iterator[tuple[int, int, str]]:
