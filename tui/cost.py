@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +15,17 @@ from textual.containers import Container
 
 from irscope.devices import DeviceProfile
 from irscope.errors import IrscopeError
+from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
+from irscope.report.cardtext import formula_text
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
 from irscope.tui.analyses import analysis_of
 from irscope.tui.browse.model import Browse
+from irscope.tui.browse.outline import Group as Module
 from irscope.tui.browse.outline import Ints, Mask, Outline
 from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import run_command
@@ -39,8 +43,12 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------------------------------------
 # Least times of nodes summed up by node, operator kind or module, as arrays: large models have as many rows as nodes.
 
-By = Literal["module", "kind", "node"]
-GROUPINGS: tuple[By, ...] = ("module", "kind", "node")
+By = Literal["layer", "module", "kind", "node"]
+GROUPINGS: tuple[By, ...] = ("layer", "module", "kind", "node")
+"""Layers, kinds and nodes have every node once, so that their rows add up to the total; a module has what is inside of it, too."""
+_LARGE = 1 / 3
+"""A module with a larger share of the least time is shown as the layers in it."""
+_OWN = "nodes of its own"
 UNKNOWN = "unknown"
 
 
@@ -72,6 +80,8 @@ class NodeTimes:
         self.scopes = list(scopes)
         self.outer: Ints = np.array([-1 if scope.parent is None else scopes[scope.parent] for scope in scopes], dtype=np.int64)
         """For each module call the one around it, which has a smaller number."""
+        self.scope_rows = {item.scope: row for row, item in enumerate(outline.items) if isinstance(item, Module) and item.scope is not None}
+        """The rows of module calls."""
         work: dict[str, float] = {}
         for one, flops in zip(nodes, self.flops.tolist(), strict=True):
             work[one.dtype] = work.get(one.dtype, 0.0) + flops
@@ -147,7 +157,8 @@ class Groups(Sequence[Group]):
     def __init__(self, times: NodeTimes, by: By) -> None:
         self._times = times
         self.by = by
-        count = {"module": len(times.scopes), "kind": len(times.kinds), "node": len(times)}[by]
+        self._opened, self._layers, self._layer = _layers(times) if by == "layer" else ([], [], times.scope)
+        count = {"layer": len(self._layers), "module": len(times.scopes), "kind": len(times.kinds), "node": len(times)}[by]
         known = ~times.is_unknown
         self.counts = self._summed(np.ones(len(times), dtype=np.float64), count)
         self.unknown = self._summed((~known).astype(np.float64), count)
@@ -169,14 +180,9 @@ class Groups(Sequence[Group]):
             return amounts
         if self.by == "kind":
             return np.bincount(times.kind, amounts, minlength=count).astype(np.float64)
-        total = np.bincount(times.scope, amounts, minlength=count)
-        # Inner calls have larger numbers than those around them.
-        outer = times.outer.tolist()
-        sums = total.tolist()
-        for number in range(count - 1, 0, -1):
-            if outer[number] >= 0:
-                sums[outer[number]] += sums[number]
-        return np.array(sums, dtype=np.float64)
+        if self.by == "layer":
+            return np.bincount(self._layer[times.scope], amounts, minlength=count).astype(np.float64)
+        return _with_inner(times, amounts)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -195,9 +201,24 @@ class Groups(Sequence[Group]):
     def name(self, number: int) -> str:
         """The first column."""
         times = self._times
+        if self.by == "layer":
+            scope = self._layers[number]
+            path = times.scopes[scope].path or "(model)"
+            return f"{path}, {_OWN}" if self._opened[scope] else path
         if self.by == "module":
             return times.scopes[number].path or "(model)"
         return times.kinds[number] if self.by == "kind" else times.nodes[number].name or times.nodes[number].op
+
+    def outline_row(self, number: int) -> int | None:
+        """The row of the outline that has the same nodes; -1 for the whole model, None where there is none."""
+        times = self._times
+        if self.by == "node":
+            row = int(times.rows[number])
+            return row if row >= 0 else None
+        scope = number if self.by == "module" else self._layers[number] if self.by == "layer" else None
+        if scope is None or (self.by == "layer" and self._opened[scope]):
+            return None
+        return -1 if not times.scopes[scope].path else times.scope_rows.get(times.scopes[scope])
 
     @cached_property
     def texts(self) -> RowTexts:
@@ -229,6 +250,8 @@ class Groups(Sequence[Group]):
             return np.array([number], dtype=np.int64)
         if self.by == "kind":
             return np.flatnonzero(times.kind == number).astype(np.int64)
+        if self.by == "layer":
+            return np.flatnonzero(self._layer[times.scope] == number).astype(np.int64)
         inside = np.zeros(len(times.scopes), dtype=np.bool_)
         inside[number] = True
         for one in range(number + 1, len(times.scopes)):
@@ -240,11 +263,47 @@ class Groups(Sequence[Group]):
         return lambda: np.where(self.is_unknown, np.nan, amounts())
 
 
+def _with_inner(times: NodeTimes, amounts: Floats) -> Floats:
+    """Sums by module call, inner ones included."""
+    sums = np.bincount(times.scope, amounts, minlength=len(times.scopes)).tolist()
+    # Inner calls have larger numbers than those around them.
+    outer = times.outer.tolist()
+    for number in range(len(sums) - 1, 0, -1):
+        if outer[number] >= 0:
+            sums[outer[number]] += sums[number]
+    return np.array(sums, dtype=np.float64)
+
+
+def _layers(times: NodeTimes) -> tuple[list[bool], list[int], Ints]:
+    """The model as layers: which module calls are shown as what is in them, the call of each layer, and the layer of each call.
+
+    A call is opened where it takes a large share of the time and there are calls in it, or where it is the model; each node is in one.
+    """
+    seconds = _with_inner(times, np.where(times.is_unknown, 0.0, times.seconds))
+    outer = times.outer.tolist()
+    holds = set(outer)
+    limit = _LARGE * float(times.total) if times.total else math.inf
+    opened: list[bool] = []
+    call: list[int] = []
+    """The call of the layer that each call belongs to."""
+    for number, parent in enumerate(outer):
+        is_inner = parent >= 0 and not opened[parent]
+        opened.append(not is_inner and number in holds and (parent < 0 or seconds[number] > limit))
+        call.append(call[parent] if is_inner else number)
+    used = np.unique(np.array(call, dtype=np.int64)[times.scope]) if len(times) else np.zeros(0, dtype=np.int64)
+    numbers = np.zeros(len(call), dtype=np.int64)
+    numbers[used] = np.arange(len(used))
+    return opened, used.tolist(), numbers[np.array(call, dtype=np.int64)] if call else numbers
+
+
 # ----------------------------------------------------------------------------------------------------
 # The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
 
 _PASS = "roofline{top=0}"
 """What answers."""
+_FLOPS_WIDTH, _LONGEST_FORMULA = 14, 30
+_LOOKED_AT = 200
+"""Rows whose formulas a column is as wide as."""
 _SECONDS = 5
 """The column of times."""
 
@@ -266,7 +325,7 @@ class Cost:
     def __init__(self, browse: Browse) -> None:
         self.browse = browse
         self.symbols = browse.symbols
-        self.by: By = "module"
+        self.by: By = "layer"
         self.found: Timed | None = None
         self.error: IrscopeError | None = None
         self.filter_text = ""
@@ -372,7 +431,10 @@ class Cost:
             sign = self.symbols.at_least if unknown else ""
             is_unknown = unknown == len(times) and (unknown or not self.browse.program.has_graph)
             total = self.symbols.unknown if is_unknown else f"{sign}{humanise(times.total, Kind.SECONDS)}"
-            parts += [times.device.title, f"least time {total}"]
+            adds = "" if self.by == "module" else f", the sum of {len(self.groups or ()):,} rows"
+            parts += [f"least time {total}{adds}", times.device.title]
+            if self.browse.context.assumed:
+                parts.append(f"at {self.browse.context.assumed}")
             if unknown:
                 parts.append(f"{unknown:,} nodes unknown")
         if self.filter_text:
@@ -411,6 +473,29 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Formulas:
+    """FLOPs at any size, such as 416.14 M x batch."""
+
+    browse: Browse
+
+    @property
+    def is_there(self) -> bool:
+        """Whether sizes are open."""
+        return any(one.is_open for one in self.browse.context.sizes)
+
+    def flops(self, row: int | None) -> str:
+        """Those of a row of the outline, of the model for -1; empty where they depend on no size, are not known yet, or are long."""
+        results = self.browse.results
+        column, costs = results.raw.get("flops"), results.costs
+        if row is None or column is None or costs is None or not column.is_symbolic:
+            return ""
+        found = costs.total.flops if row < 0 else column.values[row]
+        if not isinstance(found, SymDim) or (row >= 0 and column.missing[row]):
+            return ""
+        return formula_text(str(found), Kind.FLOPS) or ""
+
+
+@dataclass(frozen=True)
 class View:
     """Rows of one grouping with their points."""
 
@@ -424,27 +509,28 @@ class View:
 class Views:
     """The groupings of least times, slowest first; only the one that was looked at last is kept."""
 
-    def __init__(self, times: NodeTimes, symbols: Symbols) -> None:
+    def __init__(self, times: NodeTimes, symbols: Symbols, formulas: Formulas | None = None) -> None:
         self._times = times
         self._symbols = symbols
+        self._formulas = formulas
         self._kept: tuple[By, View] | None = None
 
     def __getitem__(self, by: By) -> View:
         if self._kept is None or self._kept[0] != by:
-            self._kept = (by, _view(self._times, by, self._symbols))
+            self._kept = (by, _view(self._times, by, self._symbols, self._formulas))
         return self._kept[1]
 
 
-def views_of(times: NodeTimes, symbols: Symbols, first: By = "module") -> Views:
+def views_of(times: NodeTimes, symbols: Symbols, first: By = "layer", formulas: Formulas | None = None) -> Views:
     """All groupings, the first of them made at once; may run in any thread."""
-    views = Views(times, symbols)
+    views = Views(times, symbols, formulas)
     assert views[first] is not None
     return views
 
 
-def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
+def _view(times: NodeTimes, by: By, symbols: Symbols, formulas: Formulas | None) -> View:
     groups = Groups(times, by)
-    table = _groups_model(groups, by, times.total, symbols)
+    table = _groups_model(groups, by, times.total, symbols, formulas)
     table.sort(_SECONDS, reverse=True)
     intensity = groups.intensity
     drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
@@ -454,7 +540,7 @@ def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
     return View(groups, table, scatter, points)
 
 
-def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
+def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols, formulas: Formulas | None) -> TableModel:
     clean = symbols.clean
 
     def amount(read: Callable[[Group], float], kind: Kind) -> Callable[[int], str]:
@@ -466,6 +552,17 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> Tab
             return f"{sign}{humanise(read(group), kind)}"
 
         return text
+
+    number = amount(lambda one: one.flops, Kind.FLOPS)
+
+    def flops(row: int) -> str:
+        """At any size where that is known and short, else at those of the times."""
+        found = formulas.flops(groups.outline_row(row)) if formulas is not None else ""
+        return found if found and len(found) <= _LONGEST_FORMULA else number(row)
+
+    wide = _FLOPS_WIDTH
+    if formulas is not None and formulas.is_there:
+        wide = max((len(flops(row)) for row in range(min(len(groups), _LOOKED_AT))), default=wide)
 
     def intensity(row: int) -> str:
         found = groups[row].intensity
@@ -481,7 +578,7 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> Tab
     columns = (
         TableColumn(by, 20, lambda row: clean(groups.name(row)), lambda: groups.names, grows=True, role="name"),
         TableColumn("nodes", 7, lambda row: f"{groups[row].count:,}", lambda: groups.counts, True, rank=4),
-        TableColumn("FLOPs", 14, amount(lambda one: one.flops, Kind.FLOPS), keys(lambda: groups.flops), True, rank=2),
+        TableColumn("FLOPs", max(wide, _FLOPS_WIDTH), flops, keys(lambda: groups.flops), True, rank=2),
         TableColumn("bytes", 11, amount(lambda one: one.bytes, Kind.BYTES), keys(lambda: groups.bytes), True, rank=3),
         TableColumn("FLOPs/byte", 10, intensity, keys(lambda: groups.intensity), True, rank=5),
         TableColumn("least time", 11, amount(lambda one: one.seconds, Kind.SECONDS), keys(lambda: groups.seconds), True),
@@ -523,7 +620,7 @@ class CostScreen(ModelScreen):
     FILTER_HINT = "parts of a name, or what binds: memory, compute; !not"
     PANES: ClassVar[dict[str, str]] = {"cost": "On this screen"}
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("cost", "group", ("o",), "By module", "Show modules, operator kinds or nodes.", footer=True),
+        Action("cost", "group", ("o",), "By module", "Show layers, modules, operator kinds or nodes.", footer=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = bindings("cost", ACTIONS)
 
@@ -553,7 +650,7 @@ class CostScreen(ModelScreen):
             times = NodeTimes(manager.get(subject), session.browse.outline)
             # What is shown has been taken out of it, in less room.
             manager.forget(subject)
-            return Timed(device, env, times, views_of(times, session.symbols, by))
+            return Timed(device, env, times, views_of(times, session.symbols, by, Formulas(session.browse)))
 
         sizes = ",".join(f"{name}={size}" for name, size in env.items())
         session.ask(f"cost.{device}.{sizes}", answer, self.cost.take, self.cost.fail, urgency=NOW)

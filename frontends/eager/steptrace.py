@@ -17,7 +17,7 @@ from irscope.frontends.eager.record import Op, Record, Storage, Tensor
 from irscope.frontends.eager.running import tell_assumed
 from irscope.frontends.eager.steps import Plan, Recorded, record_steps
 from irscope.ir.graph import Names, Node, Role, paused_gc
-from irscope.ir.places import Scope
+from irscope.ir.places import Scope, root_scope
 from irscope.ir.program import Program
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
@@ -54,20 +54,22 @@ def training_program(
 def _last_step(recorded: Recorded) -> Record:
     """The recording of the last step alone: what earlier ones made was there before."""
     (first, _), (end, _) = recorded.starts[-2:]
-    return _Cut(recorded.record, first, end).record()
+    return _Cut(recorded, first, end).record()
 
 
 class _Cut:
     """Copies an interval of a recording, counted from its first operator."""
 
-    def __init__(self, record: Record, first: int, end: int) -> None:
-        self._record, self._first, self._end = record, first, end
+    def __init__(self, recorded: Recorded, first: int, end: int) -> None:
+        self._record, self._first, self._end = recorded.record, first, end
         self._storages: dict[Storage, Storage] = {}
         self._tensors: dict[Tensor, Tensor] = {}
+        self._root = root_scope()
+        self._calls = self._counted_anew(_Scopes(recorded))
 
     def record(self) -> Record:
         """The interval as a recording of its own."""
-        made = Record(root=self._record.root, device=self._record.device, grad=True, assumed=self._record.assumed)
+        made = Record(root=self._root, device=self._record.device, grad=True, assumed=self._record.assumed)
         for one in self._record.tensors:
             if one.kind in ("parameter", "buffer", "input"):
                 self._tensor(one)
@@ -78,9 +80,32 @@ class _Cut:
     def _op(self, op: Op) -> Op:
         found = copy(op)
         found.number = op.number - self._first
+        found.scope = self._calls[op.number]
         found.args = tuple([self._noted(one) for one in op.args])
         found.kwargs = {key: self._noted(value) for key, value in op.kwargs.items()}
         found.results = tuple([self._noted(one) for one in op.results])
+        return found
+
+    def _counted_anew(self, scopes: _Scopes) -> dict[int, Scope]:
+        """By operator its module call, counted from the interval's begin; operators of the backward have that of their forward operator."""
+        made: dict[Scope, Scope] = {self._record.root: self._root}
+        by_module = {"": self._root}
+
+        def call(scope: Scope) -> Scope:
+            if scope not in made:
+                parent = made[self._record.root] if scope.parent is None else call(scope.parent)
+                times = sum(one.name == scope.name for one in parent.children)
+                made[scope] = parent.child(scope.name, scope.cls, times)
+                by_module.setdefault(scope.module, made[scope])
+            return made[scope]
+
+        ops = self._record.ops[self._first : self._end]
+        found = {op.number: call(op.scope) for op in ops if op.phase == "forward"}
+        for op in ops:
+            if op.number not in found:
+                # Gradients of parameters and the optimizer belong to a module, whichever of its calls they are for.
+                scope = scopes.of(op)
+                found[op.number] = made[scope] if scope in made else by_module.get(scope.module, self._root)
         return found
 
     def _noted(self, item: Any) -> Any:

@@ -15,9 +15,9 @@ from irscope.tui.analyses import result_of
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import Source
-from irscope.tui.cost import GROUPINGS, Cost, NodeTimes, Timed, views_of
+from irscope.tui.cost import GROUPINGS, Cost, Formulas, NodeTimes, Timed, views_of
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
-from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
+from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 
 
 def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
@@ -31,8 +31,8 @@ def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
     return made
 
 
-@pytest.mark.parametrize("by", ["kind", "node"])
-@pytest.mark.parametrize("text", [TWO_LAYERS, NESTED, FOREIGN])
+@pytest.mark.parametrize("by", ["layer", "kind", "node"])
+@pytest.mark.parametrize("text", [TWO_LAYERS, NESTED, FOREIGN, SYMBOLIC])
 def test_groups_add_up_to_the_whole(text: str, by: str) -> None:
     made = cost(text)
     made.group_by(by)  # type: ignore[arg-type]
@@ -47,6 +47,7 @@ def test_groups_add_up_to_the_whole(text: str, by: str) -> None:
 
 def test_a_module_holds_what_is_inside_it() -> None:
     made = cost(TWO_LAYERS)
+    made.group_by("module")
     by_name = {group.name: group for group in made.groups or ()}
     assert by_name["(model)"].count == 4
     assert by_name["block"].count == 3
@@ -55,9 +56,33 @@ def test_a_module_holds_what_is_inside_it() -> None:
 
 def test_the_dearest_comes_first_and_leads_to_its_node() -> None:
     made = cost(TWO_LAYERS)
+    made.group_by("module")
     assert made.group is not None
     assert made.group.name == "(model)"
     assert made.node_row() in (2, 3, 5, 6)
+
+
+def test_large_modules_are_shown_as_their_layers_slowest_first_and_add_up() -> None:
+    made = cost(TWO_LAYERS)
+    groups = [made.groups[int(row)] for row in made.table.shown] if made.groups is not None else []
+    assert {group.name for group in groups} == {"block/fc1", "block/fc2", "block, nodes of its own", "(model), nodes of its own"}
+    assert [group.seconds for group in groups] == sorted((group.seconds for group in groups), reverse=True)
+    assert made.found is not None and math.isclose(sum(group.seconds for group in groups), made.found.times.total)
+    assert "the sum of 4 rows" in made.title()
+
+
+def test_flops_of_open_sizes_are_numbers_times_symbols() -> None:
+    made = Cost(browse(SYMBOLIC))
+    assert made.browse.context.assumed == "batch=1"
+    made.ask()
+    bound = model(TWO_LAYERS.replace("f32[4,64]", "f32[1,64]"))
+    times = NodeTimes(result_of(bound.manager, "roofline{top=0}"), made.browse.outline)
+    made.take(Timed(*made.wanted, times, views_of(times, UNICODE, "module", Formulas(made.browse))))
+    made.group_by("module")
+    texts = {made.table.columns[0].text(row): made.table.columns[2].text(row) for row in range(made.table.count)}
+    assert texts["block/fc1"] == "33.02 KFLOPs x batch"
+    assert texts["(model)"].endswith(" x batch")
+    assert "at batch=1" in made.title()
 
 
 def test_groupings_take_turns() -> None:

@@ -323,7 +323,9 @@ async def test_values_are_read_on_request(app: IrscopeApp, pilot: Pilot[None]) -
 
 @driven(TWO_LAYERS)
 async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await press(app, pilot, "4", "o")
+    await press(app, pilot, "4")
+    assert "Cost by layer" in screen_text(app)
+    await press(app, pilot, "o", "o")
     cost = app.session["cost"]
     assert cost.by == "kind"
     before = cost.found.times.device.title

@@ -74,6 +74,16 @@ def test_a_step_of_the_chart_is_a_node_of_the_graph() -> None:
     assert [node.source for node in nodes] == [op.source for op in trace.in_step(trace.steady)]
 
 
+def test_the_backward_of_a_module_and_the_update_of_its_parameters_are_in_it() -> None:
+    nodes = list(captured().program.graph)
+    trace = result_of(captured().manager, "training").trace
+    ops = trace.in_step(trace.steady)
+    assert [node.scope.module for node in nodes] == [op.scope.module for op in ops]
+    inside = {op.phase for node, op in zip(nodes, ops, strict=True) if node.scope.path == "2"}
+    assert {"forward", "backward"} <= inside
+    assert not any("#" in node.scope.path for node in nodes), "calls are counted from the step's begin"
+
+
 def test_phases_follow_one_another() -> None:
     made = stack()
     runs = list(made.stretches())
