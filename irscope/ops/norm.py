@@ -14,7 +14,7 @@ from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import in_place, takes, takes_result, takes_two
+from irscope.ops.ort import in_place, packs, packs_halves, takes, takes_result, takes_two
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, joint_sizes, like, normalizing, per_input, result_dtype, to_float
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
@@ -266,6 +266,7 @@ _NORM = (
         _infer_layer,
         _layer_cost(centred=True),
         "Normalizes over the axes from `axis` to the last; optional results are means and reciprocal deviations.",
+        ort=packs(packs_halves(1, 2), "LayerNormalization"),
         temporaries=layer_norm_rule,
         intermediates=layer_statistics,
         strides=layouts.ROW_MAJOR,
@@ -277,6 +278,7 @@ _NORM = (
         _infer_rms,
         _layer_cost(centred=False),
         "Divides by the root of the mean square over the axes from `axis` to the last.",
+        ort=packs(packs_halves(1), "RMSNormalization", "SimplifiedLayerNormalization"),
         temporaries=rms_norm_rule,
         strides=layouts.ROW_MAJOR,
         slices=slicing.from_axis_on,
@@ -318,6 +320,7 @@ _NORM = (
         _infer_skip,
         _layer_cost(centred=True, added=2),
         "Adds a skip connection and a bias, then layer normalization; the sum is an optional result.",
+        ort=packs(packs_halves(2, 3, 4), "SkipLayerNormalization"),
     ),
     _norm(
         "nn.skip_group_norm(Tensor x, Tensor? scale, Tensor? bias, Tensor skip, Tensor? added_bias, *, int num_groups, "
@@ -332,6 +335,7 @@ _NORM = (
         _infer_skip,
         _layer_cost(centred=False, added=2),
         "Adds a skip connection and a bias, then divides by the root of the mean square; the sum is an optional result.",
+        ort=packs(packs_halves(2, 3), "SkipSimplifiedLayerNormalization"),
     ),
     _norm(
         "nn.embed_layer_norm(Tensor ids, Tensor? segment_ids, Tensor word_table, Tensor position_table, Tensor? segment_table, "

@@ -25,6 +25,84 @@ _LINE: Final = 64
 """Bytes of a line of the processor's cache."""
 
 
+_HALF: Final = frozenset(
+    [
+        "Attention",
+        "BitCast",
+        "Cast",
+        "Compress",
+        "Concat",
+        "ConstantOfShape",
+        "DynamicSlice",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "If",
+        "IsNaN",
+        "LayerNormalization",
+        "Loop",
+        "Mod",
+        "Optional",
+        "OptionalGetElement",
+        "OptionalHasElement",
+        "RMSNormalization",
+        "RandomNormalLike",
+        "RandomUniformLike",
+        "Reshape",
+        "ReverseSequence",
+        "RotaryEmbedding",
+        "Round",
+        "Scan",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "SequenceAt",
+        "SequenceConstruct",
+        "Shape",
+        "Shrink",
+        "Sign",
+        "SimplifiedLayerNormalization",
+        "Slice",
+        "Split",
+        "SplitToSequence",
+        "Squeeze",
+        "TensorScatter",
+        "Transpose",
+        "Unsqueeze",
+        "BranchwiseRMSNorm",
+        "EngramGate",
+        "ExpandDims",
+        "GatedAdd",
+        "GatedRMSNorm",
+        "GatherBlockQuantized",
+        "GroupQueryAttention",
+        "HyperConnectionPostMix",
+        "HyperConnectionPreMix",
+        "Inverse",
+        "LinearAttentionGate",
+        "MRotaryEmbedding",
+        "MatMulNBits",
+        "QMoE",
+        "ScaledSiLU",
+        "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+        "SparseAttention",
+        "UnfoldTensor",
+    ]
+)
+"""Operators for which the CPU provider has kernels of half precision: `get_all_opkernel_def()` of onnxruntime 1.31 lists them."""
+_HALF_SINCE: Final = {"Clip": 12, "DequantizeLinear": 19, "IsInf": 20, "Max": 12, "Min": 12, "QuantizeLinear": 19}
+"""The same from a version of the operator on."""
+
+
+def runs_halves(name: str, version: int) -> bool:
+    """Whether the CPU provider has a kernel of half precision for an operator, by its name in the file and its version."""
+    return name in _HALF or version >= _HALF_SINCE.get(name, version + 1)
+
+
 def alias(*names: str) -> tuple[OrtKernel, ...]:
     """Kernels whose result has the buffer of their first operand."""
     return (OrtKernel(names, alias=True),)
@@ -158,6 +236,16 @@ def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     """The filter in another order."""
     shape = _shape(call, 1, DType.F32)
     return [PackedWeight(1, 4 * prod(shape), call.attr("groups"))] if shape is not None and weights[1] else []
+
+
+def packs_halves(*operands: int) -> Packs:
+    """Vectors in half precision, as single."""
+
+    def rule(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+        shapes = {operand: _shape(call, operand, DType.F16) for operand in operands if operand < len(weights) and weights[operand]}
+        return [PackedWeight(operand, 4 * prod(shape)) for operand, shape in shapes.items() if shape is not None]
+
+    return rule
 
 
 class _QuantizedFilter(NamedTuple):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import Strategy
+from irscope.ops.ort import runs_halves
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, OpCall, PackedWeight
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.plan import (
     NEVER,
+    PLAIN,
     Buffers,
     Launch,
     Launches,
@@ -92,7 +95,7 @@ def plan_ort(graph: Graph, types: Inferred, options: OrtOptions, inside: Mapping
 
 def launches_of(graph: Graph, types: Inferred) -> Launches:
     """The kernels of a graph as a session keeps them."""
-    return without_double_casts(read_launches(graph, types), types)
+    return without_double_casts(with_half_casts(read_launches(graph, types), types))
 
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
@@ -183,10 +186,11 @@ def _figures(
         extra = inside.get(launch.node, 0)
         if not isinstance(extra, int):
             return None
-        if launch.kernel.takes is not None and (call := _op_call(launch.node, types)) is not None:
+        if launch.kernel.takes is not None and (call := _op_call(launch.node, types, as_float=launch.as_float)) is not None:
             extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
-    session = Session(_small_weights(graph), _packed_weights(graph, types), takes, options.strategy, options.pattern)
+    widened = {launch.node for launch in order if launch.as_float}
+    session = Session(_small_weights(graph), _packed_weights(graph, types, widened), takes, options.strategy, options.pattern)
     return simulate(buffers, [0] * found.given + sizes, found.traced, session)
 
 
@@ -203,13 +207,13 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def _packed_weights(graph: Graph, types: Inferred) -> list[tuple[Hashable, PackedWeight]]:
+def _packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, PackedWeight]]:
     """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
     is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
-    weight, packed the same way."""
+    weight, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
     packed: list[tuple[Hashable, PackedWeight]] = []
     for node in graph.walk():
-        packs = kernel_of(node).packs
+        packs = kernel_of(node).packs if node not in widened else None
         call = _op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
             for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
@@ -217,43 +221,123 @@ def _packed_weights(graph: Graph, types: Inferred) -> list[tuple[Hashable, Packe
     return packed
 
 
-def _op_call(node: Node, types: Inferred) -> OpCall | None:
+def _op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | None:
     spec = find_op(node.op)
     if spec is None:
         return None
-    operands = [None if value is None else types.type_of(value) for value in node.inputs]
-    return OpCall(spec, operands, node.attrs, (), [types.type_of(value) for value in node.outputs], source=node.source)
+    widen = _as_float if as_float else lambda type_: type_
+    operands = [None if value is None else widen(types.type_of(value)) for value in node.inputs]
+    return OpCall(spec, operands, node.attrs, (), [widen(types.type_of(value)) for value in node.outputs], source=node.source)
+
+
+def _as_float(type_: Type) -> Type:
+    """The same in single precision, where it is in half."""
+    return tensor(DType.F32, type_.shape, type_.device) if isinstance(type_, TensorType) and type_.dtype is DType.F16 else type_
 
 
 # ----------------------------------------------------------------------------------------------------
-# Consecutive casts, which ONNX Runtime merges in every graph, also with graph optimisations off.
+# Casts that a session inserts, and those it takes out, in every graph, also with graph optimisations off.
 
 _CAST: Final = "Cast"
 _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U8, DType.U16, DType.U32, DType.U64})
 _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 
-def without_double_casts(found: Launches, types: Inferred) -> Launches:
-    """The kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
-    if sum(launch.name == _CAST for launch in found.launches) > 1:
-        _Casts(found, types).take_out()
+def with_half_casts(found: Launches, types: Inferred) -> Launches:
+    """The kernels with casts to single precision and back around those that have no form in half precision."""
+    if DType.F16 in found.dtypes:
+        _Halves(found, types).insert()
     return found
 
 
-def _width(dtype: DType) -> int:
+class _Halves:
+    def __init__(self, found: Launches, types: Inferred) -> None:
+        self.found = found
+        self.types = types
+        self.maker = {value: launch for launch in found.launches for value in launch.outputs}
+        self.readers = readers_of(found)
+        self.lacking = {id(launch) for launch in found.launches if self._has_half(launch.inputs) and not _runs_halves(launch)}
+        self.floats: dict[int, int] = {}
+
+    def insert(self) -> None:
+        """Insert them; a value is cast to single precision once. ONNX Runtime appends the casts in the order in which kernels run."""
+        if len(self.found.launches) > 1:
+            # It marks them one by one, so that a neighbour of one that it has marked counts as lacking too.
+            for launch in self.found.launches:
+                if id(launch) not in self.lacking and self._is_isolated(launch):
+                    self.lacking.add(id(launch))
+        for launch in execution_order(self.found):
+            if id(launch) in self.lacking:
+                self._wrap(launch)
+
+    def _is_half(self, value: int) -> bool:
+        return value >= 0 and self.found.dtypes[value] is DType.F16
+
+    def _has_half(self, values: Iterable[int]) -> bool:
+        return any(map(self._is_half, values))
+
+    def _is_isolated(self, launch: Launch) -> bool:
+        """Whether it has only kernels without half precision around it: what others make of its operands, inputs and weights aside, and
+        all that read its results."""
+        if launch.node.regions or not self._has_half(launch.inputs) or set(launch.outputs) & set(self.found.returned):
+            return False
+        makers = [self.maker[value] for value in launch.inputs if value in self.maker]
+        halves = [self.maker[value] for value in launch.inputs if self._is_half(value) and value in self.maker]
+        readers = [reader for value in filter(self._is_half, launch.outputs) for reader in self.readers.get(value, ())]
+        return bool(makers and readers) and all(id(one) in self.lacking for one in (*halves, *readers))
+
+    def _wrap(self, launch: Launch) -> None:
+        launch.as_float = True
+        for value in filter(self._is_half, launch.inputs):
+            if value not in self.floats:
+                self.floats[value] = self._add(value)
+                self._cast(launch, value, self.floats[value])
+        launch.inputs = [self.floats.get(value, value) if self._is_half(value) else value for value in launch.inputs]
+        for place, value in enumerate(launch.outputs):
+            if self._is_half(value):
+                launch.outputs[place] = self._add(value)
+                self._cast(launch, launch.outputs[place], value)
+
+    def _add(self, half: int) -> int:
+        value = self.found.values[half]
+        assert value is not None
+        return self.found.add(None, _as_float(self.types.type_of(value)))
+
+    def _cast(self, launch: Launch, source: int, result: int) -> None:
+        self.found.launches.append(Launch(launch.node, _CAST, PLAIN, [source], [], [result]))
+
+
+def _runs_halves(launch: Launch) -> bool:
+    version = launch.node.source.rpartition("@")[2]
+    return runs_halves(launch.name, int(version) if version.isdecimal() else 0)
+
+
+def readers_of(found: Launches) -> dict[int, list[Launch]]:
+    """For each value, the kernels that read it."""
+    readers: dict[int, list[Launch]] = {}
+    for launch in found.launches:
+        for value in (*launch.inputs, *launch.captured):
+            readers.setdefault(value, []).append(launch)
+    return readers
+
+
+def without_double_casts(found: Launches) -> Launches:
+    """The kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
+    if sum(launch.name == _CAST for launch in found.launches) > 1:
+        _Casts(found).take_out()
+    return found
+
+
+def _width(dtype: DType | None) -> int:
     """How much a type can hold, coarsely; -1 for those that stay as they are."""
     return 0 if dtype is DType.BOOL else 1 if dtype in _INTEGERS else 2 if dtype in _FLOATS else -1
 
 
 class _Casts:
-    def __init__(self, found: Launches, types: Inferred) -> None:
+    def __init__(self, found: Launches) -> None:
         self.found = found
-        self.types = types
         self.returned = set(found.returned)
-        self.readers: dict[int, list[Launch]] = {}
-        for launch in found.launches:
-            for value in (*launch.inputs, *launch.captured):
-                self.readers.setdefault(value, []).append(launch)
+        self.readers = readers_of(found)
         self.gone: set[int] = set()
 
     def take_out(self) -> None:
@@ -265,13 +349,14 @@ class _Casts:
 
     def _look_at(self, cast: Launch) -> None:
         source, result = cast.inputs[0], cast.outputs[0]
-        before, after = self._dtype(source), self._dtype(result)
+        dtypes = self.found.dtypes
+        before, after = dtypes[source], dtypes[result]
         if min(_width(before), _width(after)) < 0:
             return
         loses = _width(before) > _width(after)
         readers = self.readers.get(result, [])
         again = [reader for reader in readers if reader.name == _CAST and reader.outputs]
-        then = [self._dtype(reader.outputs[0]) for reader in again]
+        then = [dtypes[reader.outputs[0]] for reader in again]
         if any(_width(one) < 0 or (loses and _width(one) > _width(after)) for one in then):
             return
         back = [reader for reader, one in zip(again, then, strict=True) if one is before and reader.outputs[0] not in self.returned]
@@ -294,9 +379,6 @@ class _Casts:
         self.gone.add(id(launch))
         for value in launch.inputs:
             self.readers[value] = [reader for reader in self.readers.get(value, []) if reader is not launch]
-
-    def _dtype(self, number: int) -> DType:
-        return self.types.type_of(self.found.values[number]).dtype
 
 
 # ----------------------------------------------------------------------------------------------------

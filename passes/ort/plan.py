@@ -19,7 +19,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
 
 ABSENT = -1
-_PLAIN = OrtKernel(())
+PLAIN = OrtKernel(())
 """A kernel with nothing special."""
 
 
@@ -37,6 +37,8 @@ class Launch:
     captured: list[int]
     """Values captured by subgraphs of the node."""
     outputs: list[int]
+    as_float: bool = False
+    """Whether it runs in single precision on casts of what the file has in half."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Launches:
     reusable: list[bool] = field(default_factory=list)
     """Whether the value may reuse the buffer of a dead one: tensors with at least one axis."""
     is_tensor: list[bool] = field(default_factory=list)
+    dtypes: list[DType | None] = field(default_factory=list)
+    """Element types; None for what is not a tensor."""
     traced: list[bool] = field(default_factory=list)
     """Whether the value has an offset in the memory pattern's block: tensors other than strings."""
     given: int = 0
@@ -75,6 +79,7 @@ class Launches:
         self.likeness.append(likeness)
         self.reusable.append(reusable)
         self.is_tensor.append(isinstance(type_, TensorType))
+        self.dtypes.append(type_.dtype if isinstance(type_, TensorType) else None)
         self.traced.append(isinstance(type_, TensorType) and type_.dtype is not DType.STR)
         return number
 
@@ -133,8 +138,8 @@ class _Reader:
         if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
             # ONNX Runtime appends the nodes of a function after all others.
             between = found.add(None, self.types.type_of(made[0]))
-            self.halved.append(Launch(last, name, _PLAIN, inputs, [], [between]))
-            self.halved.append(Launch(last, name, _PLAIN, [inputs[0], between], [], outputs))
+            self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
+            self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
             return
         found.launches.append(Launch(last, name, kernel, inputs, captured, outputs))
 
@@ -167,7 +172,7 @@ def _kernel_facts(op: str, name: str) -> OrtKernel:
     for kernel in spec.ort if spec is not None else ():
         if name in kernel.names:
             return kernel
-    return _PLAIN
+    return PLAIN
 
 
 def _facts(type_: Type) -> tuple[Dim | None, object, bool]:

@@ -19,7 +19,6 @@ from tests.tools.oracle.ort_memory import compare
 CHANCE = np.random.default_rng(0)
 CONTRIB = "com.microsoft"
 SCALE, SHIFT = {"s": np.array(0.1, np.float32)}, {"z": np.array(0, np.uint8)}
-TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int32): TensorProto.INT32}
 Case = tuple[str, list[onnx.NodeProto], dict[str, np.ndarray], dict[str, np.ndarray], Sequence[str]]
 
 
@@ -131,7 +130,37 @@ def convolutions() -> Iterator[Case]:
     yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
 
 
-CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions())}
+def halves() -> Iterator[Case]:
+    """Kernels without a form in half precision run between casts; what lies between such ones runs in single precision with them."""
+
+    def half(*shape: int) -> np.ndarray:
+        return floats(*shape).astype(np.float16)
+
+    image, x = {"x": half(1, 3, 32, 32)}, {"x": half(40, 64)}
+    mlp = [node("MatMul", "x w", "a"), node("Add", "a b", "c"), node("Relu", "c", "d"), node("MatMul", "d w2")]
+    yield "half-mlp", mlp, {"x": half(4, 64)}, {"w": half(64, 128), "b": half(128), "w2": half(128, 32)}, ["y"]
+    conv = [
+        node("Conv", "x w b", "a", pads=[1] * 4),
+        node("Relu", "a", "c"),
+        node("MaxPool", "c", "d", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    conv += [node("Conv", "d w2", "e"), node("GlobalAveragePool", "e", "g"), node("Flatten", "g")]
+    yield "half-conv", conv, image, {"w": half(16, 3, 3, 3), "b": half(16), "w2": half(24, 16, 3, 3)}, ["y"]
+    turn = node("Transpose", "a", "b", perm=[1, 0])
+    yield "half-between", [node("Relu", "x", "a"), turn, node("Relu", "b")], x, {}, ["y"]
+    yield "half-before", [node("Transpose", "x", "b", perm=[1, 0]), node("Relu", "b")], x, {}, ["y"]
+    yield "half-two", [node("Relu", "x", "a"), turn, node("Reshape", "b s", "c"), node("Relu", "c")], x, {"s": np.array([64, 40])}, ["y"]
+    concat = [node("Relu", "x", "a"), node("Concat", "a w", "b", axis=0), node("Relu", "b")]
+    yield "half-weight", concat, x, {"w": half(24, 64)}, ["y"]
+    weights = {"g": half(64), "be": half(64)}
+    yield "half-norm", [node("LayerNormalization", "x g be")], x, weights, ["y"]
+    between = [node("Relu", "x", "r"), node("LayerNormalization", "r g be", "l"), node("Relu", "l")]
+    yield "half-norm-between", between, x, weights, ["y"]
+    casts = [node("Cast", "f", "h", to=TensorProto.FLOAT16), node("MatMul", "h w", "a"), node("Cast", "a", to=TensorProto.FLOAT)]
+    yield "half-casts", casts, {"f": floats(4, 64)}, {"w": half(64, 128)}, ["y"]
+
+
+CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions(), *halves())}
 
 
 def write(case: Case, path: Path) -> None:
@@ -140,7 +169,7 @@ def write(case: Case, path: Path) -> None:
     graph = helper.make_graph(
         nodes,
         name,
-        [helper.make_tensor_value_info(key, TYPES[value.dtype], value.shape) for key, value in inputs.items()],
+        [helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape) for key, value in inputs.items()],
         [onnx.ValueInfoProto(name=key) for key in outputs],
         [numpy_helper.from_array(value, key) for key, value in weights.items() if key in read],
     )
