@@ -7,8 +7,9 @@ import importlib
 
 from irscope.amounts import COUNT
 from irscope.cli.args import add_output_arguments, amount_of, check_terminal, write_answer, write_json
-from irscope.errors import ExitCode
+from irscope.errors import ExitCode, UsageError
 from irscope.tools.config import device_for
+from irscope.tools.engines import serve
 from irscope.tools.generate import CACHES, generate
 from irscope.weights.schemes import SCHEMES
 
@@ -34,6 +35,10 @@ class Command:
             "irscope generate ./my-model --prompt 2048 --new 64 --tui",
             "what is alive at which token, and what does each layer's cache hold?",
         ),
+        (
+            "irscope generate ./my-model --prompt 2048 --new 64 --engine vllm{util=0.9}",
+            "how many such requests does a server hold at once?",
+        ),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -56,6 +61,7 @@ class Command:
         parser.add_argument(
             "--accepted", type=int, metavar="N", help="of them are right; default: none and all, of which the worse is told"
         )
+        parser.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
         parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
@@ -65,6 +71,8 @@ class Command:
         add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.engine:
+            return self._serve(args)
         if args.tui:
             check_terminal("`irscope generate` without --tui prints the same as text")
         found = generate(
@@ -96,3 +104,35 @@ class Command:
         else:
             write_answer(found.document(), args)
         return ExitCode.FINDINGS if found.refused_at else ExitCode.OK
+
+    @staticmethod
+    def _serve(args: argparse.Namespace) -> int:
+        for name, usual in (
+            ("batch", 1),
+            ("cache", "dynamic"),
+            ("beams", 1),
+            ("sample", False),
+            ("chunk", 0),
+            ("assistant", ""),
+            ("tui", False),
+        ):
+            if getattr(args, name) != usual:
+                raise UsageError(f"--{name} is the engine's matter", code="IRS698", hint="an engine makes batches and caches by itself")
+        found = serve(
+            args.model,
+            args.engine,
+            store_as=args.store_as,
+            prompt=args.prompt,
+            new=args.new,
+            attention=args.attention,
+            dtype=args.dtype,
+            base=args.base,
+            device=device_for(args.device),
+            torch=args.torch,
+            alloc_conf=args.alloc_conf,
+        )
+        if args.format == "json":
+            write_json(found.to_json(), args)
+        else:
+            write_answer(found.document(), args)
+        return ExitCode.OK if found.fits else ExitCode.FINDINGS

@@ -224,7 +224,7 @@ def generate(
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
-    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, _dtype_of(dtype), beams, samples, chunk, base)
+    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, dtype_of(dtype), beams, samples, chunk, base)
     wish = replace(wish, scheme=parse_scheme(store_as) if store_as else None)
     options = Options(device, torch, alloc_conf)
     if not assistant:
@@ -265,7 +265,8 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
     return found
 
 
-def _dtype_of(text: str) -> DType | None:
+def dtype_of(text: str) -> DType | None:
+    """An element type for weights by its name; None for an empty one."""
     found = next((one for one in DType if one.text == text), None) if text else None
     if text and found not in (DType.F16, DType.BF16, DType.F32):
         raise UsageError(f"{text!r} is no element type for weights", code="IRS672", hint="bf16, f16 or f32")

@@ -1,0 +1,440 @@
+"""What a serving engine with a paged cache does with a device: blocks of the cache, tokens and requests that fit.
+
+The engine's own arithmetic, over parts that are exact (weights of each rank, bytes of a block), modelled (what a forward takes) or the
+engine's own matter, which are intervals. vLLM: `Worker.determine_available_memory` of v1/worker/gpu_worker.py, `kv_cache_utils.py` and
+`kv_cache_interface.py` of v1/core. SGLang: `profile_max_num_token` of model_executor/model_runner.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.errors import LoadError, UsageError
+from irscope.optiontext import OptionsError, read_options
+from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.table import Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity, largest, quantity
+from irscope.tools.generate import dtype_of
+from irscope.tools.simulate import current_process, run_program
+from irscope.tools.simulation import Options
+from irscope.weights.schemes import parse_scheme
+
+if TYPE_CHECKING:
+    from irscope.frontends.generation.program import Wish
+    from irscope.frontends.generation.serving import Served
+    from irscope.tools.simulation import Simulation
+
+SCHEMA: Final = "irscope.engine/1"
+_GIB: Final = 1 << 30
+_OUTSIDE_TORCH: Final = {True: (0.03, 1.8), False: (0.1, 3.6)}
+"""GiB by whether the rank is alone. Published start-up logs of vLLM ("non_torch_memory takes") have 0.04 to 1.79 on one card and 0.11 to
+3.58 with NCCL; the upper ends are of versions that count the context."""
+_GRAPHS: Final = (0.0, 2.0)
+"""GiB: versions before VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS do not count CUDA graphs here, later ones what they estimate."""
+_FORWARD: Final = (0.5, 1.5)
+"""Of what transformers' own forward takes: fused kernels keep less, compiled graphs keep buffers longer. Published peaks lie within."""
+_SAMPLER: Final = (4, 21)
+"""Bytes of a logit besides itself: its copy in float32; at most sorted values, their places, a mask and probabilities too
+(`apply_top_k_top_p` of v1/sample/ops/topk_topp_sampler.py)."""
+_CROWDED: Final = 1.5
+"""Kinds of layers whose numbers differ by less than this factor are padded to the larger (`_get_kv_cache_groups_uniform_page_size`)."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine and its settings."""
+
+    name: str
+    settings: Mapping[str, float]
+    cache_dtype: str = "auto"
+
+    def __getitem__(self, key: str) -> float:
+        return self.settings[key]
+
+    def whole(self, key: str) -> int:
+        """A setting that counts something."""
+        return int(self.settings[key])
+
+    def __str__(self) -> str:
+        told = [f"{key}={value:g}" for key, value in self.settings.items()]
+        return f"{self.name}{{{', '.join([*told, f'kv={self.cache_dtype}'])}}}"
+
+
+_DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "vllm": {"util": 0.9, "block": 16, "max_tokens": 8192, "max_seqs": 256, "tp": 1, "pp": 1, "graphs": 1},
+    "sglang": {"mem_fraction_static": 0.9, "tp": 1, "max_tokens": 8192},
+}
+_FRACTIONS: Final = frozenset(("util", "mem_fraction_static"))
+_CACHE_DTYPES: Final = ("auto", "fp8")
+
+
+def engine_of(text: str) -> Engine:
+    """An engine from `vllm{util=0.9,block=16}`; settings that are not given are the engine's usual ones."""
+    name, brace, rest = text.partition("{")
+    if name not in _DEFAULTS:
+        raise UsageError(f"there is no engine {name!r}", code="IRS698", hint=", ".join(_DEFAULTS))
+    try:
+        given, end = read_options(rest) if brace else ({}, 0)
+    except OptionsError as error:
+        raise UsageError(f"{text!r}: {error}", code="IRS698", hint="`vllm{util=0.9, block=16}`") from None
+    if rest[end:].strip():
+        raise UsageError(f"{text!r} goes on behind its settings", code="IRS698", hint="`vllm{util=0.9, block=16}`")
+    cache_dtype = given.pop("kv", None) or "auto"
+    if cache_dtype not in _CACHE_DTYPES:
+        raise UsageError(f"kv={cache_dtype} is not a type of the cache", code="IRS698", hint=", ".join(_CACHE_DTYPES))
+    settings = dict(_DEFAULTS[name])
+    for key, value in given.items():
+        settings[key] = _setting(name, key, value)
+    return Engine(name, settings, cache_dtype)
+
+
+def _setting(engine: str, key: str, value: str | None) -> float:
+    known = _DEFAULTS[engine]
+    if key not in known:
+        raise UsageError(f"{engine} has no setting {key!r} here", code="IRS698", hint=", ".join([*known, "kv"]))
+    try:
+        number = float(value or "")
+    except ValueError:
+        number = math.nan
+    if key in _FRACTIONS:
+        if not 0 < number <= 1:
+            raise UsageError(f"{key} is a share of the memory, not {value}", code="IRS698", hint=f"{key}=0.9")
+        return number
+    if number != number or number != int(number) or number < (0 if key == "graphs" else 1):
+        raise UsageError(f"{key} is a whole number from 1 on, not {value}", code="IRS698", hint=f"{key}={known[key]:g}")
+    return number
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers whose blocks have one number."""
+
+    layers: Sequence[int]
+    window: int | None
+    page: int
+    """Bytes of a block in one layer."""
+
+
+@dataclass
+class Stage:
+    """What the ranks of one pipeline stage hold."""
+
+    layers: range
+    parts: list[tuple[str, Quantity, str]] = field(default_factory=list)
+    """What the budget is spent on, and what says so."""
+    left: Quantity = field(default_factory=lambda: quantity(0))
+    block_bytes: int = 0
+    """Of a block in all layers of the stage."""
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The fewest and the most that the rest holds."""
+        low, high = self.left.ends
+        assert low is not None  # all parts have two ends
+        assert high is not None
+        return max(0, int(low // self.block_bytes)), max(0, int(high // self.block_bytes))
+
+
+@dataclass
+class Serving:
+    """What an engine does with a device."""
+
+    wish: Wish
+    engine: Engine
+    simulation: Simulation
+    served: Served
+    memory: int
+    stages: Sequence[Stage]
+    groups: Sequence[Group]
+
+    @property
+    def block(self) -> int:
+        """Tokens of a block."""
+        return self.engine.whole("block") if self.engine.name == "vllm" else 1
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """All stages have as many as the one that has fewest."""
+        low, high = zip(*(stage.blocks for stage in self.stages), strict=True)
+        return min(low), min(high)
+
+    @property
+    def blocks_of_a_request(self) -> int:
+        """Of a request that is as long as asked."""
+        length = self.wish.prompt + self.wish.new
+        return sum(_blocks(group, length, self.block, self.engine) for group in self.groups)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of requests of that length, together."""
+        low, high = self.requests
+        length = self.wish.prompt + self.wish.new
+        return int(low * length), int(high * length)
+
+    @property
+    def requests(self) -> tuple[float, float]:
+        """How many of that length fit at once."""
+        low, high = self.blocks
+        return low / self.blocks_of_a_request, high / self.blocks_of_a_request
+
+    @property
+    def fits(self) -> bool:
+        """Whether one request surely does."""
+        return self.requests[0] >= 1
+
+    @property
+    def verdict(self) -> str:
+        """How many requests fit."""
+        low, high = self.requests
+        length, device = self.wish.prompt + self.wish.new, self.simulation.target.device.title
+        if high < 1:
+            return f"does not hold one request of {length:,} tokens on {device}"
+        if low < 1:
+            return f"may not hold one request of {length:,} tokens on {device}: at most {high:,.2f}"
+        return f"holds {_span(low, high, '.1f')} requests of {length:,} tokens at once on {device}"
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What is to be said about the forward."""
+        return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
+
+    def report(self) -> Report:
+        """Tables of the same."""
+        wish, engine, served = self.wish, self.engine, self.served
+        summary: dict[str, Any] = {"verdict": self.verdict, "model": wish.model, "engine": str(engine)}
+        low, high = self.blocks
+        summary["cache_blocks"] = f"{_span(low, high)} of {self.block} tokens, {_text(self.stages[0].block_bytes)} each" + (
+            f" ({len(self.stages)} stages, the least counts)" if len(self.stages) > 1 else ""
+        )
+        if all(one.window is None for one in self.groups):
+            summary["cache_tokens"] = _span(low * self.block, high * self.block)
+        summary["a_request"] = f"{self.blocks_of_a_request:,} blocks for {wish.prompt:,} + {wish.new:,} tokens"
+        summary["weights"] = f"{_text(served.whole_bytes)} in {served.dtype}, all ranks together without what several of them hold"
+        summary["for"] = f"{self.simulation.target.text}, {_text(self.memory)} in all" + (
+            f" on each of {engine.whole('tp') * len(self.stages)} ranks" if engine["tp"] * len(self.stages) > 1 else ""
+        )
+        return Report("engine", summary=summary, tables=tuple(self._tables()), diagnostics=tuple(self.diagnostics))
+
+    def _tables(self) -> Iterator[Table]:
+        for number, stage in enumerate(self.stages):
+            where = f" of a rank of stage {number}: layers {stage.layers[0]}-{stage.layers[-1]}" if len(self.stages) > 1 else " of a rank"
+            parts = [(what, *value.ends, value.provenance.value, why) for what, value, why in stage.parts]
+            yield Table.of(parts, ["part", "least:bytes", "most:bytes", "is", "by"], f"the memory{where}")
+        rows = [
+            (
+                _ranges(group.layers),
+                len(group.layers),
+                "all" if group.window is None else f"{group.window:,}",
+                group.page,
+                _blocks(group, self.wish.prompt + self.wish.new, self.block, self.engine),
+            )
+            for group in self.groups
+        ]
+        columns = ["layers", "number:count", "looks back on", "a block in a layer:bytes", "blocks of a request:count"]
+        yield Table.of(rows, columns, "groups of layers that share numbers of blocks")
+
+    def document(self) -> Document:
+        """The report alone."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `--format json`."""
+        return {
+            "schema": SCHEMA,
+            "model": self.wish.model,
+            "engine": self.engine.name,
+            "settings": {**self.engine.settings, "kv": self.engine.cache_dtype},
+            "device": self.simulation.options.device or self.simulation.target.device.name,
+            "memory_bytes": self.memory,
+            "prompt": self.wish.prompt,
+            "new": self.wish.new,
+            "verdict": self.verdict,
+            "weight_bytes": self.served.whole_bytes,
+            "blocks": list(self.blocks),
+            "block_tokens": self.block,
+            "requests": list(self.requests),
+            "blocks_of_a_request": self.blocks_of_a_request,
+            "stages": [
+                {
+                    "layers": [stage.layers[0], stage.layers[-1]],
+                    "block_bytes": stage.block_bytes,
+                    "blocks": list(stage.blocks),
+                    "parts": [
+                        {
+                            "part": what,
+                            "bytes": value.value,
+                            "least": value.ends[0],
+                            "most": value.ends[1],
+                            "is": value.provenance.value,
+                            "by": why,
+                        }
+                        for what, value, why in stage.parts
+                    ],
+                }
+                for stage in self.stages
+            ],
+            "groups": [{"layers": list(one.layers), "window": one.window, "page_bytes": one.page} for one in self.groups],
+            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+        }
+
+
+def serve(
+    model: str,
+    engine: str,
+    *,
+    prompt: int,
+    new: int,
+    attention: str = "",
+    dtype: str = "",
+    store_as: str = "",
+    base: str = "",
+    device: str = "",
+    torch: str = "",
+    alloc_conf: str = "",
+) -> Serving:
+    """What an engine such as "vllm{util=0.9}" makes of a device with a model: how many requests of so many tokens it holds at once."""
+    from irscope.frontends.generation.program import Wish
+
+    if min(prompt, new) < 1:
+        raise UsageError("prompt and new tokens are at least 1", code="IRS696")
+    chosen = engine_of(engine)
+    wish = Wish(
+        model, prompt, new, attention=attention, dtype=dtype_of(dtype), base=base, scheme=parse_scheme(store_as) if store_as else None
+    )
+    return _serve(wish, chosen, Options(device, torch, alloc_conf))
+
+
+def _serve(wish: Wish, engine: Engine, options: Options) -> Serving:
+    from irscope.frontends.generation import serving
+
+    found: list[Served] = []
+    refused: list[Exception] = []
+
+    def program() -> None:
+        try:
+            found.append(serving.serve(current_process(), wish, engine.whole("max_tokens"), engine.whole("tp"), DiagnosticSink()))
+        except (UsageError, LoadError) as error:
+            refused.append(error)
+
+    simulation = run_program(program, wish.model, options)
+    if refused:
+        raise refused[0]
+    if not found:
+        raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
+    memory = simulation.target.device.memory_bytes
+    if memory is None:
+        raise UsageError("nobody told how much memory the device has", code="IRS698", hint="`--device h200`")
+    (served,) = found
+    groups = _groups(served, engine, wish.model)
+    stages = [_stage(served, engine, memory, layers, groups) for layers in _partition(served.layers, int(engine.settings.get("pp", 1)))]
+    return Serving(wish, engine, simulation, served, memory, stages, groups)
+
+
+def _partition(layers: int, stages: int) -> list[range]:
+    """Layers of pipeline stages: those that are left over go to the last stages but the very last (`get_pp_indices` of vLLM)."""
+    if stages > layers:
+        raise UsageError(f"{layers} layers are fewer than pp={stages} stages", code="IRS698")
+    sizes = [layers // stages] * stages
+    for back in range(2, layers % stages + 2):
+        sizes[-back] += 1
+    ends = [sum(sizes[: number + 1]) for number in range(stages)]
+    return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _groups(served: Served, engine: Engine, where: str) -> list[Group]:
+    """Layers that keep the same, in groups of equal numbers where there are several kinds."""
+    block = engine.whole("block") if engine.name == "vllm" else 1
+    element = 1 if engine.cache_dtype == "fp8" else served.element
+    kinds: dict[tuple[int | None, int], list[int]] = {}
+    for one in served.kept:
+        kinds.setdefault((one.window, block * one.values * element), []).append(one.layer)
+    windows = {window for window, _ in kinds}
+    if engine.name == "sglang" and windows != {None}:
+        raise UsageError("SGLang gives layers with windows a pool of their own, which is not modelled", code="IRS698", where=where)
+    if len(windows) == 1:
+        (window,) = windows
+        return [
+            Group(
+                [one.layer for one in served.kept],
+                window,
+                sum(page * len(layers) for (_, page), layers in kinds.items()) // len(served.kept),
+            )
+        ]
+    if len({page for _, page in kinds}) > 1:
+        raise UsageError("its kinds of layers have blocks of different sizes, which is not modelled", code="IRS698", where=where)
+    few, many = min(map(len, kinds.values())), max(map(len, kinds.values()))
+    size = many if many < few * _CROWDED else few
+    found = []
+    for (window, page), layers in kinds.items():
+        number = -(-len(layers) // size)
+        found += [Group(layers[first::number], window, page) for first in range(number)]
+    return found
+
+
+def _blocks(group: Group, length: int, block: int, engine: Engine) -> int:
+    """Blocks of a request in a group; in a window there is room for what one step reads as well."""
+    if group.window is None:
+        return -(-length // block)
+    return -(-min(group.window - 1 + engine.whole("max_tokens"), length) // block) + 1
+
+
+def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: Sequence[Group]) -> Stage:
+    is_first, is_last = layers.start == 0, layers.stop == served.layers
+    before, behind = (set(names) for names in served.ends)
+    weights = 0
+    for one in served.shares:
+        here = one.layer in layers if one.layer is not None else (one.name in before and is_first) or (one.name in behind and is_last)
+        again = served.is_tied and is_last and not is_first and one.name in before and one.name.endswith("weight")
+        weights += one.bytes if here or again else 0
+    stage = Stage(layers)
+    stage.block_bytes = max(len([one for one in group.layers if one in layers]) for group in groups) * groups[0].page
+    alone = engine["tp"] * engine.settings.get("pp", 1) == 1
+    budget = memory * (engine["util"] if engine.name == "vllm" else engine["mem_fraction_static"])
+    share = "util" if engine.name == "vllm" else "mem_fraction_static"
+    stage.parts = [
+        ("may be used", Quantity(math.ceil(budget)), f"{share} of {_text(memory)}"),
+        ("weights", Quantity(-weights), "the parameters of this rank"),
+    ]
+    if engine.name == "vllm":
+        if served.rotary:
+            stage.parts.append(("table of angles", Quantity(-served.rotary * served.element), "positions times the head's size"))
+        forward = served.forward_peak
+        peak = Quantity(forward, Provenance.MODELLED, lo=int(_FORWARD[0] * forward), hi=int(_FORWARD[1] * forward))
+        why = f"the model's own forward over {engine.whole('max_tokens'):,} tokens"
+        if is_last:
+            logits = min(engine.whole("max_seqs"), engine.whole("max_tokens")) * served.vocabulary
+            few, many = (logits * (served.element + one) for one in _SAMPLER)
+            peak = largest([peak, Quantity(few, Provenance.MODELLED, lo=few, hi=many)])
+            why += f", or logits of {min(engine.whole('max_seqs'), engine.whole('max_tokens')):,}"
+        stage.parts.append(("activations", -peak, why))
+        if engine["graphs"]:
+            stage.parts.append(("CUDA graphs", _engine(*_GRAPHS), "the engine's; 0 in versions that do not count them"))
+    stage.parts.append(("outside of torch", _engine(*_OUTSIDE_TORCH[alone]), "the engine's: NCCL, modules of kernels"))
+    stage.left = sum((value for _, value, _ in stage.parts), quantity(0))
+    stage.parts.append(("left for the cache", stage.left, f"{_text(stage.block_bytes)} a block"))
+    return stage
+
+
+def _engine(few: float, many: float) -> Quantity:
+    """What belongs to the engine, in GiB; it is taken away."""
+    return Quantity(-int(few * _GIB), Provenance.ASSUMED, lo=-int(many * _GIB), hi=-int(few * _GIB))
+
+
+def _span(low: float, high: float, form: str = "d") -> str:
+    few, many = (f"{one:,{form}}" if form != "d" else f"{one:,}" for one in (low, high))
+    return few if few == many else f"{few} to {many}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    from irscope.tools.simulation import ranks_text
+
+    return ranks_text(list(numbers))
+
+
+def _text(size: float) -> str:
+    return humanise(int(size), Kind.BYTES)
