@@ -280,7 +280,7 @@ class _View:
         if bottom < self.top or top >= self.top + self.height or right < self.left or left >= self.left + self.width:
             return
         role: Role = "mark" if selected else "faint"
-        h, v, *corners = "-|++++" if self.is_plain else "╌╎╭╮╰╯"
+        h, v, *corners = list("-|++++" if self.is_plain else "╌╎╭╮╰╯")
         for y, begin, end in ((top, corners[0], corners[1]), (bottom, corners[2], corners[3])):
             if self.top <= y < self.top + self.height:
                 low, high = max(left, self.left - 1), min(right, self.left + self.width)

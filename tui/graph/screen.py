@@ -43,7 +43,7 @@ class GraphPane(Drawn, can_focus=True):
         Action("graph-pane", "walk(-1, 0)", ("left", "h"), "Left", "Go to the next box at the left."),
         Action("graph-pane", "walk(1, 0)", ("right", "l"), "Right", "Go to the next box at the right."),
         Action("graph-pane", "open", ("enter",), "Open", "Open or close a module; show a node on Browse.", footer=True),
-        Action("graph-pane", "toggle", ("space",), "Fold", "Open a module, or close the one around a node.", footer=True),
+        Action("graph-pane", "fold", ("space",), "Fold", "Open a module, or close the one around a node.", footer=True),
         Action(
             "graph-pane",
             "level(1)",
@@ -81,11 +81,11 @@ class GraphPane(Drawn, can_focus=True):
         if box is not None and not box.is_group:
             row = self.model.row_at(box.number)
         if row is None:
-            self.action_toggle()
+            self.action_fold()
         else:
             self.owner.open_node(row)
 
-    def action_toggle(self) -> None:
+    def action_fold(self) -> None:
         problem = self.model.toggle()
         if problem:
             self.owner.say(problem)
