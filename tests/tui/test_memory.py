@@ -17,12 +17,13 @@ from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, bare
 from irscope.session import open_model
+from irscope.tools.fit import fit
 from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
 from irscope.tui.memory.lives import OTHERS, REST, By, Lives, Occupants, measured, occupants_of
 from irscope.tui.memory.model import Found, Memory
-from irscope.tui.memory.views import Counters, counters_of
+from irscope.tui.memory.views import Counters, Verdict, counters_of
 from irscope.tui.results import Alive
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
@@ -179,13 +180,41 @@ def test_counters_for_other_sizes_have_to_be_asked_for() -> None:
 def test_the_peak_over_sizes_comes_from_one_analysis() -> None:
     opened = model(SYMBOLIC)
     made = memory(SYMBOLIC)
-    assert made.sizes_question == 'curve{over="batch=1..64" allocator=false}'
+    assert made.sizes_question == 'curve{over="batch=1..64"}'
     made.take_sizes(report_of(opened.manager, made.sizes_question))
     assert made.by_size is not None
     made.drawings.view = "sizes"
     text = "\n".join(text_of(line) for line in made.chart_lines(80, 14))
     assert "batch=1 to batch=64" in text
     assert memory(TWO_LAYERS).sizes_question == ""
+
+
+def test_peaks_over_sizes_are_what_the_allocator_reserves_and_the_largest_that_fits_is_marked() -> None:
+    opened = open_model(SAMPLES / "tagger.irs", settings=Settings(device="l4"))
+    made = Memory(Browse(opened.program, Source("tagger.irs", settings=opened.manager.settings), UNICODE))
+    run = opened.manager.run_one(analysis_of(opened.manager, "liveness"))
+    made.take(Found(made.context.target, Lives(run.value, made.browse.outline), None))
+    made.drawings.view = "sizes"
+    assert made.lacks_fit and "X looks for the largest batch" in text_of(made.chart_lines(80, 20)[0])
+    found = fit(opened)
+    made.take_largest(made.fit_for, found)
+    assert found.largest and not made.lacks_fit
+    question = made.sizes_question
+    assert f",{found.largest}," in question and question.count(",") <= 66
+    report = report_of(opened.manager, question)
+    made.take_sizes(report)
+    table, stack = report.tables[0], made.by_size
+    assert stack is not None
+    assert stack.total.tolist() == [bare(cell) for cell in table.cells("reserved_bytes")]
+    assert stack.parts["weights and inputs"].tolist() == [bare(cell) for cell in table.cells("resident_bytes")]
+    assert all((part >= 0).all() for part in stack.parts.values())
+    room = opened.manager.get("cuda-memory").target.device.room_bytes
+    place = stack.place_of(found.largest)
+    assert place is not None and stack.total[place] <= room < stack.total[-1]
+    made.take_verdict(made.counted_for, Verdict("", None, "l4", room))
+    text = "\n".join(text_of(line) for line in made.chart_lines(100, 24))
+    assert f"the largest batch that fits: {found.largest:,}" in text and f"the largest that fits: batch={found.largest:,}" in text
+    assert "capacity of l4" in text and "~" in text
 
 
 def test_an_answer_to_another_question_is_dropped() -> None:

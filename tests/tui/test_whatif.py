@@ -114,3 +114,13 @@ async def test_a_change_is_tried_and_taken_away_again(app: IrscopeApp, pilot: Pi
     # Other sizes are another question.
     await press(app, pilot, "W", "enter", "greater_than_sign")
     assert memory.whatifs is None and memory.after is None
+
+
+@driven(SAMPLES / "mlp.irs", size=SMALL)
+async def test_the_largest_size_is_looked_for_and_shown(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "X")
+    memory, text = app.session["memory"], screen_text(app)
+    assert memory.largest is not None
+    assert f"the largest batch that fits: {memory.largest.largest:,}" in text and "Peak by size" in text
+    await press(app, pilot, "x")
+    assert "Peak by size" not in screen_text(app)

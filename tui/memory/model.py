@@ -17,8 +17,8 @@ from irscope.report.celltext import SIGNS
 from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance
+from irscope.report.units import Kind, humanise, provenance_of
+from irscope.report.values import Provenance, bare
 from irscope.tui.amounts import Binding, amount, numbers_of
 from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
@@ -26,16 +26,20 @@ from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Floats, Limit, Stack
 from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
-from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, Verdict, Wanted, most_lines
+from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
-from irscope.tui.text import Line, Span, beside, cut_line, failure_lines, note_lines, text_of
+from irscope.tui.text import Line, Span, beside, failure_lines, filled, note_lines, text_of
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
     from irscope.passes.lifetimes.timeline import Held, Timeline
+    from irscope.tools.fit import Fit
 
-_MOST_SIZES = 64
+_MOST_SIZES, _FARTHER = 64, 5
+"""Sizes that are looked at, and quarters of the largest one of interest up to which they go."""
+_MOST_REPLAYED = 2_000
+"""Nodes of a model whose allocator is replayed at each of them."""
 _MOST_REASONS = 2000
 _LEAST_CHART = 5
 """Rows of a chart: its mark, three of bars, and the axis."""
@@ -126,7 +130,8 @@ class Memory:
         self._occupants: tuple[tuple[object, ...], Occupants] | None = None
         self._verdict: tuple[tuple[object, ...], Verdict | None] | None = None
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
-        self.by_size: Stack | None = None
+        self._fit: tuple[tuple[object, ...], Fit | IrscopeError] | None = None
+        self.by_size: SizeStack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
         self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None)
         self.filter_text = ""
@@ -177,6 +182,7 @@ class Memory:
         self.shown_for = binding
         self.sizes = lives.bound(binding)
         self.uncounted = len(lives.live.unsized) + int(np.isnan(self.sizes[: len(lives.live.ranges)]).sum())
+        was_at_peak = self.stack is not None and self.step == self.stack.peak
         window = None if self.stack is None else (self.stack.start, self.stack.stop, len(self.stack))
         self.stack = self._stacked(lives, binding)
         if self.whatifs is not None and self._whatifs_for != self.counted_for:
@@ -187,7 +193,8 @@ class Memory:
         self._limit()
         if window is not None and window[2] == len(self.stack):
             self.stack.start, self.stack.stop = window[:2]
-        self.go_to(self.step)
+        # What an allocator adds may be highest at another step than tensors are.
+        self.go_to(self.stack.peak if was_at_peak and self.stack.peak is not None else self.step)
 
     # -- sizes of symbols --------------------------------------------------------------------------------------
 
@@ -244,29 +251,98 @@ class Memory:
         return self._counted[2] if self._counted is not None and self._counted[0] == self.counted_for else None
 
     @property
+    def size_name(self) -> str:
+        """The size that peaks are looked at over: one that was put in, else the model's first, else one that it was opened with."""
+        names = (*self.browse.results.binding.env, *self.browse.program.symbols, *self.browse.source.bind)
+        return next(iter(names), "")
+
+    @property
+    def other_sizes(self) -> dict[str, int]:
+        """Numbers for all others."""
+        sizes = {**self.browse.source.bind, **self.browse.results.complete.env}
+        return {name: size for name, size in sizes.items() if name != self.size_name}
+
+    @property
+    def here_size(self) -> int | None:
+        """What it is on all screens."""
+        return {**self.browse.source.bind, **self.browse.results.complete.env}.get(self.size_name)
+
+    @property
     def sizes_question(self) -> str:
-        """The pass that tells the peak over sizes of the first symbol; empty for a model without symbols."""
-        symbols = self.browse.program.symbols
-        if not symbols:
+        """The pass that tells the peak over sizes; empty for a model all of whose sizes are fixed."""
+        first = self.size_name
+        if not first:
             return ""
-        bound = dict(self.browse.results.binding.env)
-        first = next(iter(bound), next(iter(symbols)))
-        low, high = max(1, symbols[first].lo or 1), symbols[first].hi
-        most = low + _MOST_SIZES - 1 if high is None else min(high, low + _MOST_SIZES - 1)
-        others = [f"{name}={size}" for name, size in self.browse.results.complete.env.items() if name in symbols and name != first]
+        symbol = self.browse.program.symbols.get(first)
+        low, high = (1, None) if symbol is None else (max(1, symbol.lo or 1), symbol.hi)
+        found, here = self.largest, self.here_size
+        of_interest = [size for size in (here, None if found is None else found.largest) if size]
+        most = max([low + _MOST_SIZES - 1 if found is None else low, *(size * _FARTHER // 4 for size in of_interest)])
+        most = most if high is None else min(most, high)
+        count = min(_MOST_SIZES, most - low + 1)
+        sizes = {low + (most - low) * place // max(count - 1, 1) for place in range(count)}
+        sizes |= {size for size in of_interest if low <= size <= most}
+        over = ",".join(map(str, sorted(sizes))) if most - low + 1 > count else f"{low}..{most}"
+        others = [f"{name}={size}" for name, size in self.other_sizes.items()]
         model = "" if self.context.lifetime == "auto" else f" model={self.context.lifetime}"
-        return f'curve{{over="{",".join([f"{first}={low}..{most}", *others])}" allocator=false{model}}}'
+        allocator = "" if self.browse.node_count <= _MOST_REPLAYED else " allocator=false"
+        return f'curve{{over="{",".join([f"{first}={over}", *others])}"{allocator}{model}}}'
 
     def take_sizes(self, report: Report) -> None:
-        """Show peaks over sizes."""
+        """Show peaks over sizes: what is reserved, where an allocator is replayed, else tensors alone."""
         table = report.tables[0]
-        name = next(column.key for column in table.columns)
-        cells = {column.key: table.cells(column.key) for column in table.columns}
-        resident = numbers_of(cells["resident_bytes"])
-        working = numbers_of(cells["activation_peak_bytes"])
-        places = [f"{name}={size}" for size in cells[name]]
-        self.by_size = Stack({"weights and inputs": resident, "activation peak": working}, places=places)
+        name = next(column.key for column in table.columns if column.key == self.size_name or column.key in self.browse.program.symbols)
+        keys = {column.key for column in table.columns}
+        resident, working = (numbers_of(table.cells(key)) for key in ("resident_bytes", "activation_peak_bytes"))
+        parts = {"weights and inputs": resident, "activations": working}
+        modelled: dict[str, Mask] = {}
+        if keys >= {"allocated_bytes", "reserved_bytes"}:
+            allocated, reserved = (numbers_of(table.cells(key)) for key in ("allocated_bytes", "reserved_bytes"))
+            if (allocated > 0).all():
+                parts["activations"] = np.minimum(working, np.maximum(allocated - resident, 0))
+                parts["workspaces and rounding"] = np.maximum(allocated - resident - parts["activations"], 0)
+                parts["reserved beyond"] = reserved - sum(parts.values())
+                default = next(column for column in table.columns if column.key == "reserved_bytes").provenance
+                sure = [provenance_of(cell, Kind.BYTES, default) is Provenance.EXACT for cell in table.cells("reserved_bytes")]
+                modelled = {"reserved beyond": ~np.array(sure, dtype=np.bool_)}
+        sizes = [int(str(bare(cell))) for cell in table.cells(name)]
+        self.by_size = SizeStack(parts, self.size_name, sizes, modelled)
+        self._mark_largest()
         self._limit()
+
+    def take_largest(self, asked: tuple[object, ...], found: Fit | IrscopeError) -> None:
+        """The largest size that fits, or why there is none."""
+        self._fit = (asked, found)
+        self._mark_largest()
+
+    def _mark_largest(self) -> None:
+        if self.by_size is not None:
+            self.by_size.largest = None if self.largest is None else self.largest.largest
+
+    @property
+    def fit_for(self) -> tuple[object, ...]:
+        """What the largest size depends on."""
+        return (*self.context.target, self.size_name, *self.other_sizes.items())
+
+    @property
+    def lacks_fit(self) -> bool:
+        """Whether the largest size has to be looked for."""
+        return self._fit is None or self._fit[0] != self.fit_for
+
+    @property
+    def largest(self) -> Fit | None:
+        """The largest size that fits, where that has been found for what is chosen."""
+        found = self._fit[1] if self._fit is not None and self._fit[0] == self.fit_for else None
+        return None if isinstance(found, IrscopeError) else found
+
+    def _fit_line(self) -> Line:
+        """What has been found about the largest size."""
+        found = self._fit[1] if self._fit is not None and self._fit[0] == self.fit_for else None
+        if found is None:
+            return (Span(f"X looks for the largest {self.symbols.clean(self.size_name)} that fits", "faint"),)
+        if isinstance(found, IrscopeError):
+            return (Span(self.symbols.clean(found.message), "unknown"),)
+        return (Span(self.symbols.clean(fit_text(found)), "good" if found.largest or found.largest is None else "error"),)
 
     @property
     def shows_sizes(self) -> bool:
@@ -675,15 +751,14 @@ class Memory:
         return [*said, *table, *stack.legend_at(step, width, max(min(room - len(table), 3), 0), symbols)]
 
     def _size_lines(self, width: int, height: int) -> list[Line]:
-        if self.by_size is None:
-            return note_lines("computing the peak over sizes", height)
-        legend = cut_line(self.by_size.legend(self.symbols), width, self.symbols)
-        here = self.browse.results.complete.env
-        place = None
-        if here and self.by_size.places is not None:
-            text = next(f"{name}={size}" for name, size in here.items())
-            place = self.by_size.places.index(text) if text in self.by_size.places else None
-        return [legend, *self.by_size.lines(width, height - 1, place, self.symbols)]
+        stack = self.by_size
+        said = most_lines(self._fit_line(), width, 2, self.symbols)
+        if stack is None:
+            return filled([*said, *note_lines("computing the peak over sizes", 1)], height)
+        place = stack.place_of(self.here_size)
+        legend = stack.legend_at(place, width, 2, self.symbols) if place is not None else stack.wrapped_legend(width, self.symbols)
+        head = [*said, *legend] if height >= _LEAST_CHART + len(said) + len(legend) else []
+        return [*head, *stack.lines(width, height - len(head), place, self.symbols)]
 
     def chart_title(self) -> str:
         """What stands above the chart."""
@@ -692,7 +767,9 @@ class Memory:
         if self.after is not None:
             return f"What if: {self.symbols.clean(self.after.one.what)}{separator}esc takes it away"
         parts = [TITLES[self.drawings.view] if self.drawings.view != "steps" or measured is None else measured.title.capitalize()]
-        if self.drawings.title:
+        if self.shows_sizes:
+            parts += [] if self.here_size is None else [f"{self.symbols.clean(self.size_name)}={self.here_size:,} at the cursor"]
+        elif self.drawings.title:
             parts += [self.drawings.title, *([] if self.by == "category" else [f"by {self.by}"])]
         elif self.stack is not None and len(self.stack):
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")

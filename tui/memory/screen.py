@@ -40,6 +40,8 @@ from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
     from irscope.passes.cost.bounds import Bounds
+    from irscope.session import Model
+    from irscope.tools.fit import Fit
 
 _SEARCH = 5
 """Seconds that the search for a better order may take."""
@@ -75,6 +77,9 @@ class MemoryScreen(ModelScreen):
         Action("memory", "scale(0.5)", ("left_curly_bracket",), "Halve", "Make the first symbol half as large."),
         Action("memory", "view", ("v",), "View", "Choose what is drawn: live bytes, peak by size, addresses, a better order.", footer=True),
         Action("memory", "by_size", ("x",), "By size", "Show the peak over sizes of the first symbol, or the steps again."),
+        Action(
+            "memory", "largest", ("X",), "Largest", "Look for the largest size that fits on the device, such as the batch; ctrl-x stops it."
+        ),
         Action("memory", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer steps, around the cursor."),
         Action("memory", "zoom_steps(2)", ("minus",), "Farther", "Show more steps."),
         Action("memory", "fit", ("0",), "All steps", "Show all steps."),
@@ -84,6 +89,7 @@ class MemoryScreen(ModelScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._asked_sizes = ""
+        self._opened: Model | None = None
         self.memory: Memory = session.keep(self.NAME, lambda: Memory(session.browse))
 
     def panes(self) -> ComposeResult:
@@ -193,11 +199,49 @@ class MemoryScreen(ModelScreen):
 
         session.ask(f"memory.times.{asked}", answer, take, lambda error: self.say(error.message), urgency=NOW)
 
+    def _open_model(self) -> Model:
+        """The model with its sizes open, read again where it was opened with numbers for them. For the worker's thread."""
+        model = self.session.model
+        if model.program.symbols or not model.options.bind:
+            return model
+        if self._opened is None:
+            self._opened = model.bound_to({})
+            self._opened.manager.cancelled = self.session.manager.cancelled
+        self._opened.manager.settings = self.session.manager.settings
+        self._opened.manager.instruments[:] = self.session.manager.instruments
+        return self._opened
+
     def _ask_sizes(self) -> None:
-        memory, manager, question = self.memory, self.session.manager, self.memory.sizes_question
-        if question != self._asked_sizes:
-            self._asked_sizes, memory.by_size = question, None
-            self.session.ask(f"memory.sizes.{question}", lambda: report_of(manager, question), memory.take_sizes, memory.fail, urgency=NOW)
+        memory, question = self.memory, self.memory.sizes_question
+        asked = f"{question} {memory.context.target}"
+        if asked != self._asked_sizes:
+            self._asked_sizes, memory.by_size = asked, None
+            self.session.ask(
+                f"memory.sizes.{asked}",
+                lambda: report_of(self._open_model().manager, question),
+                memory.take_sizes,
+                memory.fail,
+                urgency=NOW,
+            )
+
+    def _ask_largest(self) -> None:
+        """Look for the largest size that fits; ctrl-x stops it."""
+        memory = self.memory
+        if not memory.lacks_fit:
+            return
+        asked, name, others = memory.fit_for, memory.size_name, memory.other_sizes
+
+        def answer() -> Fit:
+            from irscope.tools.fit import Search
+
+            search = Search(self._open_model())
+            return search.largest(search.budget(None), name, others)
+
+        def take(found: Fit | IrscopeError) -> None:
+            memory.take_largest(asked, found)
+            self.show()
+
+        self.session.ask(f"memory.fit.{asked}", answer, take, take, urgency=NOW)
 
     def _ask_drawing(self) -> None:
         memory, session = self.memory, self.session
@@ -394,9 +438,16 @@ class MemoryScreen(ModelScreen):
 
     def action_by_size(self) -> None:
         if not self.memory.sizes_question:
-            self.say("This model has no symbolic sizes.")
+            self.say("Every size is fixed in the file.")
             return
         self._view("steps" if self.memory.shows_sizes else "sizes")
+
+    def action_largest(self) -> None:
+        if not self.memory.sizes_question:
+            self.say("Every size is fixed in the file.")
+            return
+        self._view("sizes")
+        self._ask_largest()
 
     def _view(self, view: View) -> None:
         self.memory.drawings.view = view

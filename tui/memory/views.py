@@ -13,15 +13,15 @@ from irscope.errors import IrscopeError
 from irscope.memory.caching import BOUNDLESS, Segment
 from irscope.memory.tape import LOADING
 from irscope.report.cardtext import CardWriter
-from irscope.report.celltext import CellWriter, signed
+from irscope.report.celltext import SIGNS, CellWriter, signed
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width, pad
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Quantity, as_assumed, bare, plain
+from irscope.report.values import Provenance, Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
-from irscope.tui.charts import Floats, Stack, fill_of, runs
+from irscope.tui.charts import Floats, Mask, Stack, fill_of, runs
 from irscope.tui.context import Target
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, wrap
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
     from irscope.passes.training.memory import StepMemory
     from irscope.report.card import Card
+    from irscope.tools.fit import Fit
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -399,6 +400,55 @@ def step_drawing(found: StepMemory) -> Drawing:
     peak = signed(found.counter("allocated"), Kind.BYTES)
     title = f"device peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Peaks over sizes of a symbol, and the largest that fits.
+
+
+class SizeStack(Stack):
+    """Peaks over sizes: the chart marks the largest size that fits."""
+
+    def __init__(self, parts: Mapping[str, Floats], name: str, sizes: Sequence[int], modelled: Mapping[str, Mask] | None = None) -> None:
+        super().__init__(parts, places=[f"{name}={size:,}" for size in sizes], modelled=modelled)
+        self.sizes = sizes
+        self.largest: int | None = None
+        # Sizes are not equally far apart: each is as wide as it is to the next.
+        self.use_time(np.diff(np.array([*sizes, 2 * sizes[-1] - sizes[-2] if len(sizes) > 1 else sizes[-1] + 1], dtype=np.float64)))
+
+    def place_of(self, size: int | None) -> int | None:
+        """Where a size is."""
+        return self.sizes.index(size) if size in self.sizes else None
+
+    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
+        place = self.place_of(self.largest)
+        if place is None:
+            return super().mark_lines(count, symbols)
+        return [self.mark_line(place, f"the largest that fits: {self.place(place)}, {self.text_at(place)}", count, symbols)]
+
+
+def fit_text(found: Fit) -> str:
+    """The largest size that fits, what it leaves, and what stops a larger one, in a sentence."""
+    sign = SIGNS[Provenance.MODELLED] if found.is_modelled else ""
+
+    def text(size: int) -> str:
+        return f"{sign}{humanise(size, Kind.BYTES)}"
+
+    room = humanise(found.memory, Kind.BYTES)
+    if not found.fits:
+        return f"no {found.free} fits: {found.free}={found.smallest} takes {text(found.peak.bytes)} {found.counter} of {room}"
+    if found.largest is None:
+        return f"any {found.free} fits: memory does not depend on it"
+    takes = f"{text(found.peak.bytes)} {found.counter} of {room}, {text(found.headroom)} left"
+    said = f"the largest {found.free} that fits: {found.largest:,}, {takes}"
+    if found.surely is not None and found.surely != found.largest:
+        said += f"; surely {found.surely:,}"
+    if found.limit == "range":
+        return f"{said}; the model allows no larger one"
+    if found.following is not None:
+        over = found.following.bytes - found.memory
+        said += f"; one more lacks {text(over)} at {found.following.node}" if over > 0 else ""
+    return said
 
 
 # ----------------------------------------------------------------------------------------------------
