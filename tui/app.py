@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -35,12 +35,12 @@ _LOOK_AT_FILE = 2.0
 _LOOKS = ("textual-dark", "textual-light")
 
 
-def run_app(model: Model, other: str = "") -> None:
-    """Show a model until the user leaves; `other` is a file to compare it with."""
+def run_app(model: Model, other: str = "", step: Sequence[str] | None = None) -> None:
+    """Show a model until the user leaves; `other` is a file to compare it with, `step` are the options of a training step."""
     model.manager.cancelled.clear()
     try:
         with quiet_collector():
-            IrscopeApp(model, other=other).run()
+            IrscopeApp(model, other=other, step=step).run()
     finally:
         # Leaving cancels running analyses; the model stays usable for the caller.
         model.manager.cancelled.clear()
@@ -86,7 +86,7 @@ class IrscopeApp(App[None]):
             super().__init__()
             self.answer = answer
 
-    def __init__(self, model: Model, symbols: Symbols | None = None, *, other: str = "") -> None:
+    def __init__(self, model: Model, symbols: Symbols | None = None, *, other: str = "", step: Sequence[str] | None = None) -> None:
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
@@ -94,6 +94,7 @@ class IrscopeApp(App[None]):
             symbols = symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.symbols = symbols
         self.set_class(not symbols.has_braille, "-ascii")
+        self.step = step
         self.session = self._session_of(model)
         self.file_watch = FileWatch(model.program.path)
         self.other = other
@@ -101,7 +102,7 @@ class IrscopeApp(App[None]):
         self._screens: dict[str, ModelScreen] = {}
 
     def _session_of(self, model: Model, context: Context | None = None) -> Session:
-        session = Session(model, self.symbols, context)
+        session = Session(model, self.symbols, context, self.step)
         session.reopen = self._reopen
         session.start_worker = lambda: self._start_worker(session)
         session.open_place = self.open_place
@@ -113,7 +114,8 @@ class IrscopeApp(App[None]):
         return self.session.browse
 
     def on_mount(self) -> None:
-        self.push_screen(self._screen_of(FIRST_SCREEN))
+        # A file of weights alone has nothing to browse.
+        self.push_screen(self._screen_of(FIRST_SCREEN if self.session.program.has_graph else "params"))
         # The screen is painted before the first analysis competes for the processor.
         self.call_after_refresh(self.session.start)
         if self.other:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from irscope.ir.graph import Node
@@ -19,6 +19,8 @@ class Source:
     inputs: Mapping[str, Type] = field(default_factory=dict)
     bind: Mapping[str, int] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    step: Sequence[str] | None = None
+    """The options of a training step; None for a forward."""
 
     def arguments(self) -> list[str]:
         """MODEL and its options."""
@@ -31,12 +33,15 @@ class Source:
             arguments += ["--device", self.settings.device]
         if self.settings.torch:
             arguments += ["--torch", self.settings.torch]
+        if self.settings.alloc_conf:
+            arguments += ["--alloc-conf", self.settings.alloc_conf]
         return arguments
 
 
 def run_command(source: Source, passes: str) -> str:
     """The command that prints the numbers of the screen."""
-    return shlex.join(["irscope", "run", *source.arguments(), "--passes", passes])
+    of_step = () if source.step is None else source.step
+    return shlex.join(["irscope", "run" if source.step is None else "train-plan", *of_step, *source.arguments(), "--passes", passes])
 
 
 def picture_command(source: Source, around: str, hops: int) -> str:

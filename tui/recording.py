@@ -16,7 +16,6 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from irscope.errors import IrscopeError, LoadError
 from irscope.passkit.registry import PassRegistry
@@ -33,7 +32,7 @@ from irscope.tui.start import PlainScreen
 from irscope.tui.text import Line, Span, Symbols, note_lines, symbols_for
 from irscope.tui.widgets.charts import EventsPane
 from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import DetailPane, Prompt
+from irscope.tui.widgets.paint import DetailPane, Keys, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
@@ -380,7 +379,7 @@ class RecordingApp(App[None]):
             if reports.rows is not None:
                 yield _Rows(reports.rows.model, id="rows")
             yield Prompt("words that occur in a row; !word: must not", id="filter")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         self.query_one("#stack").focus()

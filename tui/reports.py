@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeAlias
@@ -82,7 +82,8 @@ class Reports:
 
     def __init__(self, registry: PassRegistry, source: Source, symbols: Symbols) -> None:
         self.registry = registry
-        self.source = source
+        self.made_for: tuple[Mapping[str, int], str] = ({}, source.settings.device)
+        """The sizes and the device that the reports are for."""
         self.symbols = symbols
         self.items: list[Item] = []
         self.list = self._list_model()
@@ -107,6 +108,16 @@ class Reports:
         texts = {item.text for item in self.items}
         self.items = [*self.items, *(item for item in items if item.text not in texts)]
         self._list_changed()
+
+    def make_for(self, sizes: Mapping[str, int], device: str) -> bool:
+        """Whether reports for other sizes or another device are wanted now: those there are, are dropped."""
+        if self.made_for == (sizes, device):
+            return False
+        self.made_for = (sizes, device)
+        for item in self.items:
+            item.report = item.error = None
+        self._list_changed()
+        return True
 
     def ask_for(self, text: str) -> Item:
         """Put a pass on the list, such as `./my_pass.py:Mine{threshold=1}`; raises IrscopeError where it has no report to show."""
@@ -266,9 +277,9 @@ class Reports:
         for diagnostic in report.diagnostics[:_MOST_REMARKS]:
             yield (Span(clean(str(diagnostic)), _ROLES[diagnostic.severity]),)
 
-    def command(self) -> str:
+    def command(self, source: Source) -> str:
         """The command line that prints the selected report."""
-        return run_command(self.source, "default" if self.item is None else self.item.text)
+        return run_command(source, "default" if self.item is None else self.item.text)
 
 
 class ReportTable:
@@ -394,19 +405,23 @@ class ReportsScreen(ModelScreen):
     def asked(self) -> None:
         if not self.reports.items:
             self.session.ask("reports.list", self.reports.known, self._listed, lambda error: self.say(str(error)), urgency=NOW)
+        elif self.reports.make_for(dict(self.browse.results.binding.env), self.session.context.device) and self.reports.item is not None:
+            self.run(self.reports.item)
 
     def _listed(self, items: list[Item]) -> None:
         self.reports.set_items(items)
+        self.reports.make_for(dict(self.browse.results.binding.env), self.session.context.device)
         first = self.reports.item
         if first is not None and not first.state:
             self.run(first)
 
     def run(self, item: Item) -> None:
         """Have the report of a pass made."""
+        made_for = self.reports.made_for
         self.reports.start(item)
         self.session.ask(
-            f"reports.{item.text}",
-            lambda: report_of(self.session.manager, item.text),
+            f"reports.{item.text}.{made_for}",
+            lambda: report_of(self.session.model_for(made_for[0]).manager, item.text),
             lambda report: self.reports.take(item, report),
             lambda error: self.reports.fail(item, error),
             urgency=NOW,
@@ -484,7 +499,7 @@ class ReportsScreen(ModelScreen):
         self.show()
 
     def commands(self) -> list[tuple[str, str]]:
-        return [("This report:", self.reports.command())]
+        return [("This report:", self.reports.command(self.browse.bound_source))]
 
     def selected_text(self) -> list[tuple[str, str]]:
         rows = self.reports.rows

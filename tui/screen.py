@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -31,7 +32,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 
 from irscope.devices.catalogue import all_devices
 from irscope.errors import Cancelled, UsageError
@@ -45,7 +46,7 @@ from irscope.tui.context import LIFETIMES, RUNS, device_text
 from irscope.tui.session import Place, Session
 from irscope.tui.text import Line, Span, Symbols
 from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog, keyed
-from irscope.tui.widgets.paint import Looks, Painted, Prompt
+from irscope.tui.widgets.paint import Keys, Looks, Painted, Prompt
 
 C = TypeVar("C")
 
@@ -120,7 +121,7 @@ class ModelScreen(Looks, Screen[None]):
         yield ScreenTabs(self.NAME, self.symbols, id="tabs")
         yield TotalsHeader(self.browse, id="totals")
         yield from self.panes()
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def prompts(self) -> ComposeResult:
         """The input lines; a screen yields them where they are to appear."""
@@ -330,15 +331,32 @@ class ModelScreen(Looks, Screen[None]):
         self.app.push_screen(TextDialog("Export", lines, "".join(key for key, _, _ in forms)), write)
 
     def _export(self, suffix: str, table: Table | None) -> None:
-        name = self.session.program.path.replace("\\", "/").rpartition("/")[2] or "model"
         if suffix == "svg":
             text = self.app.export_screenshot(title="irscope")
         else:
             text = self.screen_text() if suffix == "txt" or table is None else table_text(table, suffix)
         try:
-            self.say(f"Written to {write_new(f'{name}-{self.NAME}', suffix, text)}")
+            self.say(f"Written to {write_new(f'{self._stem}-{self.NAME}', suffix, text)}")
         except UsageError as error:
             self.say(str(error))
+
+    def action_save(self) -> None:
+        # After the key has been handled, so that the picture is of the screen as it stands.
+        self.call_after_refresh(self._save)
+
+    def _save(self) -> None:
+        table = self.table()
+        texts = {"svg": self.app.export_screenshot(title="irscope")}
+        if table is not None:
+            texts["csv"] = table_text(table, "csv")
+        try:
+            self.say(f"Written to {' and '.join(str(path) for path in write_together(f'{self._stem}-{self.NAME}', texts))}")
+        except UsageError as error:
+            self.say(str(error))
+
+    @property
+    def _stem(self) -> str:
+        return self.session.program.path.replace("\\", "/").rpartition("/")[2] or "model"
 
     def screen_text(self) -> str:
         """What stands on the screen, as text."""
@@ -416,20 +434,28 @@ def table_text(table: Table, form: str) -> str:
 
 def write_new(stem: str, suffix: str, text: str, folder: Path | None = None) -> Path:
     """Write a text into a new file of the current folder; a number keeps what is there already."""
+    return write_together(stem, {suffix: text}, folder)[0]
+
+
+def write_together(stem: str, texts: Mapping[str, str], folder: Path | None = None) -> list[Path]:
+    """Write texts by their suffix into new files of one name; a number keeps what is there already."""
     folder = folder or Path()
     clean = "".join(character if character.isalnum() or character in "-_." else "-" for character in stem).strip(".-") or "irscope"
     for number in range(1, 1000):
-        path = folder / f"{clean}{'' if number == 1 else f'-{number}'}.{suffix}"
+        paths = [folder / f"{clean}{'' if number == 1 else f'-{number}'}.{suffix}" for suffix in texts]
+        if any(os.path.lexists(path) for path in paths):
+            continue
         try:
-            with path.open("x", encoding="utf-8", newline="") as file:
-                file.write(text)
+            for path, text in zip(paths, texts.values(), strict=True):
+                with path.open("x", encoding="utf-8", newline="") as file:
+                    file.write(text)
         except FileExistsError:
             continue
         except OSError as error:
             raise UsageError(
                 f"cannot write {path}: {error.strerror or error}", hint="start irscope in a folder you may write to"
             ) from error
-        return path
+        return paths
     raise UsageError(f"there are too many files called {clean}", hint="remove some of them")
 
 

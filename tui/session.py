@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -249,13 +249,13 @@ _MOST_KEPT = 20_000
 class Session:
     """One model being looked at."""
 
-    def __init__(self, model: Model, symbols: Symbols, context: Context | None = None) -> None:
-        """`context` is what was shown before the model was read again."""
+    def __init__(self, model: Model, symbols: Symbols, context: Context | None = None, step: Sequence[str] | None = None) -> None:
+        """`context` is what was shown before the model was read again, `step` the options of a training step."""
         self.model = model
         self.manager = model.manager
         self.program = model.program
         self.symbols = symbols
-        source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings)
+        source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings, step)
         self.browse = Browse(model.program, source, symbols)
         if context is not None:
             self.browse.context = self.browse.context.like(context)

@@ -20,14 +20,13 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, write_text
 from irscope.tui.actions import ACTIONS, QUESTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import DetailPane, Looks, Prompt
+from irscope.tui.widgets.paint import DetailPane, Keys, Looks, Prompt
 
 if TYPE_CHECKING:
     from irscope.tui.picker import Known
@@ -125,7 +124,7 @@ class StartApp(App[object]):
             pane.display = False
         yield DetailPane((), id="welcome", classes="pane")
         yield Prompt("the path of a model", id="path")
-        yield Footer(show_command_palette=False, compact=True)
+        yield Keys()
 
     def on_mount(self) -> None:
         self.set_interval(_REDRAW, self.show_progress)

@@ -118,6 +118,19 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument("--answers-zero", action="store_true", help="tensor values that the model reads are taken to be zero")
 
 
+def step_words(args: argparse.Namespace) -> list[str]:
+    """The options of `add_step_arguments` that were given, as they are typed."""
+    parser = argparse.ArgumentParser()
+    add_step_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    words: list[str] = []
+    for name, default in defaults.items():
+        value = getattr(args, name)
+        if value != default:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
+
+
 def _format_of(own: Sequence[str]) -> Callable[[str], str]:
     """What argparse checks the name of a format with: packages are asked only for names that are none of irscope's own."""
 

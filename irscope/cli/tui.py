@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from irscope.cli.args import add_model_arguments, add_step_arguments, check_terminal, load_options, settings_from, step_from
+from irscope.cli.args import (
+    add_model_arguments,
+    add_step_arguments,
+    check_terminal,
+    load_options,
+    settings_from,
+    step_from,
+    step_words,
+)
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.passkit.instruments import Instrument, PassEvent
@@ -84,14 +92,16 @@ class _Found:
     """What was read, and what is to be laid beside it."""
 
     what: Model | Recording
-    other: str
+    other: str = ""
+    step: Sequence[str] | None = None
+    """The options of a training step."""
 
     def show(self) -> None:
         """Show it until the user leaves."""
         from irscope.session import Model
 
         if isinstance(self.what, Model):
-            importlib.import_module("irscope.tui.app").run_app(self.what, self.other)
+            importlib.import_module("irscope.tui.app").run_app(self.what, self.other, self.step)
         else:
             importlib.import_module("irscope.tui.recording").run_recording(self.what)
 
@@ -107,7 +117,7 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
         if not other:
-            found = _Found(read_recording(path), "")
+            found = _Found(read_recording(path))
             importlib.import_module("irscope.tui.recording")
             return found
         path, other = Path(other), str(path)
@@ -118,7 +128,7 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
         model = open_model(path, load_options(args), settings=settings_from(args), instruments=[_Telling(tell)], reproducers=True)
     tell("opening the screens", 0, None)
     importlib.import_module("irscope.tui.app")
-    return _Found(model, other)
+    return _Found(model, other, step_words(args) if args.train and is_named else None)
 
 
 class _Telling(Instrument):

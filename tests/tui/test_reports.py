@@ -206,7 +206,7 @@ def test_asking_for_a_pass_with_options_or_of_ones_own() -> None:
     assert made.item is asked
     assert made.items[0] is asked
     assert made.ask_for("liveness{top=3}") is asked
-    assert made.command() == "irscope run two.irs --passes 'liveness{top=3}'"
+    assert made.command(Source("two.irs")) == "irscope run two.irs --passes 'liveness{top=3}'"
     own = made.ask_for("samples/custom_pass.py:NarrowConvs{below=64}")
     assert made.item is own
     assert "fewer channels" in own.about

@@ -39,6 +39,7 @@ async def test_number_keys_show_the_screens(app: IrscopeApp, pilot: Pilot[None],
         assert shown(app) == record.name
         assert f"[{record.key} " in screen_text(app)
         assert isinstance(app.focused, Widget)
+        assert screen_text(app).splitlines()[-1].rstrip().endswith("? Help q Quit")
 
 
 @pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC], ids=["empty", "foreign", "hostile", "nested", "symbolic"])
@@ -115,9 +116,16 @@ def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: 
         assert "On this screen" in screen_text(app) or "Modules" in screen_text(app)
         await press(app, pilot, "escape", "y", "escape")
         assert isinstance(app.screen, ModelScreen)
-        for form in "ts":
-            await press(app, pilot, "e", form)
+        command = app.clipboard
+        await press(app, pilot, "e", "t")
         name = shown(app)
+        await press(app, pilot, "S")
+        assert (tmp_path / f"two.irs-{name}.csv").exists() is (app.model_screen is not None and app.model_screen.table() is not None)
+        # Another device is in what is copied.
+        await press(app, pilot, "D", "1", "y", "escape")
+        assert app.session.context.device == "a10"
+        if command and name != "params":
+            assert "--device a10" in app.clipboard and "--device" not in command
         assert (tmp_path / f"two.irs-{name}.txt").read_text().count("\n") == 40
         assert "<svg" in (tmp_path / f"two.irs-{name}.svg").read_text()
 
@@ -303,7 +311,7 @@ async def test_parameters_group_sort_filter_and_open(app: IrscopeApp, pilot: Pil
     await press(app, pilot, "3", "v")
     params = app.session["params"]
     assert params.group == "modules"
-    await press(app, pilot, "s", "S", "R", "down", "enter")
+    await press(app, pilot, "s", "s", "R", "down", "enter")
     assert params.group == "tensors"
     await press(app, pilot, "escape", "slash", *"fc2", "enter")
     assert len(params.table) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from irscope.cli.args import add_step_arguments, step_words
 from irscope.errors import IrscopeError
+from irscope.passkit.settings import Settings
+from irscope.tui.command import Source, run_command
 from irscope.tui.session import LATER, NOW, SOON, Bookmarks, History, Place, Queue, Request, Session
 from irscope.tui.text import UNICODE
 from tests.tui.models import NESTED, TWO_LAYERS, model
@@ -158,3 +162,15 @@ def test_models_of_screens_are_made_once() -> None:
     made = session.keep("mine", lambda: object())
     assert session.keep("mine", lambda: object()) is made
     assert session["mine"] is made
+
+
+def test_the_command_of_a_training_step_has_its_options() -> None:
+    parser = argparse.ArgumentParser()
+    add_step_arguments(parser)
+    assert step_words(parser.parse_args([])) == []
+    step = step_words(parser.parse_args(["--optimizer", "adamw", "--accumulate", "2", "--fused"]))
+    source = Source("torchvision:resnet50", bind={"batch": 8}, settings=Settings(device="l4", alloc_conf="a:True"), step=step)
+    assert run_command(source, "liveness") == (
+        "irscope train-plan --optimizer adamw --fused --accumulate 2 torchvision:resnet50 --bind batch=8 --device l4"
+        " --alloc-conf a:True --passes liveness"
+    )

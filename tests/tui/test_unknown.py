@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from textual.pilot import Pilot
 
+from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
 from irscope.tui.memory.model import Memory
 from irscope.tui.text import UNICODE, text_of
+from tests.tui.driving import SMALL, drive, press
 from tests.tui.models import browse, model
 from tests.tui.test_memory import memory
 
@@ -51,3 +54,14 @@ def test_nothing_is_said_to_be_alive() -> None:
     opened.program.has_graph = False
     made = Memory(Browse(opened.program, Source("m.safetensors"), UNICODE))
     assert "Nothing" not in made.table.empty
+
+
+def test_a_file_of_weights_opens_on_parameters() -> None:
+    opened = model(WEIGHTS)
+    opened.program.has_graph = False
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert app.model_screen is not None and app.model_screen.NAME == "params"
+        await press(app, pilot, "1", "3")
+
+    drive(opened, steps, size=SMALL)

@@ -169,11 +169,14 @@ def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
         if named is None:
             return {}
         keys = [bare(cell) for cell in table.cells(named.key)]
-    names = rows_by_name(outline) if any(isinstance(key, str) for key in keys) else {}
+    names = rows_by_name(outline) if any(not isinstance(key, Node) or key not in outline.row_of for key in keys) else {}
     found: dict[int, int] = {}
     taken: set[int] = set()
     for place, key in enumerate(keys):
-        at = outline.row_of.get(key) if isinstance(key, Node) else names.get(str(key).removeprefix("%"))
+        at = outline.row_of.get(key) if isinstance(key, Node) else None
+        if at is None:
+            # A model that was read again for other sizes has nodes of its own, under the same names.
+            at = names.get(key.name if isinstance(key, Node) else str(key).removeprefix("%"))
         if at is not None and at not in taken:
             taken.add(at)
             found[place] = at

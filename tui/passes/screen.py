@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -244,6 +245,7 @@ class PassesScreen(ModelScreen):
     # -- what the base asks for --------------------------------------------------------------------------------
 
     def commands(self) -> list[tuple[str, str]]:
+        self.pipeline.source = replace(self.browse.source, settings=self.browse.bound_source.settings)
         return [("This pipeline:", self.pipeline.command())]
 
     def selected_text(self) -> list[tuple[str, str]]:

@@ -7,13 +7,16 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import HorizontalGroup
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Footer, Input
+from textual.widgets._footer import FooterKey
 
 from irscope.tui.actions import bindings
 from irscope.tui.text import ROLES, Line, Span, wrap
@@ -117,6 +120,31 @@ class DetailPane(TextPane):
     ALLOW_MAXIMIZE = True
     PANE: ClassVar[str] = "detail"
     BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The keys below the screen.
+
+_ALWAYS = frozenset({"help", "quit"})
+"""Actions whose keys are there at any width."""
+
+
+class Keys(Footer):
+    """The keys of where one is; those for help and for leaving stay where the room is short."""
+
+    DEFAULT_CSS = """
+    Keys > .always { dock: right; width: auto; height: 1; padding: 0 0 0 1; background: $footer-background; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(show_command_palette=False, compact=True)
+
+    def compose(self) -> ComposeResult:
+        keys = list(super().compose())
+        kept = [key for key in keys if isinstance(key, FooterKey) and key.action in _ALWAYS]
+        yield from (key for key in keys if key not in kept)
+        with HorizontalGroup(classes="always"):
+            yield from kept
 
 
 # ----------------------------------------------------------------------------------------------------
