@@ -160,7 +160,7 @@ def test_the_tui_takes_every_kind(model: str, inputs: str, here: Path, monkeypat
     _stand_in(monkeypatch)
     opened: list[irscope.Model] = []
     noted: list[Path] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other: opened.append(model))
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: opened.append(model))
     monkeypatch.setattr("irscope.tui.start.note_opened", noted.append)
     start_headless(monkeypatch)
     assert main(["tui", model, *inputs.split()]) == 0

@@ -236,7 +236,7 @@ def test_a_folder_offers_the_models_in_it(tmp_path: Path, monkeypatch: pytest.Mo
         ("hub", "hub folder"),
     ]
     chosen: list[Model] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other: chosen.append(model))
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: chosen.append(model))
 
     async def pick(pilot: Pilot[object]) -> None:
         app = pilot.app
