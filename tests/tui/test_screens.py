@@ -260,7 +260,7 @@ async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[N
     await press(app, pilot, "D", "1")
     assert app.session.context.device == "a10"
     assert "a10 22.06 GiB · eager lifetimes" in screen_text(app)
-    assert "a10 allocator" in screen_text(app)
+    assert memory.counters().device == "a10" and "on NVIDIA A10" in screen_text(app)
     await press(app, pilot, "y")
     assert "--device a10" in app.clipboard
     assert "liveness{model=eager}" in app.clipboard
