@@ -107,6 +107,10 @@ PASSES: dict[str, PassEntry] = {
     ),
     "shapes": PassEntry("irscope.passes.inference.shapes:Shapes", "Infer the type of every value, with reasons for what stays unknown."),
     "stats": PassEntry("irscope.passes.graph.stats:Stats", "Count operators by kind and module, depth and widest point."),
+    "store-as": PassEntry(
+        "irscope.passes.weights.store_as:StoreAs",
+        "Compute what weights would take in few bits under a scheme, what stays as it is, and what rounding loses.",
+    ),
     "sweep": PassEntry("irscope.passes.memory.curve:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
     "training": PassEntry(
         "irscope.passes.training.memory:TrainingMemory",

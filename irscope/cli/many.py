@@ -24,7 +24,7 @@ from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
 from irscope.tools.many import Row, expanded, incomplete, table_document
 
-_OF_ONE = ("plot", "dump_ir", "timing", "explain", "skip", "verify_each")
+_OF_ONE = ("plot", "dump_ir", "timing", "explain", "skip", "verify_each", "store_as")
 """Options about one model."""
 _MOST_JOBS = 64
 
@@ -62,7 +62,7 @@ def run_many(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     given = [option for option in _OF_ONE if getattr(args, option)]
     if given:
-        flag = f"--{given[0].replace('_', '-')}"
+        flag = f"--{given[0].removeprefix('store_').replace('_', '-')}"
         raise UsageError(f"{flag} is about one model, and several are named", code="IRS691", hint="run them one after another")
     if args.format == "layers-json":
         hint = "text, csv, json, html or md"

@@ -34,6 +34,7 @@ from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 from irscope.tools.config import Chosen, chosen_device
 from irscope.tools.page import DEFAULT_GRID, PAGES, at_stated_sizes, page_passes, with_graph
+from irscope.weights.schemes import SCHEMES, parse_scheme
 
 _MOST_DIAGNOSTICS = 20
 """A hostile or broken file can give one for each of its nodes."""
@@ -64,6 +65,7 @@ class Command:
 
     examples = (
         ("irscope model.onnx", "what is it, does it fit on the GPU here, and what does it cost?"),
+        ("irscope model.onnx --as nf4", "what would the weights take in 4 bits, and what does rounding lose?"),
         ("irscope run model.onnx model.pt2 --sort peak", "which of several models takes least, and does each fit?"),
         ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
         (
@@ -84,6 +86,13 @@ class Command:
         default = "shapes,params,flops,liveness, for files without a graph params"
         parser.add_argument("--passes", default="", metavar="PIPELINE", help=f"what to run, in place of the card; `default` is {default}")
         parser.add_argument("--all", dest="passes", action="store_const", const="default", help="the same as --passes default")
+        parser.add_argument(
+            "--as",
+            dest="store_as",
+            default="",
+            metavar="SCHEME",
+            help=f"what weights would take in few bits: {', '.join(SCHEMES)}, with settings as in int4{{group=64}}",
+        )
         add_model_arguments(parser, many=True)
         add_output_arguments(parser, (*FORMATS, "layers-json"), plots="memory over the run, and every other curve of the reports")
         parser.add_argument("--jobs", type=amount_of(COUNT), default=1, metavar="N", help="several models: so many at once; default: 1")
@@ -130,19 +139,19 @@ class Command:
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
             return _print_card(model, chosen, args, timing)
-        card = _card_of(model, chosen) if chosen is not None else None
+        card = _card_of(model, chosen, args.store_as) if chosen is not None else None
         if is_page and card is not None:
             model, passes = at_stated_sizes(model, card), parse_pipeline(page_passes(args.grid), registry)
         if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
-            passes = parse_pipeline("params", registry)
+            passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
         done, failure = _run_all(model, passes, goes_on=is_page)
         results = Results(done, model.manager.settings)
         document = model.document(results)
         if is_page:
             document = with_graph(document, model, args.grid)
         if failure is None or is_page:
-            document = replace(document, card=card, reports=() if is_card_alone else document.reports)
+            document = replace(document, card=card, reports=() if is_card_alone else (*document.reports, *_further(card)))
         if done or failure is None:
             write_answer(document, args)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
@@ -193,15 +202,20 @@ def _shows_card(args: argparse.Namespace) -> bool:
     return args.format in PAGES or (not any((args.plot, args.sort, args.filter)) and args.top is None and args.rows is None)
 
 
-def _card_of(model: Model, chosen: Chosen) -> Card:
+def _further(card: Card | None) -> tuple[Report, ...]:
+    """Reports that a card has beside those of passes."""
+    return (card.stored,) if card is not None and card.stored is not None else ()
+
+
+def _card_of(model: Model, chosen: Chosen, store_as: str) -> Card:
     from irscope.tools.card import make_card  # not at the top: --help, and passes that are asked for, do without all that it looks up
 
-    return make_card(model, chosen)
+    return make_card(model, chosen, store_as=store_as)
 
 
 def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: Timing) -> int:
     """The card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
-    card = _card_of(model, chosen)
+    card = _card_of(model, chosen, args.store_as)
     report_diagnostics(card.diagnostics, args.verbose, _FEW_DIAGNOSTICS)
     document = Document(model=model.info(), card=card)
     write_answer(document, args)
@@ -245,7 +259,13 @@ def _asked_for(args: argparse.Namespace, registry: PassRegistry) -> tuple[Pass, 
     if args.format == "layers-json" and args.passes in ("", "default"):
         args.passes = "layers"
     pipeline = args.passes or "default"
+    if args.store_as:
+        parse_scheme(args.store_as)  # before anything is read
     passes = (*parse_pipeline(pipeline, registry), *_sweeps(args.sweep, pipeline, registry))
+    if args.store_as and not _shows_card(args):
+        from irscope.passes.weights.store_as import StoreAs
+
+        passes = (*passes, StoreAs(scheme=args.store_as))
     return _explaining(passes, args.explain) if args.explain else passes
 
 

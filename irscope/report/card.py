@@ -15,6 +15,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Json, Provenance, Quantity, Scalar, json_value
 
 if TYPE_CHECKING:
+    from irscope.report.report import Report
     from irscope.report.schema import CardJson, DescribedJson
 
 UNKNOWN: Final = Quantity(None, Provenance.UNKNOWN)
@@ -273,6 +274,8 @@ class Card:
     """What was to be said about the model, which `unknown` counts."""
     failure: IrscopeError | None = None
     """What went wrong where a part of the card could not be made."""
+    stored: Report | None = None
+    """What weights would take under another scheme, where that was asked for."""
     described: CardDescribed | None = None
     """Of a file of weights that says something of its model."""
 

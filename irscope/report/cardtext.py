@@ -6,14 +6,14 @@ import math
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from irscope.report.card import Card, CardDescribed, CardInput, StatedSize
 from irscope.report.celltext import LEGEND, SIGNS
 from irscope.report.options import PIPE_WIDTH, RenderOptions
 from irscope.report.printable import cut_middle, display_width, legible
 from irscope.report.units import Kind, humanise, scale_of, type_text
-from irscope.report.values import Number, Provenance, Quantity
+from irscope.report.values import Number, Provenance, Quantity, quantity
 
 HEIGHT: Final = 24
 _LABEL = 9
@@ -154,6 +154,7 @@ class CardWriter:
             _Item("", verdict, 2, 0, colour, 0),
             *self.model(),
             *self.memory(),
+            *self.stored(),
             *self.cost(),
             *self.doubts(),
             *self.remarks(),
@@ -249,6 +250,22 @@ class CardWriter:
             yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
         yield from self.tensors()
         yield from self.largest()
+
+    def stored(self) -> Iterator[_Item]:
+        """What weights would take under another scheme."""
+        if self.card.stored is None:
+            return
+        found: dict[str, Any] = dict(self.card.stored.summary)
+        before, after = (self.number(quantity(found[key]), Kind.BYTES) for key in ("weights_before_bytes", "weights_after_bytes"))
+        text = f"{found['scheme']}; weights {before} -> {after}, {found['stored_count']:,} matrices in {found['bits_each']:.3g} bits each"
+        if "least_db" in found:
+            text += f", rounding error {found['least_db']:.3g} dB at worst"
+        yield self.item("as", text)
+        if "peak_after" in found:
+            peaks = (self.number(quantity(found[key]), Kind.BYTES) for key in ("peak_before", "peak_after"))
+            yield self.item("", f"peak {' -> '.join(peaks)}, with what its kernels take besides")
+        if "verdict" in found:
+            yield self.item("", str(found["verdict"]))
 
     def weights(self) -> Iterator[_Item]:
         """What a file of weights tells: its element types, and what copies of them take."""

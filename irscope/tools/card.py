@@ -44,6 +44,7 @@ from irscope.passes.sizes import at_least, dim_cell
 from irscope.passes.training.memory import TrainingMemory
 from irscope.passes.weights.described import described
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
+from irscope.passes.weights.store_as import StoreAs
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.card import (
@@ -65,6 +66,7 @@ from irscope.report.card import (
     LargestSize,
     Part,
 )
+from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
 from irscope.session import Model, open_model, stated_sizes
@@ -93,16 +95,19 @@ def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Ca
     return found
 
 
-def make_card(model: Model, chosen: Chosen, *, brief: bool = False) -> Card:
+def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: str = "") -> Card:
     """The card for a device that was chosen; where a pass failed, it says so, and all else is there.
 
-    A `brief` one has no largest size, no remarks and nothing to do next.
+    A `brief` one has no largest size, no remarks and nothing to do next. `store_as` is a scheme such as nf4, of which the card says what
+    weights would take.
     """
     settings = model.manager.settings
     if _differs(settings, model, chosen):
         settings = replace(settings, device=chosen.name)
     with model.manager.using(settings):
-        return _Maker(model, settings, chosen).card(brief)
+        maker = _Maker(model, settings, chosen)
+        found = maker.card(brief)
+        return replace(found, stored=maker.stored(store_as)) if store_as else found
 
 
 def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Card:
@@ -207,6 +212,10 @@ class _Maker:
             next=(),
             failure=self.failure,
         )
+
+    def stored(self, scheme: str) -> Report:
+        """What weights would take under a scheme."""
+        return self.ctx.run_one(StoreAs(scheme=scheme)).made_report
 
     # -- what it is --------------------------------------------------------------------------------------------
 

@@ -373,8 +373,12 @@ Round: TypeAlias = Callable[[Array32], Array32]
 
 TENSOR, CHANNEL, GROUP_128, GROUP_32 = "tensor", "channel", "g128", "g32"
 GRANULARITIES = (TENSOR, CHANNEL, GROUP_128, GROUP_32)
-_GROUPS = {GROUP_128: 128, GROUP_32: 32}
 _SCALE_BITS = 16
+
+
+def _group_of(granularity: str) -> int:
+    """Neighbours that share a scale, as in g128; 0 for other granularities."""
+    return int(granularity[1:]) if granularity[1:].isdecimal() else 0
 
 
 def _integers(bits: int) -> tuple[float, Round]:
@@ -410,15 +414,24 @@ _NF4 = np.array(
     np.float32,
 )  # fmt: skip
 """Quantiles of a normal distribution, as the QLoRA paper (Dettmers et al., 2023) gives them."""
-_NF4_BORDERS = (_NF4[1:] + _NF4[:-1]) / 2
 
 
-def _nf4(x: Array32) -> Array32:
-    # Fifteen comparisons of whole arrays are faster than a search for each element.
-    place = np.zeros(x.shape, np.uint8)
-    for border in _NF4_BORDERS:
-        place += x > border
-    return _NF4[place]
+_HALF_FP4 = (1 / 192, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1.0)
+_FP4 = np.array([*(-one for one in reversed(_HALF_FP4)), 0.0, *_HALF_FP4], np.float32)
+"""What bitsandbytes' fp4 codes stand for (`get_4bit_type`): a float of two fraction values, whose smallest is nearly zero."""
+
+
+def _nearest_in(table: Array32) -> Round:
+    borders = (table[1:] + table[:-1]) / 2
+
+    def nearest(x: Array32) -> Array32:
+        # Fifteen comparisons of whole arrays are faster than a search for each element.
+        place = np.zeros(x.shape, np.uint8)
+        for border in borders:
+            place += x > border
+        return table[place]
+
+    return nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,7 +448,7 @@ class Format:
 
     def stored_bits(self, granularity: str, row: int, count: int) -> float:
         """Bits an element takes with its share of the scales."""
-        group = min(_GROUPS.get(granularity, row if granularity == CHANNEL else count), row if granularity != TENSOR else count)
+        group = count if granularity == TENSOR else min(_group_of(granularity) or row, row)
         return self.bits + (8 if self.power_of_two else _SCALE_BITS) / max(group, 1)
 
 
@@ -444,7 +457,7 @@ FORMATS = (
     Format("fp8_e4m3", 8, *_floats(3, -6, 448.0)),
     Format("fp8_e5m2", 8, *_floats(2, -14, 57344.0)),
     Format("int4", 4, *_integers(4)),
-    Format("nf4", 4, 1.0, _nf4),
+    Format("nf4", 4, 1.0, _nearest_in(_NF4)),
     Format("mxfp4", 4, *_floats(1, 0, 6.0), granularities=(GROUP_32,), power_of_two=True),
 )
 
@@ -462,14 +475,24 @@ class Choice:
 
 
 CHOICES = tuple(Choice(form, granularity) for form in FORMATS for granularity in form.granularities)
+_FURTHER = (Format("fp4", 4, 1.0, _nearest_in(_FP4)), Format("int2", 2, *_integers(2)), Format("int3", 3, *_integers(3)))
+
+
+def choice_of(form: str, granularity: str) -> Choice:
+    """A format by its name, with a granularity such as channel or g64."""
+    return Choice(next(one for one in (*FORMATS, *_FURTHER) if one.name == form), granularity)
 
 
 @dataclass(slots=True)
 class Noise:
     """Sums of squares of the weights and of their errors, by choice."""
 
+    choices: tuple[Choice, ...] = CHOICES
     signal: float = 0.0
-    errors: list[float] = field(default_factory=lambda: [0.0] * len(CHOICES))
+    errors: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.errors = self.errors or [0.0] * len(self.choices)
 
     def add(self, other: Noise) -> None:
         """Merge the rows that follow."""
@@ -478,7 +501,7 @@ class Noise:
 
     def decibels(self) -> dict[str, float]:
         """Signal to quantization noise by choice; infinite where rounding loses nothing."""
-        return {choice.key: _ratio(self.signal, error) for choice, error in zip(CHOICES, self.errors, strict=True)}
+        return {choice.key: _ratio(self.signal, error) for choice, error in zip(self.choices, self.errors, strict=True)}
 
 
 def _ratio(signal: float, error: float) -> float:
@@ -494,10 +517,11 @@ def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
         TENSOR: (rows, np.float32(absmax)),
         CHANNEL: (rows, np.abs(rows).max(axis=1, keepdims=True)),
     }
-    for granularity, group in _GROUPS.items():
-        grouped = _rows_in_groups(rows, group)
-        scaled[granularity] = (grouped, np.abs(grouped).max(axis=1, keepdims=True))
-    for place, choice in enumerate(CHOICES):
+    for granularity in dict.fromkeys(choice.granularity for choice in noise.choices):
+        if group := _group_of(granularity):
+            grouped = _rows_in_groups(rows, group)
+            scaled[granularity] = (grouped, np.abs(grouped).max(axis=1, keepdims=True))
+    for place, choice in enumerate(noise.choices):
         values, largest = scaled[choice.granularity]
         scale = _scales(choice.format, largest)
         made = choice.format.round(values / scale)

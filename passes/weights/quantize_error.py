@@ -18,7 +18,7 @@ from irscope.report.units import Kind
 
 if TYPE_CHECKING:
     from irscope.passes.weights.values import Look
-    from irscope.weights.losses import Noise
+    from irscope.weights.losses import Choice, Noise
     from irscope.weights.scan import Pool
     from irscope.weights.source import WeightFiles
     from irscope.weights.tensors import Stored
@@ -97,11 +97,11 @@ class QuantizeError(Analysis[WeightErrors]):
                 try:
                     if weight in look.unread:
                         raise Unreadable(look.unread[weight])
-                    jobs.append((weight, _in_rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
+                    jobs.append((weight, in_rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
                     seen.add(id(look.statistics[weight]))
                 except Unreadable as problem:
                     result.unread[weight] = str(problem)
-            noises = _measured_noise(jobs, files, self.threads, ctx)
+            noises = measured_noise(jobs, files, self.threads, ctx)
         for (weight, tensor, _), noise in zip(jobs, noises, strict=True):
             if isinstance(noise, str):
                 result.unread[weight] = noise
@@ -169,7 +169,8 @@ def _head(one: TensorError) -> tuple[object, ...]:
     return one.weight.name, type_.dtype.text, type_.shape, int_or_zero(one.weight.type.nbytes), one.smallest, one.bits, one.bytes
 
 
-def _in_rows(tensor: Stored) -> Stored:
+def in_rows(tensor: Stored) -> Stored:
+    """A tensor whose rows can be looked at one by one; Unreadable for others."""
     from irscope.weights.source import Unreadable
 
     if tensor.axes is None:
@@ -179,16 +180,19 @@ def _in_rows(tensor: Stored) -> Stored:
     return tensor
 
 
-def _measured_noise(jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext) -> list[Noise | str]:
+def measured_noise(
+    jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext, choices: tuple[Choice, ...] = ()
+) -> list[Noise | str]:
     """Noise of each tensor, or why there is none; rows are looked at in batches that threads share, and added up in order."""
-    from irscope.weights.losses import Noise
+    from irscope.weights.losses import CHOICES, Noise
     from irscope.weights.scan import Pool
 
     pieces = list(_stretches_of_rows([tensor for _, tensor, _ in jobs]))
     total = sum(tensor.bytes for _, tensor, _ in jobs)
-    noises: list[Noise | str] = [Noise() for _ in jobs]
+    choices = choices or CHOICES
+    noises: list[Noise | str] = [Noise(choices) for _ in jobs]
     with Pool(threads, total, "weight error", ctx.tick) as pool:
-        calls = (_rounding_job(jobs[index], first, last, files, pool) for index, first, last in pieces)
+        calls = (_rounding_job(jobs[index], first, last, files, pool, choices) for index, first, last in pieces)
         for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
             held = noises[index]
             if isinstance(held, str):
@@ -209,7 +213,9 @@ def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, in
             yield index, first, min(first + step, tensor.axes.rows)
 
 
-def _rounding_job(job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool) -> Callable[[], Noise | str]:
+def _rounding_job(
+    job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool, choices: tuple[Choice, ...]
+) -> Callable[[], Noise | str]:
     import numpy as np
 
     from irscope.weights.losses import Noise, measure_rounding
@@ -220,7 +226,7 @@ def _rounding_job(job: tuple[Value, Stored, float], first: int, last: int, files
     def run() -> Noise | str:
         _, tensor, absmax = job
         assert tensor.axes is not None
-        row, noise, window = tensor.axes.row, Noise(), Window(files, 0.0, False)
+        row, noise, window = tensor.axes.row, Noise(choices), Window(files, 0.0, False)
         step = max(1, _STEP // row)
         for start in range(first, last, step):
             stop = min(start + step, last)
