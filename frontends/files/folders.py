@@ -62,7 +62,7 @@ def stored_bytes(dtype: DType, shape: tuple[int, ...]) -> int:
     return (bits + 7) // 8
 
 
-def read_folder(folder: Path, sink: DiagnosticSink) -> tuple[dict[str, Any], Tensors | None]:
+def read_folder(folder: Path, sink: DiagnosticSink, *, weights: bool = True) -> tuple[dict[str, Any], Tensors | None]:
     """The configuration of a hub folder, and what its weights are, where it has any."""
     files = ModelFolder(folder)
     config = _json_of(files, folder, "config.json")
@@ -70,10 +70,17 @@ def read_folder(folder: Path, sink: DiagnosticSink) -> tuple[dict[str, Any], Ten
         raise LoadError(
             "the folder has no config.json", code="IRS197", where=str(folder), hint="name the folder of a model with its config.json"
         )
-    for name in _WEIGHTS:
+    for name in _WEIGHTS if weights else ():
         if _find(files, folder, name) is not None:
             return config, _tensors_of(folder, name, sink)
     return config, None
+
+
+def own_code(folder: Path) -> dict[str, str]:
+    """What the configuration in a folder says of code beside it: the classes that stand for those of transformers."""
+    config = _json_of(ModelFolder(folder), folder, "config.json") or {}
+    found = config.get("auto_map")
+    return {str(key): value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
 
 def _find(files: ModelFolder, folder: Path, name: str) -> Path | None:

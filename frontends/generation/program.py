@@ -33,8 +33,9 @@ from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
 from irscope.frontends.zoo.adapters import put_on
+from irscope.frontends.zoo.agreement import compare_weights, stored_dtype
 from irscope.frontends.zoo.names import is_name, parse_name
-from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, not_found, own_dtype, with_base
+from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, may_run, not_found, own_dtype, with_base
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut, Rhythm
@@ -66,6 +67,8 @@ class Wish:
     """Tokens of the prompt that are read at once; 0 for all."""
     base: str = ""
     """What an adapter goes on top of; empty for what it names."""
+    trust_remote_code: bool = False
+    """Whether code in the folder may run."""
     assistant: str = ""
     """A smaller model that proposes tokens, which the model then checks together."""
     candidates: int = CANDIDATES
@@ -170,7 +173,7 @@ class Generator:
         package.logging.disable_progress_bar()
         source = _source(package, wish, sink)
         config, cls, tensors = source.config, source.cls, source.tensors
-        chosen = wish.dtype or source.dtype or own_dtype(config) or DType.F32
+        chosen = wish.dtype or source.dtype or own_dtype(config) or stored_dtype(tensors) or DType.F32
         attention = wish.attention or source.attention or None
         wanted = torch_dtype(chosen)
         if not hasattr(cls, "can_generate") or not cls.can_generate():
@@ -201,6 +204,8 @@ class Generator:
                 raise LoadError(
                     f"transformers cannot load it: {' '.join(str(error).split())[:300]}", code="IRS197", where=wish.model
                 ) from error
+        if source.tensors is not None and not held:
+            compare_weights(module, source.tensors, sink)
         unpack_before_forward(module, lambda made: self._is(made, "parameter"))
         if source.adapter is not None:
             put_on(module, source.adapter)
@@ -415,7 +420,8 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     attention = str(options.pop("attn_implementation", ""))
     folder = Path(name.model)
     tensors = read_folder(folder, sink)[1] if folder.is_dir() else None
-    config, cls = configured_class(package, name.model, options)
+    trusted = may_run(adapter, trusted=wish.trust_remote_code)
+    config, cls = configured_class(package, name.model, options, trusted=trusted)
     return _Source(config, cls, tensors, dtype, attention, adapter, _taken_quantisation(config))
 
 

@@ -28,10 +28,13 @@ from irscope.files import staged
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.eager.live import capture_program
+from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.eager.values import OpenSizes, SizeFixed
+from irscope.frontends.files.folders import read_folder
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
+from irscope.frontends.zoo.agreement import compare_weights
 from irscope.frontends.zoo.names import SCRIPT, Name, parse_name
-from irscope.frontends.zoo.packages import find_recipe, with_base
+from irscope.frontends.zoo.packages import find_recipe, may_run, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.frontends.zoo.scripts import Script
 from irscope.ir.bind import rename_symbols
@@ -194,13 +197,17 @@ class Made:
         return make_arguments(self.chosen, real=real)
 
 
-def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
-    """Make the model that a name stands for; large weights have no values where it is hollow."""
+def make_named(text: str, options: LoadOptions, *, hollow: bool = True, sink: DiagnosticSink | None = None) -> Made:
+    """Make the model that a name stands for; large weights have no values where it is hollow.
+
+    Of a folder with weights the headers are read, and what they and the configuration disagree about is said.
+    """
     name, adapter = with_base(parse_name(text), options.base)
     if options.method:
         raise UsageError("a named model has no methods to choose from", code="IRS623", where=text, hint="leave --method out")
     with quiet():
         script = Script(name, options) if name.package == SCRIPT else None
+        name = replace(name, trusted=may_run(adapter, trusted=options.trust_remote_code))
         recipe = script.recipe() if script is not None else find_recipe(name)
         try:
             module = made_hollow(recipe.make) if hollow else _made_real(recipe)
@@ -211,6 +218,8 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
                 raise script.failed(error) from error
             raise LoadError(f"{name.package} cannot make it: {first_line(error)}", code="IRS197", where=text) from error
         wanted = [_as_asked(one, recipe.dtype) for one in recipe.inputs(module)]
+    if name.package == "transformers" and os.path.isdir(name.model):
+        recipe = replace(recipe, assumed=(*recipe.assumed, *_of_folder(module, Path(name.model), sink)))
     if script is not None:
         recipe, options = replace(recipe, sizes=script.sizes), script.remaining(options, wanted)
     asked = {type_.dtype for type_ in options.inputs.values()}
@@ -226,9 +235,31 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True) -> Made:
     return Made(name, recipe, module, chosen_inputs(recipe, wanted, options, text), script)
 
 
+def _of_folder(module: nn.Module, folder: Path, sink: DiagnosticSink | None) -> Iterator[Assumed]:
+    """What the header says of a hub folder besides its element type: the attention, and the weights where these are stored otherwise."""
+    config: Any = getattr(module, "config", None)
+    attention = getattr(config, "_attn_implementation", None)
+    if isinstance(attention, str):
+        yield Assumed("attention", attention, "what transformers takes for it; {attn_implementation=NAME}", is_guess=False)
+    said = DiagnosticSink()
+    _, tensors = read_folder(folder, said)
+    if tensors is None:
+        yield Assumed("sizes", "the configuration's", "the folder has no weights", is_guess=False)
+        return
+    if getattr(config, "quantization_config", None) is None and not tensors.packed.weights:
+        compare_weights(module, tensors, said)
+    stored = {dtype for dtype in tensors.by_dtype if dtype.is_float}
+    held = {dtype_of(one) for one in module.parameters()}
+    if stored - held:
+        yield Assumed("stored", "+".join(sorted(one.text for one in stored)), "the headers of the weights", is_guess=False)
+    for one in said:
+        if sink is not None and one.code != "IRS165":  # a graph is what the package makes
+            sink.add(one)
+
+
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program of a named model."""
-    made = make_named(text, options)
+    made = make_named(text, options, sink=sink)
     with quiet():
         if made.chosen.open:
             program = _opened(made, sink, settings)

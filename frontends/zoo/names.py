@@ -46,6 +46,8 @@ class Name:
     package: str
     model: str
     options: tuple[tuple[str, OptionValue], ...] = ()
+    trusted: bool = False
+    """Whether code that lies in its folder may run: the user's word."""
 
 
 def is_name(text: str) -> bool:
@@ -144,6 +146,17 @@ def _configuration(folder: Path, name: str = "config.json") -> dict[str, object]
     return settings if isinstance(settings, dict) else {}
 
 
+def _is_broken(folder: Path) -> bool:
+    """Whether a folder has a config.json that may be read and is none."""
+    try:
+        found = ModelFolder(folder).find("config.json")
+        return found is not None and not isinstance(json.loads(Path(found.path).read_bytes()[:_LARGEST_CONFIGURATION]), dict)
+    except (Forbidden, OSError):
+        return False
+    except (ValueError, RecursionError):
+        return True
+
+
 def _files_in(folder: Path) -> list[str]:
     try:
         return sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
@@ -160,6 +173,9 @@ def file_in(folder: Path) -> Path:
     if is_adapter(folder):
         return folder / "adapter_config.json"
     names = _files_in(folder)
+    if _is_broken(folder):
+        hint = "copy it again; a file of weights in the folder can be named by itself"
+        raise LoadError("its config.json is no JSON object", code="IRS100", where=str(folder), hint=hint)
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
     # Of a split file the first part stands for all; what reads pictures lies beside the model that it is for.
@@ -179,7 +195,7 @@ def file_in(folder: Path) -> Path:
     found = [folder / name for name in (*graphs, *weights, *models)]
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
     problem = "this is a folder" if found else "this is a folder, and no model is in it"
-    hint = f"name the model file: {_listed(map(str, found))}" if found else "name the model file"
+    hint = f"name the model file: {_listed(map(str, found))}" if found else "it has neither a config.json nor a file of weights"
     if not found and package:
         hint = f"its config.json describes a model of {package}, which makes it where it is installed: pip install torch {package}"
     raise LoadError(problem, code="IRS100", where=str(folder), hint=hint)

@@ -9,15 +9,17 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.files.folders import Adapter, read_adapter
+from irscope.frontends.files.folders import ADAPTER, Adapter, own_code, read_adapter, read_folder
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
+from irscope.frontends.zoo.agreement import stored_dtype
 from irscope.frontends.zoo.names import PACKAGES, SCRIPT, Name, bare_word, is_name, missing, parse_name
 from irscope.frontends.zoo.recipes import DEFAULT_SIZES, Recipe, Wanted, weights_dtype
 from irscope.ir.dtypes import DType
@@ -51,7 +53,10 @@ def find_recipe(name: Name) -> Recipe:
     options: dict[str, Any] = dict(name.options)
     dtype = weights_dtype(options.pop("dtype", None), name.text)
     try:
-        recipe = _maker(name.package)(name.model, options, dtype)
+        if name.package == "transformers":
+            recipe = transformers_recipe(name.model, options, dtype, trusted=name.trusted)
+        else:
+            recipe = _maker(name.package)(name.model, options, dtype)
     except (KeyError, RuntimeError) as error:
         known = names_of(name.package)
         if name.model in known:
@@ -63,6 +68,11 @@ def find_recipe(name: Name) -> Recipe:
     if name.package == "timm" and name.model not in names_of("timm"):
         raise _unknown_model(name, names_of("timm"))
     return recipe
+
+
+def may_run(adapter: Adapter | None, *, trusted: bool) -> bool:
+    """Whether code in a model's folder may run: the user named that folder, an adapter's settings did not."""
+    return trusted and (adapter is None or adapter.base_from != ADAPTER)
 
 
 def with_base(name: Name, base: str = "") -> tuple[Name, Adapter | None]:
@@ -136,7 +146,6 @@ def _lister(package: str) -> Callable[[], list[str]]:
 
 def _maker(package: str) -> Callable[[str, dict[str, Any], DType | None], Recipe]:
     found: dict[str, Callable[[str, dict[str, Any], DType | None], Recipe]] = {
-        "transformers": transformers_recipe,
         "timm": timm_recipe,
         "torchvision": torchvision_recipe,
     }
@@ -196,16 +205,17 @@ def transformers_names() -> list[str]:
     return sorted({kind for table in _TABLES for kind in getattr(auto, table, {})})
 
 
-def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
+def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None, *, trusted: bool = False) -> Recipe:
     """A kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
     package = load_transformers()
     is_cache_said = "use_cache" in options
     cache = bool(options.pop("use_cache", False))
     attention = options.pop("attn_implementation", None)
-    config, cls = configured_class(package, model, options)
+    config, cls = configured_class(package, model, options, trusted=trusted)
     own = own_dtype(config)
-    chosen = dtype or own or DType.F32
-    assumed = list(_differences(config, chosen, own, is_file=Path(model).exists()))
+    stored = None if own is not None or not os.path.isdir(model) else stored_dtype(read_folder(Path(model), DiagnosticSink())[1])
+    chosen = dtype or own or stored or DType.F32
+    assumed = list(_differences(config, chosen, own, stored, is_file=Path(model).exists(), is_said=dtype is not None))
     for key in ("use_pretrained_backbone",):
         if hasattr(config, key):
             setattr(config, key, False)
@@ -226,7 +236,12 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     longest = min((one for one in found if isinstance(one, int) and one > 0), default=DEFAULT_SIZES["seq"])
     sizes = {"seq": min(DEFAULT_SIZES["seq"], longest)}
     return Recipe(
-        make, lambda module: list(inputs_taken(module, config, parameters)), sizes, dtype or own, is_cast=False, assumed=tuple(assumed)
+        make,
+        lambda module: list(inputs_taken(module, config, parameters)),
+        sizes,
+        dtype or own or stored,
+        is_cast=False,
+        assumed=tuple(assumed),
     )
 
 
@@ -253,10 +268,14 @@ def own_dtype(config: Any) -> DType | None:
     return None
 
 
-def _differences(config: Any, chosen: DType, own: DType | None, *, is_file: bool) -> Iterator[Assumed]:
-    """Where what is analysed is not what the configuration says, or says nothing."""
+def _differences(config: Any, chosen: DType, own: DType | None, stored: DType | None, *, is_file: bool, is_said: bool) -> Iterator[Assumed]:
+    """What is analysed, where it is not what the configuration says, or says nothing; of a folder, also where it is."""
     if own is not None and own is not chosen:
         yield Assumed("dtype", chosen.text, f"the configuration says {own.text}", is_guess=False)
+    elif own is not None and is_file and not is_said:
+        yield Assumed("dtype", chosen.text, "the configuration", is_guess=False)
+    elif stored is chosen and not is_said:
+        yield Assumed("dtype", chosen.text, "the weights; the configuration does not say", is_guess=False)
     elif own is None and is_file and chosen is DType.F32:
         yield Assumed("dtype", chosen.text, "default; the configuration does not say", is_guess=False)
     quantization = getattr(config, "quantization_config", None)
@@ -267,13 +286,13 @@ def _differences(config: Any, chosen: DType, own: DType | None, *, is_file: bool
         yield Assumed(WEIGHTS, f"plain {chosen.text}", why)
 
 
-def configured_class(package: Any, model: str, options: dict[str, Any]) -> tuple[Any, Any]:
+def configured_class(package: Any, model: str, options: dict[str, Any], *, trusted: bool = False) -> tuple[Any, Any]:
     """The configuration and the class of a kind of model, of a class by name, or of a local folder."""
     from torch import nn
 
     path = Path(model)
     if path.exists():
-        return _from_file(package, path, options)
+        return _from_file(package, path, options, trusted=trusted)
     if model in transformers_names():
         return _configured(package.CONFIG_MAPPING[model], options, model), _class_of(package, model)
     cls: Any = getattr(package, model, None)
@@ -298,13 +317,29 @@ def _configured(config_class: Any, options: dict[str, Any], model: str) -> Any:
     raise UsageError(message, code="IRS672", where=f"transformers:{model}", hint=f"near: {', '.join(near)}")
 
 
-def _from_file(package: Any, path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bool) -> tuple[Any, Any]:
     folder = ModelFolder(path)
     try:
         for file in sorted(path.glob("*.json")):  # whichever of them the package opens
             folder.find(file.name)
     except Forbidden as error:
         raise LoadError(f"{file.name!r} {error}", code="IRS197", where=str(path), hint=error.hint) from None
+    own = own_code(path) if path.is_dir() else {}
+    said = read_folder(path, DiagnosticSink(), weights=False)[0] if path.is_dir() else {}
+    kind, classes = said.get("model_type"), said.get("architectures")
+    is_known = isinstance(kind, str) and kind in package.CONFIG_MAPPING
+    if own and trusted:
+        return _from_own_code(package, path, own, options)
+    if own and not (is_known and any(isinstance(name, str) and hasattr(package, name) for name in classes or [])):
+        files = ", ".join(sorted({f"{one.partition('.')[0]}.py" for one in own.values()}))
+        message = f"its model is made by code that lies in the folder ({files[:120]}), which is not run"
+        raise LoadError(message, code="IRS175", where=str(path), hint="read it, then `--trust-remote-code` runs it")
+    if isinstance(kind, str) and not is_known and said:
+        near = difflib.get_close_matches(kind, transformers_names(), n=2, cutoff=0.7)
+        meant = f"near: {', '.join(near)}; " if near else ""
+        message = f"this transformers knows no architecture {kind[:60]!r}"
+        hint = f"{meant}a newer one may; a file of weights in the folder can be named by itself"
+        raise LoadError(message, code="IRS197", where=str(path), hint=hint)
     try:
         config = package.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError) as error:
@@ -314,6 +349,23 @@ def _from_file(package: Any, path: Path, options: dict[str, Any]) -> tuple[Any, 
         if hasattr(package, name):
             return config, getattr(package, name)
     return config, _class_of(package, config.model_type)
+
+
+_OWN_CLASSES: Final = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForImageTextToText", "AutoModelForMaskedLM", "AutoModel")
+"""Which of the classes that a folder's own code has is meant, the first that is there."""
+
+
+def _from_own_code(package: Any, path: Path, own: Mapping[str, str], options: dict[str, Any]) -> tuple[Any, Any]:
+    """By code that lies in the folder, which runs: the user said that it may."""
+    modules = importlib.import_module("transformers.dynamic_module_utils")
+    name = next((own[one] for one in _OWN_CLASSES if one in own), "")
+    try:
+        config = package.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=True, **options)
+        cls = modules.get_class_from_dynamic_module(name, str(path), local_files_only=True) if name else None
+    except Exception as error:  # whatever the folder's code raises
+        message = f"its own code fails: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise LoadError(message, code="IRS197", where=str(path)) from error
+    return config, cls or _class_of(package, config.model_type)
 
 
 def _class_of(package: Any, kind: str) -> Any:

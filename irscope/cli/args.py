@@ -91,6 +91,9 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     parser.add_argument(
         "--base", default="", metavar="MODEL", help="the folder or name of the model that an adapter's folder goes on top of"
     )
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="run code that lies in the model's folder, where its configuration asks"
+    )
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
         *reading_budget,
@@ -246,6 +249,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         use_torch=args.use_torch,
         method=args.method,
         base=args.base,
+        trust_remote_code=args.trust_remote_code,
         allowance=_allowance(args.reading_budget),
     )
 

@@ -44,6 +44,9 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a folder, or transformers:NAME{settings}")
         parser.add_argument("--base", default="", metavar="MODEL", help="the folder or name of the model that an adapter goes on top of")
+        parser.add_argument(
+            "--trust-remote-code", action="store_true", help="run code that lies in the folder, where its configuration asks"
+        )
         count = amount_of(COUNT)
         parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
         parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
@@ -95,6 +98,7 @@ class Command:
             torch=args.torch,
             alloc_conf=args.alloc_conf,
             base=args.base,
+            trust_remote_code=args.trust_remote_code,
         )
         if args.tui:
             # By name: the UI is a layer above the command line, which only starts it.

@@ -552,6 +552,8 @@ class _Maker:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
         if options.base:
             found.append(f"--base {shlex.quote(options.base)}")
+        if options.trust_remote_code:
+            found.append("--trust-remote-code")
         if self.chosen.is_to_be_named:
             found.append(f"--device {shlex.quote(self.chosen.name)}")
         if self.settings.torch:

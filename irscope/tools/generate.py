@@ -73,6 +73,8 @@ class Generation:
     """Tokens whose steps were captured; those between follow the law that they show."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All of it, with a span for each step."""
+    of_folder: Sequence[Diagnostic] = ()
+    """What was to be said of the files in the model's folder."""
     assistant: Loaded | None = None
     other: Generation | None = None
     """The same where none of an assistant's tokens is right, if this is where all are, or the other way round."""
@@ -143,7 +145,7 @@ class Generation:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is to be said about the figures; values that were read have their answers from what was asked for."""
-        return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
+        return [*self.of_folder, *(one for one in self.simulation.diagnostics if one.code != "IRS646")]
 
     def to_json(self) -> dict[str, Any]:
         """The document of `--format json`."""
@@ -210,6 +212,7 @@ def generate(
     alloc_conf: str = "",
     base: str = "",
     store_as: str = "",
+    trust_remote_code: bool = False,
 ) -> Generation:
     """What a language model takes to read a prompt and to generate after it, on a device that is not there.
 
@@ -225,7 +228,7 @@ def generate(
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
     wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, dtype_of(dtype), beams, samples, chunk, base)
-    wish = replace(wish, scheme=parse_scheme(store_as) if store_as else None)
+    wish = replace(wish, trust_remote_code=trust_remote_code, scheme=parse_scheme(store_as) if store_as else None)
     options = Options(device, torch, alloc_conf)
     if not assistant:
         if candidates is not None or accepted is not None:
@@ -282,7 +285,8 @@ def generate_as(wish: Wish, options: Options) -> Generation:
             model.module = None  # what is simulated next finds an empty device
     if captured.refusal is not None:
         raise captured.refusal
-    found = Generation(wish, simulation, captured.loaded, assistant=captured.assistant)
+    of_folder = [one for one in captured.sink if one.code != "IRS165"]  # the graph is what the package runs
+    found = Generation(wish, simulation, captured.loaded, assistant=captured.assistant, of_folder=of_folder)
     if captured.main is None:
         if simulation.outcome != "oom":
             raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)

@@ -195,11 +195,15 @@ def dtypes(model: irscope.Model) -> dict[str | None, str]:
     return {weight.name: weight.type.dtype.text for weight in model.program.weights()}
 
 
+BY_CONFIGURATION = {"sizes": ("the configuration's", False)}
+"""What is said of a folder without weights."""
+
+
 @pytest.mark.usefixtures("package")
 def test_the_configurations_own_type_is_the_default(tmp_path: Path) -> None:
     model = irscope.load(folder(tmp_path, dtype="bfloat16"))
     assert dtypes(model) == {"embed.weight": "bf16", "wide.weight": "bf16", "wide.bias": "bf16", "rates": "f32"}
-    assert taken(model) == {"batch": ("1", False), "seq": ("128", False)}
+    assert taken(model) == {"dtype": ("bf16", False), **BY_CONFIGURATION, "batch": ("1", False), "seq": ("128", False)}
 
 
 @pytest.mark.usefixtures("package")
@@ -213,23 +217,23 @@ def test_what_differs_from_the_configuration_is_said(tmp_path: Path, capsys: pyt
     name = folder(tmp_path, dtype="bfloat16", use_cache=True)
     model = irscope.load(f"{name}{{dtype=f32}}", bind={"batch": 2, "seq": 8})
     assert set(dtypes(model).values()) == {"f32"}
-    assert taken(model) == {"dtype": ("f32", False), "use_cache": ("false", False)}
+    assert taken(model) == {"dtype": ("f32", False), "use_cache": ("false", False), **BY_CONFIGURATION}
     assert main(["run", "--strict", "--passes", "flops", f"{name}{{dtype=f32}}"]) == 0
     # Lines are as long as a pipe's are, so that the header may take several.
     head = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
-    assert "taken: dtype=f32 (the configuration says bf16), use_cache=false (the configuration says true), batch=1" in head
+    assert "taken: dtype=f32 (the configuration says bf16), use_cache=false (the configuration says true), sizes=" in head
     assert main(["run", "--passes", "flops", name]) == 0
-    assert "dtype=" not in capsys.readouterr().out.partition("\n\n")[0].partition("taken:")[2]
+    assert "dtype=bf16 (the configuration)" in capsys.readouterr().out.partition("\n\n")[0].partition("taken:")[2]
     # What the user says is not assumed.
     said = irscope.load(f"{name}{{use_cache=false,dtype=bf16}}", bind={"batch": 2, "seq": 8})
-    assert taken(said) == {}
+    assert taken(said) == BY_CONFIGURATION
 
 
 @pytest.mark.usefixtures("package")
 def test_a_configuration_without_a_type_is_said_to_have_none(tmp_path: Path) -> None:
     model = irscope.load(folder(tmp_path), bind={"batch": 2, "seq": 8})
     assert set(dtypes(model).values()) == {"f32"}
-    assert taken(model) == {"dtype": ("f32", False)}
+    assert taken(model) == {"dtype": ("f32", False), **BY_CONFIGURATION}
 
 
 @pytest.mark.usefixtures("package")

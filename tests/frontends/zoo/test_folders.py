@@ -1,0 +1,122 @@
+"""Folders of models with an installed transformers: weights beside the configuration, code that is not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from irscope.cli.main import main
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.zoo.load import make_named
+from irscope.ir.dtypes import DType
+from tests.frontends.hub import llama_tensors, write_llama, write_safetensors
+
+CODE = {"AutoConfig": "configuration_my.MyConfig", "AutoModelForCausalLM": "modeling_my.MyForCausalLM"}
+
+
+def _made(folder: Path, sink: DiagnosticSink | None = None, **options: Any) -> Any:
+    return make_named(str(folder), LoadOptions(**options), sink=sink)
+
+
+def _taken(made: Any) -> dict[str, str]:
+    return {one.what: f"{one.value} ({one.why})" for one in made.assumed}
+
+
+def test_the_header_says_what_the_configuration_asks_for(tmp_path: Path) -> None:
+    taken = _taken(_made(write_llama(tmp_path / "a")))
+    assert taken["dtype"] == "bf16 (the configuration)"
+    assert taken["attention"].startswith("sdpa ")
+    assert "stored" not in taken
+    taken = _taken(_made(write_llama(tmp_path / "b", weights=False)))
+    assert taken["sizes"] == "the configuration's (the folder has no weights)"
+
+
+def test_weights_that_are_stored_otherwise_are_told(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path / "a")
+    write_safetensors(folder / "model.safetensors", llama_tensors(), "F32")
+    assert _taken(_made(folder))["stored"] == "f32 (the headers of the weights)"
+
+
+def test_weights_say_the_element_type_where_the_configuration_does_not(tmp_path: Path) -> None:
+    made = _made(write_llama(tmp_path / "a", dtype=None))
+    assert _taken(made)["dtype"] == "bf16 (the weights; the configuration does not say)"
+    assert {str(one.dtype) for one in made.module.parameters()} == {"torch.bfloat16"}
+    assert made.recipe.dtype is DType.BF16
+
+
+@pytest.mark.parametrize(
+    ("lost", "more", "said"),
+    [
+        ("", {}, []),
+        ("model.norm.weight", {}, ["the folder lacks the tensor 'model.norm.weight' of the model that its configuration describes"]),
+        ("", {"x.weight": (2,)}, ["the folder holds the tensor 'x.weight' that the model of its configuration does not have"]),
+        ("", {"model.norm.weight": (17,)}, ["'model.norm.weight' is 17 in the folder and 16 by its configuration"]),
+    ],
+)
+def test_weights_and_configuration_that_disagree(tmp_path: Path, lost: str, more: dict[str, tuple[int, ...]], said: list[str]) -> None:
+    folder = write_llama(tmp_path / "a")
+    tensors = {name: shape for name, shape in llama_tensors().items() if name != lost} | more
+    write_safetensors(folder / "model.safetensors", tensors)
+    sink = DiagnosticSink()
+    _made(folder, sink)
+    assert [one.message for one in sink] == said
+
+
+def test_experts_that_are_stored_one_by_one_agree(tmp_path: Path) -> None:
+    """transformers holds them as one tensor, and says how the names become one another."""
+    import torch
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2}
+    MixtralForCausalLM(MixtralConfig(**sizes, vocab_size=50, num_local_experts=4)).to(torch.bfloat16).save_pretrained(tmp_path / "a")
+    sink = DiagnosticSink()
+    _made(tmp_path / "a", sink)
+    assert not [*sink]
+
+
+def test_an_architecture_that_is_not_known_is_one_line(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path / "a", model_type="lama", architectures=["LamaForCausalLM"])
+    with pytest.raises(LoadError, match="knows no architecture 'lama'") as caught:
+        _made(folder)
+    assert caught.value.hint.startswith("near: ")
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose code leaves a file behind when it runs."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    folder = write_llama(tmp_path / "own", model_type="mine", architectures=["MyForCausalLM"], auto_map=CODE)
+    config = "from transformers import LlamaConfig\nclass MyConfig(LlamaConfig):\n    model_type = 'mine'\n"
+    (folder / "configuration_my.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{config}")
+    model = "class MyForCausalLM(LlamaForCausalLM):\n    config_class = MyConfig\n"
+    (folder / "modeling_my.py").write_text(f"from transformers import LlamaForCausalLM\nfrom .configuration_my import MyConfig\n{model}")
+    return folder
+
+
+@pytest.mark.parametrize("words", [["run"], ["generate", "--prompt", "4", "--new", "2"], ["fit"], ["train-plan"], ["show"]])
+def test_code_in_a_folder_is_not_run(words: list[str], planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, str(planted)]) == 3
+    err = capsys.readouterr().err
+    assert "IRS175" in err
+    assert "configuration_my.py, modeling_my.py" in err
+    assert "--trust-remote-code" in err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_code_in_a_folder_runs_where_the_user_says_so(planted: Path, tmp_path: Path) -> None:
+    made = _made(planted, trust_remote_code=True)
+    assert (tmp_path / "ran").exists()
+    assert type(made.module).__name__ == "MyForCausalLM"
+
+
+def test_code_that_the_package_has_itself_is_not_asked_for(planted: Path, tmp_path: Path) -> None:
+    write_llama(planted, auto_map=CODE)
+    _made(planted)
+    assert not (tmp_path / "ran").exists()
