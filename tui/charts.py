@@ -486,8 +486,8 @@ def runs(cells: Ints, look: Callable[[int], Span]) -> Line:
     spans: list[Span] = []
     for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         kind = int(cells[start])
-        text, role = look(kind) if kind >= 0 else Span(" ")
-        spans.append(Span(text * (stop - start), role))
+        one = look(kind) if kind >= 0 else Span(" ")
+        spans.append(one._replace(text=one.text * (stop - start)))
     return tuple(spans)
 
 

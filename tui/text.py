@@ -45,6 +45,8 @@ class Span(NamedTuple):
 
     text: str
     role: Role = "plain"
+    to: int | None = None
+    """The row of the outline that it leads to."""
 
 
 Line: TypeAlias = tuple[Span, ...]
@@ -79,7 +81,7 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
         room = width - sum(display_width(one.text) for one in kept)
         if room <= 0:
             break
-        kept.append(Span(cut_end(span.text, room, symbols), span.role))
+        kept.append(span._replace(text=cut_end(span.text, room, symbols)))
     return tuple(kept)
 
 
@@ -117,11 +119,11 @@ def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:
 
 def _words(line: Line) -> Iterator[Span]:
     """Words and the blanks between them."""
-    for text, role in line:
-        start = 0
+    for span in line:
+        text, start = span.text, 0
         for at in range(1, len(text) + 1):
             if at == len(text) or (text[at] == " ") != (text[at - 1] == " "):
-                yield Span(text[start:at], role)
+                yield span._replace(text=text[start:at])
                 start = at
 
 
@@ -134,12 +136,12 @@ def _span_pieces(span: Span, width: int) -> Iterator[Span]:
     for character in span.text:
         size = display_width(character)
         if used + size > width and part:
-            yield Span(part, span.role)
+            yield span._replace(text=part)
             part, used = "", 0
         part += character
         used += size
     if part:
-        yield Span(part, span.role)
+        yield span._replace(text=part)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -172,6 +172,16 @@ class BoxTree:
         """The groups to open so that modules are shown down to a depth; 0 opens the model alone."""
         return {box.number for box in self.boxes if box.is_group and self._depth[box.number] <= depth}
 
+    def groups_by_depth(self) -> list[set[int]]:
+        """The groups of each depth."""
+        found: list[set[int]] = []
+        for box in self.boxes:
+            if box.is_group:
+                depth = self._depth[box.number]
+                found.extend(set() for _ in range(depth + 1 - len(found)))
+                found[depth].add(box.number)
+        return found
+
     def around(self, number: int) -> set[int]:
         """The groups that are around a box."""
         found: set[int] = set()
@@ -725,14 +735,17 @@ def bytes_of(values: Iterable[Value]) -> Dim | None:
 
 
 def within_module(box: Box) -> str:
-    """A node's name without the path of the module that it is drawn in: exporters put that in front."""
-    if box.kind is not BoxKind.NODE or box.scope is None:
-        return box.name
-    path = box.scope.path
-    for prefix in (f"/{path}/", f"{path}/", f"{box.scope.module}."):
-        if path and box.name.startswith(prefix) and len(box.name) > len(prefix):
-            return box.name[len(prefix) :]
-    return box.name
+    """A node's name without the path of the module that it is drawn in."""
+    return box.name if box.kind is not BoxKind.NODE or box.scope is None else name_within(box.name, box.scope)
+
+
+def name_within(name: str, scope: Scope) -> str:
+    """A name without the path of the module that it stands in: exporters put that in front."""
+    path = scope.path
+    for prefix in (f"/{path}/", f"{path}/", f"{scope.module}."):
+        if path and name.startswith(prefix) and len(name) > len(prefix):
+            return name[len(prefix) :]
+    return name
 
 
 def weights_of(node: Node) -> list[Value]:

@@ -65,12 +65,15 @@ def test_the_first_paint_waits_for_no_analysis() -> None:
 @driven(TWO_LAYERS, size=SMALL)
 async def test_moving_expanding_and_collapsing(app: IrscopeApp, pilot: Pilot[None]) -> None:
     assert selected(app) == "block"
-    await pilot.press("down", "j")
+    # fc1 is one row with its node.
+    await pilot.press("down")
     assert selected(app) == "hidden"
+    await pilot.press("j")
+    assert selected(app) == "active"
     await pilot.press("left")
-    assert selected(app) == "fc1"
+    assert selected(app) == "block"
     await pilot.press("left")
-    assert len(app.browse.tree) == 6
+    assert len(app.browse.tree) == 2
     await pilot.press("right", "right")
     assert selected(app) == "hidden"
     await pilot.press("end")
@@ -80,7 +83,7 @@ async def test_moving_expanding_and_collapsing(app: IrscopeApp, pilot: Pilot[Non
     await pilot.press("minus")
     assert len(app.browse.tree) == 2
     await pilot.press("asterisk")
-    assert len(app.browse.tree) == 7
+    assert len(app.browse.tree) == 5
     await pilot.press("enter")
     assert len(app.browse.tree) == 2
     await pilot.press("home", "up", "up")
@@ -96,7 +99,7 @@ async def test_collapsing_everything_selects_what_is_left(app: IrscopeApp, pilot
 
 @driven(TWO_LAYERS, size=SMALL)
 async def test_details_follow_the_selection(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await pilot.press("down", "down")
+    await pilot.press("down")
     assert text_of(app.screen.query_one(DetailPane).lines[0]) == "nn.linear  %hidden"
     await pilot.press("d")
     assert not app.screen.query_one(DetailPane).display
@@ -171,7 +174,7 @@ async def test_going_to_the_peak_and_along_the_timeline(app: IrscopeApp, pilot: 
 
 @driven(TWO_LAYERS, size=SMALL)
 async def test_clicks_select_rows_and_steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await pilot.click(OutlineTree, offset=(5, 3))
+    await pilot.click(OutlineTree, offset=(5, 2))
     assert selected(app) == "hidden"
     await pilot.click(OutlineTree, offset=(5, 0))
     assert selected(app) == "hidden"

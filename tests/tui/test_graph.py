@@ -12,6 +12,7 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.graph.canvas import Track, tracks_of
 from irscope.tui.graph.model import GraphModel
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.widgets.paint import DetailPane
 from tests.tui.driving import HUGE, LARGE, SMALL, driven, press, screen_text, selected
 from tests.tui.models import EMPTY, HOSTILE, NESTED, TWO_LAYERS, browse
 
@@ -182,3 +183,13 @@ async def test_keys_and_mouse(app: IrscopeApp, pilot: Pilot[None], size: tuple[i
     assert "Around module net/block1" in screen_text(app)
     await press(app, pilot, "g", *"sum", "enter", "enter")
     assert app.screen.NAME == "browse" and selected(app) == "sum"  # type: ignore[attr-defined]
+    # The card names the neighbours: keys and mouse follow them.
+    await press(app, pilot, "tab", "right", "enter")
+    assert selected(app) == "d"
+    pane = app.screen.query_one("#detail", DetailPane)
+    y, x, _, row = next(link for link in pane.links if app.browse.outline.items[link[3]].name == "sum")
+    pane.scroll_to(y=y, animate=False, force=True, immediate=True)
+    await pilot.pause()
+    gutter = pane.content_region.offset - pane.region.offset
+    await pilot.click(pane, offset=(x + gutter.x, y - pane.scroll_offset.y + gutter.y))
+    assert app.browse.selected == row

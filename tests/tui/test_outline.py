@@ -173,9 +173,34 @@ def test_a_revealed_row_is_visible(parents: list[int], data: st.DataObject) -> N
 
 
 def test_a_small_model_opens_expanded_and_a_large_one_does_not() -> None:
-    assert len(TreeModel(build_outline(program(TWO_LAYERS)))) == 7
+    # A module with one node is one row with it.
+    assert TreeModel(build_outline(program(TWO_LAYERS))).visible.tolist() == [0, 2, 3, 5, 6]
     graph = Graph()
     value = graph.add_input(tensor(DType.F32, (2,)), "x")
     for number in range(300):
         value = graph.append("nn.relu", [value], [value.type], scope=graph.scope.child(str(number // 30)).child("act")).outputs[0]
     assert len(TreeModel(build_outline(Program(graph)))) == 20
+
+
+def test_modules_are_opened_as_far_as_there_is_room() -> None:
+    graph = Graph()
+    value = graph.add_input(tensor(DType.F32, (2,)), "x")
+    for number in range(60):
+        value = graph.append("nn.relu", [value], [value.type], scope=graph.scope.child(str(number // 12))).outputs[0]
+    tree = TreeModel(build_outline(Program(graph)))
+    for rows in (5, 16, 17, 30, 65, 200, 20):
+        tree.fit(rows)
+        assert len(tree) == 5 + 12 * min(max((rows - 5) // 12, 0), 5)
+    tree.toggle(0)
+    shown = len(tree)
+    tree.fit(200)
+    assert len(tree) == shown, "what somebody has closed stays closed"
+
+
+def test_a_module_with_one_node_is_one_row_with_it() -> None:
+    tree = TreeModel(build_outline(program(TWO_LAYERS)))
+    assert (tree.row_for(1), tree.row_for(2), tree.row_for(0)) == (2, 2, 0)
+    assert (tree.top_of(2), tree.top_of(3)) == (1, 3)
+    assert (tree.above(2), tree.above(0)) == (0, -1)
+    tree.reveal(tree.row_for(4))
+    assert tree.is_visible(5) and not tree.is_visible(4)

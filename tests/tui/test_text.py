@@ -42,7 +42,7 @@ def test_details_of_a_node() -> None:
         "nn.linear",
         "FLOPs  132.10 KFLOPs",
         "%hidden  f32[4,256]  4.00 KiB",
-        "read by nn.relu",
+        "read by nn.relu %active",
         "%x  f32[4,64]  input",
         "%w1  f32[256,64]  param",
         "scope     block/fc1",
@@ -52,6 +52,18 @@ def test_details_of_a_node() -> None:
         "alive from step 0 to step 1, last needed by active",
     ):
         assert part in shown
+
+
+def test_a_card_begins_with_neighbours_that_lead_there_and_ends_with_formulas() -> None:
+    model = browse(TWO_LAYERS)
+    model.select(3)
+    lines = model.detail()
+    shown = text(lines)
+    order = [shown.index(part) for part in ("outputs", "read by", "inputs", "FLOPs  ", "origin", "how it is counted")]
+    assert order == sorted(order)
+    assert {span.text: span.to for line in lines for span in line if span.to is not None} == {"%hidden": 2, "%back": 5}
+    wrapped = [span for line in lines for row in wrap(line, 12) for span in row if span.to is not None]
+    assert {span.to for span in wrapped} == {2, 5}
 
 
 def test_details_of_a_module_name_what_costs_most() -> None:
@@ -138,7 +150,7 @@ def test_table_lines_at_80_columns() -> None:
     assert [text_of(model.table.row_line(row, 80, selected=row == 2)).rstrip() for row in range(3)] == [
         " ▾ block                                                  264.19 K      9.00 KiB",
         "   ▾ fc1                                                  132.10 K      4.00 KiB",
-        "▌      nn.linear %hidden       f32[4,256]                 132.10 K      4.00 KiB",
+        "▌    fc1 nn.linear %hidden     f32[4,256]                 132.10 K      4.00 KiB",
     ]
 
 

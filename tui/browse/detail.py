@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ V = TypeVar("V")
 _MOST_VALUES = 50
 _MOST_TEXT = 300
 _MOST_CALLERS = 10
+_MOST_READERS = 6
 _MOST_SHARED = 8
 _MEASURES = frozenset({"flops", "read", "written"})
 _TOP = 5
@@ -40,7 +42,7 @@ def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols,
     item = outline.items[row]
     if isinstance(item, Group):
         return list(_GroupDetail(outline, row, item, results, symbols, alike).lines())
-    return list(_NodeDetail(item, results, symbols).lines())
+    return list(_NodeDetail(item, outline, results, symbols).lines())
 
 
 def label(value: Value | None, results: Results, symbols: Symbols) -> str:
@@ -53,8 +55,9 @@ def label(value: Value | None, results: Results, symbols: Symbols) -> str:
 class _NodeDetail:
     """The card of a node."""
 
-    def __init__(self, node: Node, results: Results, symbols: Symbols) -> None:
+    def __init__(self, node: Node, outline: Outline, results: Results, symbols: Symbols) -> None:
         self.node = node
+        self.row_of = outline.row_of
         self.results = results
         self.symbols = symbols
         self.sizes = ByteSizes()
@@ -64,11 +67,11 @@ class _NodeDetail:
         name = label(node.outputs[0], self.results, self.symbols) if node.outputs else ""
         inplace = [Span("  writes into an input", "mark")] if writes_in_place(node) else []
         yield (Span(clean(node.op), "operator"), Span(f"  {name}", "name"), *inplace)
-        yield from self.cost()
         yield _heading("outputs")
         yield from self.values(node.outputs, self.output)
         yield _heading("inputs")
         yield from self.values(node.inputs, self.input)
+        yield from self.cost()
         if node.attrs:
             yield _heading("attributes")
             for key, value in node.attrs.items():
@@ -79,12 +82,16 @@ class _NodeDetail:
             yield _heading("regions")
             for region in node.regions:
                 yield (Span(f"  {clean(region.name)}", "name"), Span(f"  {len(region):,} nodes"))
+        costs, formulas = self.results.costs, self.results.formulas_of.get(node, {})
+        cost = costs.by_node.get(node) if costs is not None else None
+        if cost is not None:
+            yield from _formula_lines(cost, formulas, self.results, self.symbols)
 
     def cost(self) -> Iterator[Line]:
         costs = self.results.costs
         cost = costs.by_node.get(self.node) if costs is not None else None
         if cost is not None:
-            yield from _cost_lines(cost, self.results.formulas_of.get(self.node, {}), self.results, self.symbols)
+            yield _cost_line(cost, self.results, self.symbols)
         elif costs is None and not self.results.has_failed("flops"):
             yield (Span("cost  ", "faint"), Span(self.symbols.waiting, "faint"))
         else:
@@ -103,11 +110,12 @@ class _NodeDetail:
             yield (Span("  _", "name"), Span("  left out", "faint"))
             return
         origin = f"from {self.symbols.clean(value.node.op)}" if value.node is not None else value.role.value
-        yield (*self.typed(value), Span(f"  {origin}", "faint"))
+        yield (*self.typed(value, None if value.node is None else self.row_of.get(value.node)), Span(f"  {origin}", "faint"))
 
     def output(self, value: Value) -> Iterator[Line]:
         size = self.results.binding.of(self.sizes.of(value))
         yield (*self.typed(value), Span(f"  {amount(size, Kind.BYTES, self.symbols)}", "unknown" if size is None else "plain"))
+        yield (Span("    "), *self.users(value))
         alive = None if self.results.lives is None else self.results.lives.of(value)
         if alive is not None:
             storage, tensor = alive
@@ -115,7 +123,6 @@ class _NodeDetail:
             yield (Span(f"    alive from step {tensor.born:,} to {last}", "faint"),)
             if tensor.value is not storage.value:
                 yield (Span("    in the buffer of ", "faint"), Span(label(storage.value, self.results, self.symbols), "name"))
-        yield (Span(f"    {self.users(value)}", "faint"),)
         yield from self.sharing(value)
         reason = self.reason(value)
         if reason is not None:
@@ -138,17 +145,28 @@ class _NodeDetail:
         if writers:
             yield (Span("    written in place as ", "faint"), Span(", ".join(writers[:_MOST_SHARED]), "name"))
 
-    def typed(self, value: Value) -> Line:
-        return (Span(f"  {label(value, self.results, self.symbols)}", "name"), Span(f"  {self.symbols.clean(value.type.text)}"))
+    def typed(self, value: Value, to: int | None = None) -> Line:
+        return (
+            Span("  "),
+            Span(label(value, self.results, self.symbols), "name", to),
+            Span(f"  {self.symbols.clean(value.type.text)}"),
+        )
 
-    def users(self, value: Value) -> str:
-        users = list(value.users or ())
-        if not users:
-            return "read by nothing"
+    def users(self, value: Value) -> Iterator[Span]:
+        """What reads a value: operators with the names of their results, which lead there."""
+        users = list(islice(value.users or (), _MOST_READERS + 1))
+        yield Span("read by " if users else "read by nothing", "faint")
         clean = self.symbols.clean
-        names = [f"the result of {clean(user.name)}" if isinstance(user, Graph) else clean(user.op) for user in users[:3]]
-        more = f" and {len(users) - 3:,} more" if len(users) > 3 else ""
-        return f"read by {', '.join(names)}{more}"
+        for number, user in enumerate(users[:_MOST_READERS]):
+            yield Span(", " if number else "", "faint")
+            if isinstance(user, Graph):
+                yield Span(f"the result of {clean(user.name)}", "faint")
+                continue
+            name = label(user.outputs[0], self.results, self.symbols) if user.outputs else ""
+            yield Span(f"{clean(user.op)} ", "faint")
+            yield Span(name or clean(user.name), "name", self.row_of.get(user))
+        if len(users) > _MOST_READERS:
+            yield Span(f" and {len(value.users or ()) - _MOST_READERS:,} more (u)", "faint")
 
     def reason(self, value: Value) -> Reason | None:
         """Why the type of a value is not known."""
@@ -256,26 +274,40 @@ class _GroupDetail:
             yield (Span(f"  {self.symbols.clean(name)}", "name"), Span(f"  {amount(value, Kind.FLOPS, self.symbols)}, {value / total:.0%}"))
 
 
-def _cost_lines(cost: Cost, formulas: Mapping[str, str], results: Results, symbols: Symbols) -> Iterator[Line]:
+def _cost_line(cost: Cost, results: Results, symbols: Symbols) -> Line:
+    """What a node costs, in one line."""
+
     def text(value: Dim | None, kind: Kind) -> str:
         return amount(results.binding.of(value), kind, symbols)
 
-    def formula(measure: str) -> Iterator[Span]:
-        if formulas.get(measure):
-            yield Span(f"  = {symbols.clean(formulas[measure])}", "faint")
+    return (
+        Span("FLOPs  ", "faint"),
+        Span(text(cost.flops, Kind.FLOPS)),
+        Span("  reads ", "faint"),
+        Span(text(cost.read, Kind.BYTES)),
+        Span("  writes ", "faint"),
+        Span(text(cost.written, Kind.BYTES)),
+    )
 
-    yield (Span("FLOPs  ", "faint"), Span(text(cost.flops, Kind.FLOPS)), *formula("flops"))
+
+def _formula_lines(cost: Cost, formulas: Mapping[str, str], results: Results, symbols: Symbols) -> Iterator[Line]:
+    """How the cost comes about: kinds of operations, and the formulas with what their letters stand for."""
+    yield _heading("how it is counted")
     parts = [(name, getattr(cost, name)) for name in FLOP_CLASSES]
     present = [(name, part) for name, part in parts if not (isinstance(part, int) and part == 0)]
     if len(present) > 1:
-        yield (Span(f"  {', '.join(f'{name} {text(part, Kind.FLOPS)}' for name, part in present)}", "faint"),)
+        sums = ", ".join(f"{name} {amount(results.binding.of(part), Kind.FLOPS, symbols)}" for name, part in present)
+        yield (Span(f"  {sums}", "faint"),)
     elif present:
         yield (Span(f"  all of it {present[0][0]}", "faint"),)
+    else:
+        yield (Span("  no arithmetic", "faint"),)
+    for measure, title in (("flops", "FLOPs "), ("read", "reads "), ("written", "writes")):
+        if formulas.get(measure):
+            yield (Span(f"  {title} = {symbols.clean(formulas[measure])}", "faint"),)
     where = [f"{symbol} is {size}" for symbol, size in formulas.items() if symbol not in _MEASURES]
     if where:
         yield (Span(f"  sizes: {symbols.clean(', '.join(where))}", "faint"),)
-    yield (Span("reads  ", "faint"), Span(text(cost.read, Kind.BYTES)), *formula("read"))
-    yield (Span("writes ", "faint"), Span(text(cost.written, Kind.BYTES)), *formula("written"))
 
 
 def _heading(text: str) -> Line:

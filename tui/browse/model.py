@@ -11,6 +11,7 @@ from irscope.diagnostics import Severity
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.ir.program import Program
+from irscope.report.boxes import name_within
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.table import Table
 from irscope.session import stated_sizes
@@ -45,7 +46,7 @@ class Browse:
         self.outline = build_outline(program)
         self.tree = TreeModel(self.outline)
         self.matcher = Matcher(self.outline)
-        self.selected = 0
+        self.selected = self.tree.row_for(0) if len(self.outline) else 0
         """The selected row of the outline; meaningless while the model is empty."""
         self.filter_text = ""
         self.filter_error = ""
@@ -82,6 +83,7 @@ class Browse:
 
     def reveal(self, row: int) -> None:
         """Select a row, expanding what hides it."""
+        row = self.tree.row_for(row)
         self.tree.reveal(row)
         if self.tree.matches is None:
             self.filter_text = self.filter_error = ""
@@ -100,9 +102,16 @@ class Browse:
         self.reveal_step(timeline.peak)
         return True
 
+    def fit(self, rows: int) -> None:
+        """Open modules as far as so many rows have room for them."""
+        self.tree.fit(rows)
+        if not self.is_empty and self.tree.matches is None and not self.tree.is_visible(self.selected):
+            self.tree.reveal(self.selected)
+
     def fold(self, folds: Folds) -> None:
         """Show modules that are built alike as one row each; the selection stays in sight."""
         self.tree.set_folds(folds)
+        self.selected = self.tree.row_for(self.selected) if not self.is_empty else 0
         if not self.is_empty and not self.tree.is_visible(self.selected):
             self.tree.reveal(self.selected)
 
@@ -305,6 +314,9 @@ class Browse:
 
 _FLOPS, _FORMULA, _LAST = 10, 16, 13
 _NARROWEST_TREE, _NARROWEST_TYPE, _WIDEST_TYPE, _TYPE_SHARE = 22, 12, 40, 0.3
+_TYPE = 1
+"""The number of the column of types."""
+_LEAST_NAME = 3
 _MOST_INDENT = 0.5
 """Deeply nested rows leave at least this share of the tree's width to their text."""
 
@@ -348,13 +360,15 @@ class TreeTable(Rows):
         columns = (
             TableColumn("module / operator", _NARROWEST_TREE, self.browse.row_text, grows=True, cell=self.tree_cell),
             TableColumn("result type", _WIDEST_TYPE, str, least=_NARROWEST_TYPE, share=_TYPE_SHARE, rank=3, cell=self.type_cell),
-            self._number("FLOPs", results.flops, "flops", _FORMULA if is_symbolic else _FLOPS, least=_FLOPS, rank=1),
+            self._number(
+                "FLOPs", results.flops, "flops", _FORMULA if is_symbolic else _FLOPS, least=_FORMULA if is_symbolic else _FLOPS, rank=1
+            ),
             self._number(
                 "result bytes" if last is None else self.symbols.clean(last.title),
                 last or results.sizes,
                 "sizes",
-                _FORMULA if is_symbolic else _LAST,
-                least=_LAST,
+                _FORMULA + 1 if is_symbolic else _LAST,
+                least=_FORMULA + 1 if is_symbolic else _LAST,
                 rank=2,
             ),
         )
@@ -384,13 +398,14 @@ class TreeTable(Rows):
         symbols, item = self.symbols, self.outline.items[row]
         expanded = self.tree.is_expanded(row)
         sign = (symbols.expanded if expanded else symbols.collapsed) if self.outline.is_branch(row) else " "
-        depth = int(self.outline.depth[row])
+        top = self.tree.top_of(row)
+        depth = int(self.outline.depth[top])
         lead = f"{' ' * min(2 * depth, int(width * _MOST_INDENT))}{sign} "
         room = width - display_width(lead)
         if room < 1:
             return (Span(fit(lead, width, symbols)),)
         if isinstance(item, Node):
-            return (Span(lead), *self.node_text(item, room))
+            return (Span(lead), *(self.node_text(item, room) if top == row else self.single_text(top, row, room)))
         alike = self.tree.alike(row)
         if not alike:
             return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
@@ -411,13 +426,47 @@ class TreeTable(Rows):
         cls = first.scope.cls if first.scope is not None else ""
         return f"{names} ({self.symbols.clean(cls)})" if cls else names
 
+    def single_text(self, top: int, row: int, room: int) -> Line:
+        """A module with its one node: the name of the module, the operator, and the class or the name of the result where there is room."""
+        items, clean = self.outline.items, self.symbols.clean
+        node = items[row]
+        assert isinstance(node, Node)
+        names = clean("/".join(item.name for item in items[top:row] if isinstance(item, Group)))
+        op = clean(node.op)
+        left = room - display_width(op) - 1
+        if left < _LEAST_NAME:
+            return (Span(fit(names, room, self.symbols), "module"),)
+        wide = display_width(names)
+        if wide >= left:
+            return (Span(fit(names, left, self.symbols), "module"), Span(f" {op}", "operator"))
+        cls = node.scope.cls
+        more = f" ({clean(cls)})" if cls else ""
+        more = more if wide + display_width(more) <= left else ""
+        rest = room - wide - display_width(more) - display_width(op) - 1
+        name = fit(self.short_label(node), rest - 1, self.symbols) if rest > _LEAST_NAME else ""
+        return (Span(names, "module"), Span(more, "faint"), Span(f" {op}", "operator"), Span(f" {name}" if name else " " * rest, "faint"))
+
     def node_text(self, node: Node, room: int) -> Line:
         op = self.symbols.clean(node.op)
-        name = label(node.outputs[0], self.results, self.symbols) if node.outputs else ""
+        name = self.short_label(node)
         left = room - display_width(op) - 1
         if not name or left < 4:
             return (Span(fit(op, room, self.symbols), "operator"),)
         return (Span(op, "operator"), Span(f" {fit(name, left, self.symbols)}", "faint"))
+
+    def short_label(self, node: Node) -> str:
+        """The name of a node's first result, without the path of the module that it stands in."""
+        if not node.outputs:
+            return ""
+        name = node.outputs[0].name
+        if name is None:
+            return label(node.outputs[0], self.results, self.symbols)
+        short = name_within(name, node.scope)
+        return self.symbols.clean(short if short != name else f"%{name}")
+
+    def is_blank(self, number: int) -> bool:
+        # A tree that shows modules alone has no types.
+        return number == _TYPE and len(self.tree) > 0 and not bool((self.outline.operators[0][self.tree.visible] >= 0).any())
 
     def type_cell(self, row: int, width: int) -> Line:
         """The type of the first result, and how many results there are besides."""
@@ -427,4 +476,5 @@ class TreeTable(Rows):
         text = self.symbols.clean(item.outputs[0].type.text)
         more = f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
-        return (Span(fit(fit(text, min(display_width(text), width - len(more)), self.symbols) + more, width, self.symbols), role),)
+        text = cut_middle(text, width - len(more), self.symbols.glyphs.ellipsis)
+        return (Span(fit(text + more, width, self.symbols), role),)

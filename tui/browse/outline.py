@@ -333,8 +333,10 @@ def _shapes(outline: Outline) -> list[int]:
 # Which rows of an outline are visible: expanding, collapsing and filtering are array operations, no row is ever rebuilt.
 
 Mask: TypeAlias = NDArray[np.bool_]
+_MOST_TRIED = 8
+"""Modules that are found to have no room before the others are left closed."""
 _FIRST_ROWS = 40
-"""A model opens with its outer levels expanded as far as about this many rows."""
+"""As far as so many rows a model is opened until it is known how many there is room for."""
 
 
 class TreeModel:
@@ -352,8 +354,11 @@ class TreeModel:
         """The runs of alike modules that are shown as one row."""
         self.visible: Ints = np.zeros(0, dtype=np.int64)
         """Rows of the outline that are shown, in order."""
-        self._expand_first_levels()
-        self._update()
+        self._merge()
+        self._fitted: tuple[int, int] | None = None
+        self._is_touched = False
+        """Whether somebody has opened or closed something: what is open then stays as it is."""
+        self.fit(_FIRST_ROWS)
 
     def __len__(self) -> int:
         return len(self.visible)
@@ -397,6 +402,7 @@ class TreeModel:
 
     def set_expanded(self, row: int, expanded: bool) -> None:
         """Show or hide the rows below a row; what stands for several modules alike shows these first."""
+        self._is_touched = True
         if self.is_folded(row):
             if expanded:
                 self._folded[self.folds.run_of[row]] = False
@@ -407,12 +413,14 @@ class TreeModel:
 
     def expand_all(self) -> None:
         """Show everything."""
+        self._is_touched = True
         self._collapsed[:] = False
         self._folded[:] = False
         self._update()
 
     def collapse_all(self) -> None:
         """Show the top level only."""
+        self._is_touched = True
         np.greater(self._below, 0, out=self._collapsed)
         self._folded[:] = True
         self._update()
@@ -422,6 +430,7 @@ class TreeModel:
         if self._kept is not None and not self._kept[row]:
             self.set_filter(None)
         above = list(self.outline.ancestors(row))
+        self._is_touched |= bool(self._collapsed[above].any())
         self._collapsed[above] = False
         for one in (row, *above):
             run = int(self.folds.run_of[one])
@@ -430,18 +439,75 @@ class TreeModel:
                 self._folded[run] = False
         self._update()
 
-    def _expand_first_levels(self) -> None:
+    def fit(self, rows: int) -> None:
+        """Open modules as far as their rows have room, level by level, then one by one. What somebody has opened stays as it is."""
+        if self._is_touched or self._matches is not None or self._fitted == (rows, id(self.folds)):
+            return
+        self._fitted = (rows, id(self.folds))
         depth = self.outline.depth
-        level = 0
-        while int((depth <= level + 1).sum()) <= _FIRST_ROWS and level <= depth.max(initial=0):
-            self._collapsed[depth == level] = False
-            level += 1
+        deepest = int(depth.max(initial=0))
+        np.greater(self._below, 0, out=self._collapsed)
+        self._update()
+        for level in range(deepest):
+            before = self._collapsed.copy()
+            # Of modules alike the first is opened when somebody wants to see them all.
+            self._collapsed[(depth == level) & (self.folds.run_of < 0)] = False
+            self._update()
+            if len(self) > rows:
+                self._collapsed[:] = before
+                self._update()
+                break
+        else:
+            return
+        failed = 0
+        for row in self.visible.tolist():
+            if not self._collapsed[row] or self.folds.run_of[row] >= 0:
+                continue
+            self._collapsed[row] = False
+            self._update()
+            if len(self) > rows:
+                self._collapsed[row] = True
+                self._update()
+                failed += 1
+            if failed > _MOST_TRIED or len(self) >= rows:
+                break
+
+    # -- modules with one node ---------------------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        """Find the modules that hold one node and nothing else: they and the node are one row, that of the node."""
+        outline = self.outline
+        rows = np.arange(len(outline), dtype=np.int64)
+        leaf = outline.end - 1
+        is_node = outline.operators[0] >= 0
+        single = ~is_node & (leaf > rows) & is_node[leaf] & (outline.depth[leaf] - outline.depth == leaf - rows) & (self.folds.run_of < 0)
+        single &= np.array([isinstance(item, Group) and item.kind == "module" for item in outline.items], dtype=np.bool_)
+        # A run of modules alike may stand between; then nothing above it is one row with the node.
+        in_run = np.concatenate(([0], np.cumsum(self.folds.run_of >= 0)))
+        single &= in_run[leaf] == in_run[rows]
+        self._merged: Mask = single
+        top = rows.copy()
+        np.minimum.at(top, leaf[single], rows[single])
+        self._top: Ints = top
+
+    def top_of(self, row: int) -> int:
+        """The outermost of the modules that stand in one row with a node; the row itself where there is none."""
+        return int(self._top[row])
+
+    def row_for(self, row: int) -> int:
+        """The row that is shown for a row: of a module with one node that node's."""
+        return int(self.outline.end[row]) - 1 if self._merged[row] else row
+
+    def above(self, row: int) -> int:
+        """The row above in the tree as it is shown, -1 at the top."""
+        return int(self.outline.parent[self.top_of(row)])
 
     # -- modules alike -----------------------------------------------------------------------------------------
 
     def set_folds(self, folds: Folds) -> None:
         """Show each of these runs as one row."""
         self.folds, self._folded = folds, np.ones(len(folds), dtype=np.bool_)
+        self._merge()
         # Opened, a run shows its modules, not all that is in them.
         self._unfiltered[(folds.run_of >= 0) & (self._below > 0)] = True
         self._update()
@@ -483,13 +549,13 @@ class TreeModel:
 
     def _update(self) -> None:
         count = len(self.outline)
-        closed = np.flatnonzero(self._collapsed & (self._below > 0))
+        closed = np.flatnonzero(self._collapsed & (self._below > 0) & ~self._merged)
         starts = np.bincount(closed + 1, minlength=count + 1)
         ends = np.bincount(self.outline.end[closed], minlength=count + 1)
         if self._kept is None and len(self.folds):
             starts += np.bincount(self.folds.leader[self._folded] + 1, minlength=count + 1)
             ends += np.bincount(self.folds.end[self._folded], minlength=count + 1)
-        shown = np.cumsum(starts - ends)[:count] == 0
+        shown = (np.cumsum(starts - ends)[:count] == 0) & ~self._merged
         self.visible = np.flatnonzero(shown if self._kept is None else shown & self._kept)
 
 

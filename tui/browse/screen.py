@@ -90,8 +90,14 @@ class BrowseScreen(ModelScreen):
 
     def show(self) -> None:
         self.title_of("detail", "Details")
-        self.query_one(OutlineTree).redraw(middle=True)
+        tree = self.query_one(OutlineTree)
+        if tree.size.height:
+            self.browse.fit(tree.page)
+        tree.redraw(middle=True)
         self._show_selection(same=True)
+
+    def on_detail_pane_followed(self, message: DetailPane.Followed) -> None:
+        self.open_node(message.row)
 
     def show_progress(self) -> None:
         self._show_titles()

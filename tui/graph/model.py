@@ -22,7 +22,7 @@ MOST_NEAR: Final = 120
 MOST_HOPS: Final = 6
 MOST_VISIBLE: Final = 3_000
 """Boxes of a drawing; nobody follows more, and each takes some tenths of a millisecond."""
-AT_ONCE: Final = 250
+AT_ONCE: Final = 80
 """Boxes that are laid out on the UI's thread; more are left to the worker."""
 _MOST_INSIDE: Final = 40
 """Nodes of a module that are shown together with what is around it."""
@@ -39,6 +39,7 @@ class Drawn:
         self.canvas: Canvas | None = None
         self.box = 0
         """The selected box."""
+        self.levels = tree.groups_by_depth()
         self.box_of: dict[Node | Scope | Value, int] = {}
         for box in tree.boxes:
             for key in (box.node, box.value, box.scope if box.kind is BoxKind.MODULE else None):
@@ -120,15 +121,15 @@ class GraphModel:
         if self.drawn is not None:
             self._reveal(self.drawn)
 
-    def make_whole(self) -> BoxTree:
+    def make_whole(self) -> Drawn:
         """The boxes of the whole model; for the worker's thread."""
         tree = BoxTree.of(self.browse.program)
         tree.contents(0)
-        return tree
+        return Drawn(tree, tree.readable(_FIRST_BOXES)[0])
 
-    def take_whole(self, tree: BoxTree) -> None:
+    def take_whole(self, whole: Drawn) -> None:
         """Show the boxes that `make_whole` has made."""
-        self.whole = Drawn(tree, tree.readable(_FIRST_BOXES)[0])
+        self.whole = whole
         if self.is_whole:
             self._reveal(self.whole)
 
@@ -298,11 +299,9 @@ class GraphModel:
             return ""
         if drawn is None:
             return ""
-        tree = drawn.tree
-        level = 0
-        while level <= tree.deepest and tree.opened_to(level) <= drawn.opened:
-            level += 1
-        opened = tree.opened_to(max(level + (0 if by > 0 else -2), 0))
+        levels = drawn.levels
+        level = next((at for at, groups in enumerate(levels) if not groups <= drawn.opened), len(levels))
+        opened = set().union(*levels[: max(level + (1 if by > 0 else -1), 1)])
         drawn.box = drawn.box if by > 0 else _shown_in(drawn, opened)
         return self._try(drawn, opened)
 

@@ -37,9 +37,8 @@ class GraphPane(Drawn, can_focus=True):
             ("up", "k"),
             "Producer",
             "Go to what makes an input of the selected box: the nearest one.",
-            footer=True,
         ),
-        Action("graph-pane", "walk(0, 1)", ("down", "j"), "Consumer", "Go to what reads a result of the selected box.", footer=True),
+        Action("graph-pane", "walk(0, 1)", ("down", "j"), "Consumer", "Go to what reads a result of the selected box."),
         Action("graph-pane", "walk(-1, 0)", ("left", "h"), "Left", "Go to the next box at the left."),
         Action("graph-pane", "walk(1, 0)", ("right", "l"), "Right", "Go to the next box at the right."),
         Action("graph-pane", "open", ("enter",), "Open", "Open or close a module; show a node on Browse.", footer=True),
@@ -157,6 +156,9 @@ class GraphScreen(ModelScreen):
         self.query_one("#detail", DetailPane).show(self.browse.detail())
         self.title_of("detail", "Details")
         self.show_progress()
+
+    def on_detail_pane_followed(self, message: DetailPane.Followed) -> None:
+        self.show_row(message.row)
 
     def show_progress(self) -> None:
         self.title_of("graph-frame", self.model.title(), progress=True)

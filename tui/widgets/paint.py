@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import HorizontalGroup
@@ -18,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
+from irscope.report.printable import display_width
 from irscope.tui.actions import bindings
 from irscope.tui.text import ROLES, Line, Span, wrap
 
@@ -25,6 +27,7 @@ from irscope.tui.text import ROLES, Line, Span, wrap
 # From lines with roles to strips with styles; every widget that draws itself is painted here.
 
 _PLAIN = Style.null()
+_LINK = Style(underline=True)
 
 
 class Looks(Widget):
@@ -41,7 +44,11 @@ class Painted(Widget):
         look = self.screen.get_component_rich_style
         base = self.rich_style
         row = look(row_class, default=_PLAIN) if row_class else _PLAIN
-        segments = [Segment(text, look(f"role--{role}", default=_PLAIN) + row) for text, role in line if text]
+        segments = [
+            Segment(text, look(f"role--{role}", default=_PLAIN) + row + (_PLAIN if to is None else _LINK))
+            for text, role, to in line
+            if text
+        ]
         return Strip(segments).adjust_cell_length(width, base + row)
 
 
@@ -109,17 +116,78 @@ class TextPane(Painted, ScrollView, can_focus=True):
         if self.size.width != self._width:
             self._wrap()
 
+    def looks_at(self, y: int) -> Line:
+        """A row of the text."""
+        return self._rows[y] if y < len(self._rows) else ()
+
     def render_line(self, y: int) -> Strip:
-        index = y + self.scroll_offset.y
-        return self.strip(self._rows[index] if index < len(self._rows) else (), self.size.width)
+        return self.strip(self.looks_at(y + self.scroll_offset.y), self.size.width)
 
 
 class DetailPane(TextPane):
-    """The details of the selection."""
+    """The details of the selection; names in it may lead to other rows."""
 
     ALLOW_MAXIMIZE = True
     PANE: ClassVar[str] = "detail"
     BINDINGS: ClassVar[list[BindingType]] = bindings("detail")
+
+    class Followed(Message):
+        """A name was followed to the row of the outline that it leads to."""
+
+        def __init__(self, row: int) -> None:
+            super().__init__()
+            self.row = row
+
+    _chosen = -1
+    """The number of the name that is marked."""
+
+    @property
+    def links(self) -> list[tuple[int, int, int, int]]:
+        """Names that lead somewhere: their row in the pane, where they begin and end in it, and the row of the outline."""
+        found: list[tuple[int, int, int, int]] = []
+        for y, row in enumerate(self._rows):
+            at = 0
+            for span in row:
+                end = at + display_width(span.text)
+                if span.to is not None:
+                    found.append((y, at, end, span.to))
+                at = end
+        return found
+
+    def show(self, lines: Sequence[Line], *, top: bool = False) -> None:
+        self._chosen = -1 if top else self._chosen
+        super().show(lines, top=top)
+
+    def looks_at(self, y: int) -> Line:
+        row = super().looks_at(y)
+        links = self.links if self._chosen >= 0 and row else []
+        if self._chosen >= len(links) or not links or links[self._chosen][0] != y:
+            return row
+        number = sum(1 for link in links[: self._chosen] if link[0] == y)
+        places = [at for at, span in enumerate(row) if span.to is not None]
+        return tuple(span._replace(role="selected") if at == places[number] else span for at, span in enumerate(row))
+
+    def action_link(self, by: int) -> None:
+        links = self.links
+        if links:
+            self._chosen = (self._chosen + by) % len(links) if self._chosen >= 0 else min(by, 0) % len(links)
+            y = links[self._chosen][0]
+            if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
+                self.scroll_to(y=y - self.size.height // 2, animate=False, force=True, immediate=True)
+            self.refresh()
+
+    def action_follow(self) -> None:
+        links = self.links
+        if links:
+            self.post_message(self.Followed(links[max(self._chosen, 0) % len(links)][3]))
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is not None:
+            y = offset.y + self.scroll_offset.y
+            to = next((link[3] for link in self.links if link[0] == y and link[1] <= offset.x < link[2]), None)
+            if to is not None:
+                self.post_message(self.Followed(to))
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ class OutlineTree(RowsView):
         tree, row = self.model.tree, self.model.selected
         if row is None:
             return
-        above = int(tree.outline.parent[row])
+        above = tree.above(row)
         if tree.outline.is_branch(row) and tree.is_expanded(row):
             self._set_expanded(row, False)
         elif (leader := tree.fold(row)) is not None:
