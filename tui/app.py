@@ -274,7 +274,8 @@ class IrscopeApp(App[None]):
         for action in screen_actions([shown.NAME]):
             owner = wanted.get(action.pane)
             if owner is not None and action.name not in _NOT_IN_PALETTE:
-                yield SystemCommand(action.label, action.help, self._doing(owner, action.name))
+                keys = ", ".join(map(key_text, action.keys))
+                yield SystemCommand(action.label, f"{keys}   {action.help}", self._doing(owner, action.name))
 
     def _doing(self, owner: Any, name: str) -> Any:
         async def do() -> None:

@@ -31,11 +31,12 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
 from irscope.tui.browse.columns import BrowseColumn, column_of_table, node_rows
 from irscope.tui.command import Source, run_command
+from irscope.tui.passes.chooser import PassRows, PickDialog, in_order, question_of
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Role, Span, Symbols, error_lines
-from irscope.tui.widgets.paint import DetailPane, Prompt
+from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
@@ -86,22 +87,21 @@ class Reports:
         """The sizes and the device that the reports are for."""
         self.symbols = symbols
         self.items: list[Item] = []
-        self.list = self._list_model()
+        self._listed = self._list_rows()
+        self.list_filter = ""
         self.filter_text = ""
         self._tables: dict[tuple[int, int], ReportTable] = {}
 
     # -- the list ----------------------------------------------------------------------------------------------
 
     def known(self) -> list[Item]:
-        """All analyses, those that irscope runs by default first. Imports them: to be called in the worker's thread."""
-        first = [one.name for one in parse_pipeline("default", self.registry)]
-        names = sorted(self.registry.entries, key=lambda name: (first.index(name) if name in first else len(first), name))
+        """All analyses. Imports them: to be called in the worker's thread."""
         found: list[Item] = []
-        for name in (*names, *sorted(self.registry.plugins())):
+        for name in (*sorted(self.registry.entries), *sorted(self.registry.plugins())):
             cls = self.registry.find(name)
             if issubclass(cls, Analysis):
                 found.append(Item(name, cls.summary()))
-        return found
+        return [found[place] for place in in_order([item.text for item in found])]
 
     def set_items(self, items: Sequence[Item]) -> None:
         """Show these passes, besides those that were asked for already."""
@@ -139,28 +139,44 @@ class Reports:
 
     def _list_changed(self) -> None:
         selected = self.item
-        self.list = self._list_model()
+        self._listed = self._list_rows()
+        self._listed.filter(self.list_filter)
+        self._listed.to_pass()
         self._tables.clear()
         if selected is not None:
             self.select(selected)
 
-    def _list_model(self) -> TableModel:
-        clean = self.symbols.clean
-        columns = (
-            TableColumn("pass", 16, lambda row: clean(self.items[row].text), lambda: [item.text for item in self.items], grows=True),
-            TableColumn("", 7, lambda row: self.items[row].state, role="faint"),
-        )
-        return TableModel(columns, len(self.items), self.symbols, empty=self.symbols.waiting)
+    def _list_rows(self) -> PassRows:
+        passes = [(item.text, item.about) for item in self.items]
+        return PassRows(passes, self.symbols, empty=self.symbols.waiting, state=lambda place: self.items[place].state)
+
+    @property
+    def pass_list(self) -> TableModel:
+        """The passes by question."""
+        return self._listed.model
+
+    def filter_list(self, text: str) -> None:
+        """Show only passes in whose name, line or question every word occurs."""
+        self.list_filter = text.strip()
+        self._listed.filter(self.list_filter)
+        self.pass_list.empty = "No pass is about that." if self.list_filter else self.symbols.waiting
 
     @property
     def item(self) -> Item | None:
-        """The selected pass."""
-        row = self.list.selected
-        return self.items[row] if row is not None and row < len(self.items) else None
+        """The selected pass; None on a question."""
+        place = self._listed.selected
+        return None if place is None or place >= len(self.items) else self.items[place]
+
+    @property
+    def question(self) -> str:
+        """The question under the cursor, or that of the selected pass."""
+        return self._listed.question
 
     def select(self, item: Item) -> None:
         """Select a pass of the list."""
-        self.list.select(self.items.index(item))
+        if not self.pass_list.select(self._listed.row_of(self.items.index(item))):
+            self.filter_list("")
+            self.pass_list.select(self._listed.row_of(self.items.index(item)))
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -182,7 +198,7 @@ class Reports:
 
     def _item_changed(self, item: Item) -> None:
         item.part = 0
-        self.list.version += 1
+        self.pass_list.version += 1
         self._tables = {key: model for key, model in self._tables.items() if key[0] != id(item)}
 
     # -- the parts of a report ---------------------------------------------------------------------------------
@@ -227,7 +243,7 @@ class Reports:
     def title(self) -> str:
         """What stands above the report."""
         item = self.item
-        return "Report" if item is None else self.symbols.clean(item.text)
+        return self.question or "Report" if item is None else self.symbols.clean(f"{item.text}: {self.question}")
 
     def part_title(self) -> str:
         """What stands above the table."""
@@ -246,13 +262,23 @@ class Reports:
         """Summary, conventions, coverage and remarks of the report; before it has run, what the pass is for."""
         item = self.item
         if item is None:
-            return [(Span("There is no pass to show.", "faint"),)]
+            return self._question_lines()
         if item.report is None:
             lines: list[Line] = [(Span(self.symbols.clean(item.about)),)]
             if item.error is not None:
                 return lines + error_lines(item.error, self.symbols)
             return [*lines, (), (Span("It is running." if item.is_running else "Press enter to run it.", "faint"),)]
         return list(self._report_lines(item.report, width))
+
+    def _question_lines(self) -> list[Line]:
+        """The passes that answer the question under the cursor, each with a line."""
+        if not self.question:
+            return [(Span("There is no pass to show.", "faint"),)]
+        lines: list[Line] = [(Span(self.question, "heading"),), ()]
+        for item in self.items:
+            if question_of(item.text) == self.question:
+                lines += [(Span(self.symbols.clean(item.text), "operator"),), (Span(f"  {self.symbols.clean(item.about)}"),)]
+        return lines
 
     def _report_lines(self, report: Report, width: int) -> Iterator[Line]:
         clean = self.symbols.clean
@@ -388,17 +414,18 @@ class ReportsScreen(ModelScreen):
         super().__init__(session)
         self.reports: Reports = session.keep(self.NAME, lambda: Reports(session.manager.registry, session.browse.source, session.symbols))
         self._no_rows = TableModel((), 0, session.symbols, empty="This report has no table.")
+        self._filters_rows = False
+        """Whether what is typed filters the rows of the table, or the passes."""
 
     def panes(self) -> ComposeResult:
         with Container(classes="panes"):
             with Vertical(classes="pane left", id="list_pane"):
-                yield VirtualTable(self.reports.list, id="report_list")
+                yield VirtualTable(self.reports.pass_list, id="report_list")
             with Vertical(classes="right"):
                 yield DetailPane(id="report_text", classes="pane")
                 with Vertical(classes="pane", id="rows_pane"):
                     yield VirtualTable(self._no_rows, id="report_rows")
         yield from self.prompts()
-        yield Prompt("a pass, such as liveness{model=ssa} or ./file.py:Name", id="ask_for")
 
     # -- running -----------------------------------------------------------------------------------------------
 
@@ -431,7 +458,7 @@ class ReportsScreen(ModelScreen):
     # -- what is shown -----------------------------------------------------------------------------------------
 
     def show(self) -> None:
-        self.query_one("#report_list", VirtualTable).set_model(self.reports.list)
+        self.query_one("#report_list", VirtualTable).set_model(self.reports.pass_list)
         self._show_report()
 
     def _show_report(self, *, top: bool = False) -> None:
@@ -439,7 +466,8 @@ class ReportsScreen(ModelScreen):
         text.show(self.reports.lines(max(text.size.width, 20)), top=top)
         self.query_one("#rows_pane").display = rows is not None
         self.query_one("#report_rows", VirtualTable).set_model(self._no_rows if rows is None else rows.model)
-        self.title_of("list_pane", "Passes", progress=True)
+        told = f" about {self.symbols.clean(self.reports.list_filter)}" if self.reports.list_filter else ""
+        self.title_of("list_pane", f"Passes{told}", progress=True)
         self.title_of("report_text", self.reports.title())
         self.title_of("rows_pane", self.reports.part_title())
 
@@ -449,12 +477,14 @@ class ReportsScreen(ModelScreen):
     def on_rows_view_selected(self, message: VirtualTable.Selected) -> None:
         if message.table.id == "report_list":
             self.reports.set_filter("")
+            self._filters_rows = False
             self._show_report(top=True)
 
     def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         item, rows = self.reports.item, self.reports.rows
         if message.table.id == "report_list":
             if item is not None and item.state == "ready" and rows is not None:
+                self._filters_rows = True
                 self.query_one("#report_rows").focus()
             elif item is not None and not item.is_running:
                 self.run(item)
@@ -472,31 +502,23 @@ class ReportsScreen(ModelScreen):
 
     @property
     def filter_text(self) -> str:
-        return self.reports.filter_text
+        return self.reports.filter_text if self._filters_rows else self.reports.list_filter
 
     def set_filter(self, text: str) -> str:
-        self.reports.set_filter(text)
+        if self._filters_rows:
+            self.reports.set_filter(text)
+        else:
+            self.reports.filter_list(text)
         return ""
 
-    def on_prompt_closed(self, message: Prompt.Closed) -> None:
-        prompt = message.prompt
-        if prompt.id != "ask_for":
-            return
-        # The handler of the base, which would come next, knows nothing of this prompt.
-        message.prevent_default()
-        if message.keep and prompt.value.strip():
-            try:
-                item = self.reports.ask_for(prompt.value)
-            except IrscopeError as error:
-                prompt.mark(wrong=True)
-                self.say(str(error))
-                return
-            if item.report is None and not item.is_running:
-                self.run(item)
-        prompt.mark(wrong=False)
-        prompt.display = False
-        self.focus_first()
-        self.show()
+    def action_filter(self) -> None:
+        # What has the focus is filtered; while typing, the prompt has it.
+        self._filters_rows = self.focused is not None and self.focused.id == "report_rows"
+        super().action_filter()
+
+    def focus_first(self) -> None:
+        rows = self.query_one("#report_rows", VirtualTable)
+        (rows if self._filters_rows and self.reports.rows is not None else self.query_one(self.FIRST)).focus()
 
     def commands(self) -> list[tuple[str, str]]:
         return [("This report:", self.reports.command(self.browse.bound_source))]
@@ -520,7 +542,21 @@ class ReportsScreen(ModelScreen):
         self._show_report(top=True)
 
     def action_ask_for(self) -> None:
-        self.query_one("#ask_for", Prompt).open("")
+        passes = [(item.text, item.about) for item in self.reports.items]
+        self.app.push_screen(PickDialog(passes, self.symbols, "Run a pass"), self._picked)
+
+    def _picked(self, text: str | None) -> None:
+        if text is None:
+            return
+        try:
+            item = self.reports.ask_for(text)
+        except IrscopeError as error:
+            self.say(str(error))
+            return
+        if item.report is None and not item.is_running:
+            self.run(item)
+        self.focus_first()
+        self.show()
 
     def action_rerun(self) -> None:
         item = self.reports.item

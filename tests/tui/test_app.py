@@ -339,3 +339,5 @@ async def test_every_drawn_line_has_the_width_of_its_widget(app: IrscopeApp, pil
 async def test_the_palette_offers_what_the_keys_do(app: IrscopeApp, pilot: Pilot[None]) -> None:
     titles = {command.title for command in app.get_system_commands(app.screen)}
     assert {"Filter", "Peak", "Copy", "Help", "Quit", "Browse", "Expand all"} <= titles
+    helps = {command.title: command.help for command in app.get_system_commands(app.screen)}
+    assert helps["Filter"].startswith("/   ") and helps["Peak"].startswith("p   "), "each says its keys"

@@ -10,7 +10,8 @@ from irscope.errors import PassError
 from irscope.ir.printer import print_program
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.screen import BrowseScreen
-from irscope.tui.passes.screen import FormDialog, PassesScreen, PickDialog
+from irscope.tui.passes.chooser import OWN, QUESTIONS, PickDialog, question_of
+from irscope.tui.passes.screen import FormDialog, PassesScreen
 from irscope.tui.reports import ReportsScreen
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import DetailPane
@@ -164,16 +165,20 @@ async def test_the_first_report_is_there_when_the_screen_is_shown(app: IrscopeAp
     await press(app, pilot, "7")
     item = reports(app).reports.item
     assert item is not None
-    assert (item.text, item.state) == ("shapes", "ready")
+    assert (item.text, item.state) == ("liveness", "ready")
     shown = screen_text(app)
+    assert "Does it fit?" in shown
     assert "ready" in shown
     assert "known" in pane(app, "#report_text")
 
 
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await press(app, pilot, "7", "down", "down")
-    assert "Press enter to run it." in pane(app, "#report_text")
+    await press(app, pilot, "7", "slash", *"arithmetic !energy !bandwidth", "enter")
+    assert "Press enter to run it." in pane(app, "#report_text") and "What does it cost?" in screen_text(app)
+    assert "liveness" not in screen_text(app)
+    made = reports(app).reports
+    made.select(next(item for item in made.items if item.text == "flops"))
     await press(app, pilot, "enter")
     assert "total flops" in pane(app, "#report_text")
     made = reports(app).reports
@@ -188,6 +193,23 @@ async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: Irsc
     await press(app, pilot, "enter")
     assert isinstance(app.screen, BrowseScreen)
     assert selected(app) == "active"
+
+
+@driven(TWO_LAYERS, size=(120, 40))
+async def test_a_question_lists_the_passes_that_answer_it(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "7", "home")
+    text = pane(app, "#report_text")
+    assert text.startswith("Does it fit?") and "liveness" in text and "Compute the bytes alive at each step" in text
+    await press(app, pilot, "s", "R", "slash", *"nothing-at-all", "enter")
+    assert "No pass is about that." in screen_text(app)
+    await press(app, pilot, "escape")
+    assert "liveness" in screen_text(app)
+
+
+def test_every_pass_that_comes_with_irscope_answers_a_question() -> None:
+    registry = model(TWO_LAYERS).manager.registry
+    assert {name for name in (*registry.entries, *registry.pipelines) if question_of(name) == OWN} == set()
+    assert sorted(name for names in QUESTIONS.values() for name in names) == sorted((*registry.entries, *registry.pipelines))
 
 
 @driven(TWO_LAYERS, size=(120, 40))
@@ -206,8 +228,6 @@ async def test_a_pass_of_ones_own_has_a_screen(app: IrscopeApp, pilot: Pilot[Non
 async def test_what_has_no_report_is_refused_and_can_be_corrected(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7")
     await press(app, pilot, "a", *"dce", "enter")
-    assert isinstance(app.focused, Input)
-    await press(app, pilot, "escape")
     assert isinstance(app.focused, VirtualTable)
     before = len(reports(app).reports.items)
     await press(app, pilot, "a", *"liveness{top=2}", "enter")

@@ -14,6 +14,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 from irscope.tui.analyses import report_of
 from irscope.tui.command import Source
+from irscope.tui.passes.chooser import QUESTIONS, question_of
 from irscope.tui.reports import Item, Reports, ReportTable
 from irscope.tui.session import find_row
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
@@ -62,12 +63,13 @@ def column(made: Reports, number: int) -> list[str]:
     return [rows.model.columns[number].text(int(row)) for row in rows.model.shown]
 
 
-def test_all_analyses_are_listed_those_of_the_default_first() -> None:
+def test_all_analyses_are_listed_by_the_question_that_they_answer() -> None:
     made = reports()
     made.set_items(made.known())
     names = [item.text for item in made.items]
-    assert names[:4] == ["shapes", "params", "flops", "liveness"]
-    assert names[4:] == sorted(names[4:])
+    assert names[0] == "liveness"
+    questions = [question_of(name) for name in names]
+    assert questions == sorted(questions, key=list(QUESTIONS).index)
     assert "dce" not in names
     assert all(item.about for item in made.items)
 
