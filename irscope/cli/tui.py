@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +44,7 @@ class Command:
         ("irscope tui model.onnx", "what is inside, node by node, and what is alive when?"),
         ("irscope tui old.onnx new.onnx", "where do two models differ?"),
         ("irscope tui run.jsonl", "what did `irscope simulate -o run.jsonl train.py` find, and what is alive when?"),
+        ("irscope tui --browser model.onnx", "how does it look in a web browser?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
 
@@ -51,11 +54,21 @@ class Command:
             "other", metavar="OTHER", nargs="?", default="", help="another model, or a recording that `irscope record` wrote"
         )
         parser.add_argument("--train", action="store_true", help="show the training step of MODEL, a name or ./train.py:build")
+        parser.add_argument("--browser", action="store_true", help="serve the same in a web browser of this machine, by textual-serve")
         add_step_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.browser:
+            load_options(args)
+            _where(args)
+            importlib.import_module("irscope.tui.browser").serve([word for word in sys.argv[2:] if word != "--browser"])
+            return 0
         named = args.model or "MODEL"
-        check_terminal(f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph")
+        is_served = bool(os.environ.get("IRSCOPE_SERVED"))
+        if is_served:
+            os.environ["TEXTUAL_DRIVER"] = "irscope.tui.browser:OneDriver"
+        else:
+            check_terminal(f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph")
         if args.train and args.model is None:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
         # What is wrong with the arguments is said before there is a screen.
@@ -66,6 +79,8 @@ class Command:
         found = start.opened(partial(_read, args), path, folder)
         if found is not None:
             found.show()
+        if is_served:
+            importlib.import_module("irscope.tui.browser").say_end()
         return 0
 
 

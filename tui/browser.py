@@ -1,0 +1,92 @@
+"""The UI in a web browser, by textual-serve: on this machine alone, each tab a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from textual.drivers.web_driver import WebDriver
+
+from irscope.errors import UsageError
+
+HOST = "127.0.0.1"
+DRIVER = "irscope.tui.browser:OneDriver"
+SERVED = "IRSCOPE_SERVED"
+"""Set in the environment of what runs for a tab of the browser."""
+_HELLO = b"__GANGLION__\n"
+"""What textual-serve waits for before anything else."""
+_COOKIE = "irscope"
+
+
+class OneDriver(WebDriver):
+    """Several apps of one process, one after another, as one to the browser: textual-serve knows of one greeting and one end."""
+
+    has_greeted: ClassVar[bool] = False
+    last_size: ClassVar[tuple[int, int] | None] = None
+
+    def start_application_mode(self) -> None:
+        self._size = OneDriver.last_size or self._size
+        write = self._write
+        if OneDriver.has_greeted:
+            self._write = lambda data: None if data == _HELLO else write(data)  # type: ignore[assignment]  # a partial of os.write
+        OneDriver.has_greeted = True
+        super().start_application_mode()
+
+    def stop_application_mode(self) -> None:
+        self.exit_event.set()
+        self._input_reader.close()
+
+    def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
+        super().on_meta(packet_type, payload)
+        if packet_type == "resize":
+            OneDriver.last_size = self._size
+
+
+def say_end() -> None:
+    """Tell textual-serve that the last app has ended."""
+    message = json.dumps({"type": "exit"}).encode()
+    os.write(1, b"M%s%s" % (len(message).to_bytes(4, "big"), message))
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """Serve `irscope tui` with these arguments until it is interrupted; says on stderr at which address."""
+    try:
+        from aiohttp import web
+        from textual_serve.server import Server
+    except ImportError as error:
+        raise UsageError("the UI in a browser needs textual-serve", hint="pip install 'irscope[browser]'") from error
+
+    class LocalServer(Server):
+        """Only who has the address with its secret gets a page, and only that page may open a terminal."""
+
+        secret = secrets.token_urlsafe(16)
+
+        async def handle_index(self, request: web.Request) -> Any:
+            if not secrets.compare_digest(request.query.get("key", ""), self.secret):
+                raise web.HTTPForbidden(text="The address that irscope printed has a key, which is missing here.")
+            page = await super().handle_index(request)
+            page.set_cookie(_COOKIE, self.secret, httponly=True, samesite="Strict")
+            return page
+
+        async def handle_websocket(self, request: web.Request) -> Any:
+            # Any page that a browser shows may ask for a connection to this machine; its origin tells it apart.
+            is_ours = request.headers.get("Origin") == self.public_url
+            if not is_ours or not secrets.compare_digest(request.cookies.get(_COOKIE, ""), self.secret):
+                raise web.HTTPForbidden(text="Only the page of irscope may do this.")
+            return await super().handle_websocket(request)
+
+        async def on_startup(self, app: web.Application) -> None:
+            sys.stderr.write(f"irscope tui is at {self.public_url}/?key={self.secret} (this machine only); ctrl-c ends it\n")
+            sys.stderr.flush()
+
+    os.environ[SERVED] = "1"
+    with socket.create_server((HOST, 0)) as listening:
+        command = shlex.join([sys.executable, "-m", "irscope", "tui", *arguments])
+        server = LocalServer(command, host=HOST, port=listening.getsockname()[1], title="irscope")
+        web.run_app(server._make_app(), sock=listening, print=None)
