@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -223,6 +224,9 @@ def generate(
     """
     from irscope.frontends.generation.program import CANDIDATES, Wish
 
+    if os.path.isfile(model):
+        hint = "name the folder of the model, with its config.json; `irscope FILE` says what weights and cache of a GGUF file take"
+        raise UsageError("it is a file, and generating needs the code of a model", code="IRS695", where=model, hint=hint)
     if min(prompt, new, batch, beams) < 1 or chunk < 0:
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:

@@ -82,6 +82,11 @@ def find_symbol(program: Program, name: str) -> str:
     found = symbol_named(program, name)
     if found is not None:
         return found
+    if not program.has_graph:
+        hint = "`irscope MODEL` says what the weights take, and what the file says of the rest"
+        raise UsageError(
+            "the file holds weights without a graph: what runs, and with it every size, is not known", code="IRS332", hint=hint
+        )
     if program.symbols:
         raise UsageError(f"there is no symbol {name!r}", code="IRS625", hint=f"symbols: {', '.join(program.symbols)}")
     hint = (

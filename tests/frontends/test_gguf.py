@@ -354,3 +354,29 @@ def _answer(path: Path) -> str:
         return error.code if "\n" not in str(error) else str(error)
     assert program.format == "gguf"
     return "" if isinstance(count_parameters(program).count, int) else "no number"
+
+
+# -- commands that need a graph ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fit"], "the file holds weights without a graph"),
+        (["sweep", "--over", "batch=1..4"], "the file holds weights without a graph"),
+        (["generate", "--prompt", "4", "--new", "2"], "it is a file, and generating needs the code of a model"),
+    ],
+)
+def test_what_needs_a_graph_says_so(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = small().write(tmp_path / "model.gguf")
+    assert main([words[0], str(path), *words[1:]]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["run"], ["run", "--all"], ["compare", "SELF"], ["ops", "--coverage"], ["show"], ["run", "--format", "md"]]
+)
+def test_commands_take_files_without_a_graph(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(small().write(tmp_path / "model.gguf"))
+    assert main([path if word == "SELF" else word for word in words] + [path]) == 0
+    assert capsys.readouterr().out

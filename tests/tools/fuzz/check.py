@@ -41,8 +41,9 @@ _UNEXPECTED = re.compile(r"\b(\w*(?:Error|Exception|Interrupt|Overflow|StopItera
 _PLACE = re.compile(r"(?:[\w/.-]*/)?(\w+)(?:\.py)?:(\d+)")
 
 
-_ASKED_TOO_MUCH = re.compile(r"error IRS(?:3[35]\d|62[05]):|--over|/dev/null/")
-"""Errors of usage that are none of the file's: a curve over a size that it does not have, an output that cannot be written."""
+_ASKED_TOO_MUCH = re.compile(r"error IRS(?:3[35]\d|432|62[05]):|--over|/dev/null/")
+"""Errors of usage that are none of the file's: a curve over a size that it does not have, a scheme in which none of its weights can be
+stored, an output that cannot be written."""
 
 
 class TooLong(BaseException):

@@ -90,6 +90,7 @@ SOFT: dict[str, frozenset[str]] = {
     "json": _DEVICES | {"total_size"},
     "safetensors": frozenset({"dtype", "shape", "data_offsets", "format"}),
     "jsonl": _RECORDED,
+    "gguf": frozenset({"value", "items", "key", "name"}),
 }
 """Keys under which other values still make a file of the format: numbers, kinds of operators, names that nobody refers to."""
 _SOFT_SHARE = 0.82

@@ -16,6 +16,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
+from irscope.ir.dtypes import DType
 from irscope.ir.printer import print_program
 from irscope.passes import PASSES
 from tests.tools.fuzz.mutants import Seed
@@ -212,6 +213,18 @@ def _reproducers() -> Iterator[Seed]:
         yield Seed(f"{number}-{name}", "text", {"irscope-crash.irs": (head + text).encode()})
 
 
+def _gguf() -> Iterator[Seed]:
+    from tests.frontends.gguf_files import LLAMA, Gguf, small
+
+    yield Seed("small", "gguf", {"model.gguf": small().contents()})
+    windows = {"llama.attention.sliding_window": 100, "llama.attention.sliding_window_pattern": [True, False], "a.list": ["x", "y"]}
+    yield Seed("windows", "gguf", {"model.gguf": small({**LLAMA, **windows}).contents()})
+    experts = {f"blk.{layer}.ffn_up_exps.weight": (DType.IQ4_XS, (4, 32, 256)) for layer in range(2)}
+    yield Seed(
+        "experts", "gguf", {"model.gguf": Gguf({**LLAMA, "llama.expert_count": 4, "llama.expert_used_count": 2}, experts).contents()}
+    )
+
+
 def _recordings() -> Iterator[Seed]:
     models = {"cnn_onnx": "cnn.onnx", "net_pt2": "net.pt2"}
     for path in sorted((ROOT / "samples" / "recordings").glob("*.jsonl")):
@@ -229,6 +242,7 @@ FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
     "pt2": _exported,
     "torchscript": _torchscript,
     "checkpoint": _checkpoints,
+    "gguf": _gguf,
     "irs": _irs,
     "recording": _recordings,
     "device": _devices,

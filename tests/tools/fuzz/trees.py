@@ -274,6 +274,81 @@ def _legacy_bytes(tree: Tree) -> bytes:
     return b"".join(_pickle_bytes(item.get("pickle")) for item in pickles) + (raw if isinstance(raw, bytes) else b"")
 
 
+# -- GGUF ------------------------------------------------------------------------------------------------------------------
+
+_GGUF_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+def _gguf_tree(data: bytes) -> Tree:
+    """Counts are `null` where they are those of what follows, so that a changed list is still a sound file."""
+    file = io.BytesIO(data)
+
+    def number(form: str) -> Any:
+        return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0]
+
+    def text() -> str:
+        return file.read(number("Q")).decode()
+
+    def value(kind: int) -> Tree:
+        if kind == 9:
+            inner, count = number("I"), number("Q")
+            return {"items_kind": inner, "items": [value(inner) for _ in range(count)]}
+        return text() if kind == 8 else number(_GGUF_NUMBERS[kind])
+
+    file.read(4)
+    version, tensors, entries = number("I"), number("Q"), number("Q")
+    metadata = [{"key": text(), "kind": (kind := number("I")), "value": value(kind)} for _ in range(entries)]
+    table = []
+    for _ in range(tensors):
+        name, axes = text(), number("I")
+        table.append({"name": name, "dims": [number("Q") for _ in range(axes)], "code": number("I"), "offset": number("Q")})
+    counts = {"tensor_count": None, "entry_count": None}
+    return {"version": version, **counts, "metadata": metadata, "tensors": table, "raw": data[-(-file.tell() // 32) * 32 :]}
+
+
+def _gguf_number(form: str, value: Tree) -> bytes:
+    """A number of any tree, cut to what the form holds."""
+    try:
+        if form in "fd":
+            return struct.pack(f"<{form}", float(value))
+        if form == "?":
+            return struct.pack("<?", bool(value))
+        size = 8 * struct.calcsize(f"<{form}")
+        return (int(value) % (1 << size)).to_bytes(size // 8, "little")
+    except (TypeError, ValueError, OverflowError):
+        return bytes(struct.calcsize(f"<{form}"))
+
+
+def _gguf_text(value: Tree) -> bytes:
+    data = (value if isinstance(value, str) else json.dumps(value, default=str)).encode("utf-8", "replace")
+    return struct.pack("<Q", len(data)) + data
+
+
+def _gguf_value(kind: Tree, value: Tree, depth: int = 0) -> bytes:
+    if kind == 9 and depth < 9:
+        inner, items = (value.get("items_kind"), _items(value, "items")) if isinstance(value, dict) else (4, [])
+        return _gguf_number("I", inner) + _gguf_number("Q", len(items)) + b"".join(_gguf_value(inner, one, depth + 1) for one in items)
+    form = _GGUF_NUMBERS.get(kind) if isinstance(kind, int) else None
+    return _gguf_text(value) if form is None else _gguf_number(form, value)
+
+
+def _gguf_bytes(tree: Tree) -> bytes:
+    tree = tree if isinstance(tree, dict) else {}
+    metadata = [one for one in _items(tree, "metadata") if isinstance(one, dict)]
+    table = [one for one in _items(tree, "tensors") if isinstance(one, dict)]
+    made = b"GGUF" + _gguf_number("I", tree.get("version"))
+    for key, held in (("tensor_count", table), ("entry_count", metadata)):
+        made += _gguf_number("Q", len(held) if tree.get(key) is None else tree[key])
+    for one in metadata:
+        made += _gguf_text(one.get("key", "")) + _gguf_number("I", one.get("kind")) + _gguf_value(one.get("kind"), one.get("value"))
+    for one in table:
+        dims = _items(one, "dims")
+        made += _gguf_text(one.get("name", "")) + _gguf_number("I", len(dims)) + b"".join(_gguf_number("Q", size) for size in dims)
+        made += _gguf_number("I", one.get("code")) + _gguf_number("Q", one.get("offset"))
+    raw = tree.get("raw")
+    return made + bytes(-len(made) % 32) + (raw if isinstance(raw, bytes) else b"")
+
+
 CODECS: dict[str, Codec] = {
     "json": Codec(json.loads, _json_bytes),
     "jsonl": Codec(_lines, _jsonl_bytes),
@@ -282,4 +357,5 @@ CODECS: dict[str, Codec] = {
     "zip": Codec(_zip_tree, _zip_bytes),
     "safetensors": Codec(_safetensors_tree, _safetensors_bytes),
     "legacy": Codec(_legacy_tree, _legacy_bytes),
+    "gguf": Codec(_gguf_tree, _gguf_bytes),
 }
