@@ -7,7 +7,7 @@ what a forward takes is modelled after the code that each kernel's text names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,8 +18,10 @@ from torch.nn import functional as F
 from irscope.errors import LoadError
 from irscope.frontends.files.folders import Tensors
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.ir.graph import Role
+from irscope.ir.program import WEIGHTS, Assumed, PackedPart, Program
 from irscope.weights.packed import Packed, PackedWeight, Shaped
-from irscope.weights.schemes import Scheme
+from irscope.weights.schemes import Scheme, scheme_in
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class PackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs, dtype=held.dtype, device=device), requires_grad=False) if bias else None
         if "weight_nested_absmax" in held.parts:  # what is added to the scales is one number on the device
             self.register_buffer("offset", torch.empty((), dtype=torch.float32, device=device), persistent=False)
+        self.is_counted = False
+        """Whether its product is an operator of a captured graph, and no memory alone."""
         self.unpacked: Tensor | None = None
         """The plain weight, once there is one."""
 
@@ -77,6 +81,10 @@ class PackedLinear(nn.Module):
         if self.unpacked is not None:
             return F.linear(x, self.unpacked, self.bias)
         return self.held.kernel.run(self, x)
+
+    def stored(self) -> list[Tensor]:
+        """What stands for the weight."""
+        return [getattr(self, name) for name in (*self.held.parts, *self._buffers)]
 
     def unpack(self) -> None:
         """Make the plain weight, and let go of the codes."""
@@ -104,8 +112,40 @@ def _rows(x: Tensor) -> int:
     return x.numel() // x.shape[-1]
 
 
-def _output(layer: PackedLinear, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    return torch.empty((*x.shape[:-1], layer.out_features), dtype=dtype or x.dtype, device=x.device)
+_LIBRARY: Final = torch.library.Library("irscope", "DEF")
+"""Has operators that stand for products with codes where a graph is captured, so that these are counted."""
+_LIBRARY.define("packed_linear(Tensor x, Tensor? bias, Tensor[] parts, int inputs, int outputs, ScalarType? dtype=None) -> Tensor")
+_LIBRARY.define("unpack_linear(Tensor[] parts, int inputs, int outputs, ScalarType dtype) -> Tensor")
+
+
+def _packed_linear(x: Tensor, bias: Tensor | None, parts: Sequence[Tensor], inputs: int, outputs: int, dtype: Any = None) -> Tensor:
+    return torch.empty((*x.shape[:-1], outputs), dtype=dtype or x.dtype, device=x.device)
+
+
+def _unpack_linear(parts: Sequence[Tensor], inputs: int, outputs: int, dtype: Any) -> Tensor:
+    return torch.empty((outputs, inputs), dtype=dtype, device=parts[0].device)
+
+
+_LIBRARY.impl("packed_linear", _packed_linear, "CompositeExplicitAutograd")
+_LIBRARY.impl("unpack_linear", _unpack_linear, "CompositeExplicitAutograd")
+
+
+def _output(
+    layer: PackedLinear, x: Tensor, beside: Sequence[Tensor] = (), dtype: torch.dtype | None = None, bias: Tensor | None = None
+) -> Tensor:
+    if not layer.is_counted:
+        return torch.empty((*x.shape[:-1], layer.out_features), dtype=dtype or x.dtype, device=x.device)
+    parts = [*layer.stored(), *beside]
+    made: Tensor = torch.ops.irscope.packed_linear(x, bias, parts, layer.in_features, layer.out_features, dtype)
+    return made
+
+
+def _plain_weight(layer: PackedLinear, x: Tensor, beside: Sequence[Tensor] = ()) -> Tensor:
+    if not layer.is_counted:
+        return torch.empty((layer.out_features, layer.in_features), dtype=x.dtype, device=x.device)
+    parts = [*layer.stored(), *beside]
+    made: Tensor = torch.ops.irscope.unpack_linear(parts, layer.in_features, layer.out_features, x.dtype)
+    return made
 
 
 class _FourBit(torch.autograd.Function):
@@ -130,12 +170,12 @@ def _four_bit_plain(layer: PackedLinear, x: Tensor, *, twice: bool) -> tuple[tup
     if nested is not None and nested.dtype is torch.uint8:
         absmax = torch.empty(nested.shape, dtype=torch.float32, device=x.device)
         scales = (absmax, absmax + 1) if twice else (absmax.add_(1),)
-    return scales, torch.empty((layer.out_features, layer.in_features), dtype=x.dtype, device=x.device)
+    return scales, _plain_weight(layer, x, scales)
 
 
 def _four_bit_product(layer: PackedLinear, x: Tensor) -> Tensor:
     if _rows(x) <= _FUSED_ROWS:
-        return _output(layer, x)
+        return _output(layer, x, bias=layer.bias)
     scales, weight = _four_bit_plain(layer, x, twice=True)
     out = F.linear(x, weight, layer.bias)
     del scales
@@ -157,8 +197,8 @@ def _eight_bit(layer: PackedLinear, x: Tensor) -> Tensor:
     codes = torch.empty(flat.shape, dtype=torch.int8, device=x.device)
     outliers = half.abs() >= 6.0  # llm_int8_threshold; that none are above it is taken
     del half
-    whole = _output(layer, flat, torch.int32)
-    out = torch.empty_like(whole, dtype=torch.float16)
+    whole = _output(layer, flat, (codes, scales, outliers), torch.int32)
+    out = whole.to(torch.float16)
     del whole
     if layer.bias is not None:
         out.add_(layer.bias)
@@ -174,7 +214,7 @@ def _fp8(layer: PackedLinear, x: Tensor) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     codes = torch.empty(flat.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty((flat.shape[0], -(-flat.shape[1] // 128)), dtype=torch.float32, device=x.device)
-    out = _output(layer, x)
+    out = _output(layer, x, (codes, scales))
     del codes, scales
     if layer.bias is not None:
         out.add_(layer.bias)
@@ -189,8 +229,7 @@ def _fused(layer: PackedLinear, x: Tensor) -> Tensor:
 
 
 def _plain_each_time(layer: PackedLinear, x: Tensor) -> Tensor:
-    weight = torch.empty((layer.out_features, layer.in_features), dtype=x.dtype, device=x.device)
-    made = torch.matmul(x, weight.t())
+    made = F.linear(x, _plain_weight(layer, x))
     out = made * torch.ones((), dtype=x.dtype, device=x.device)
     return out if layer.bias is None else out.add_(layer.bias)
 
@@ -215,13 +254,19 @@ def kernel_of(family: str, scheme: str) -> Kernel | None:
     return {"gptq": MARLIN, "awq": MARLIN, "float8": FP8, "mxfp4": MARLIN, "compressed-tensors": UNPACKED, "int8": MARLIN}.get(family)
 
 
+def _kernel_for(scheme: Scheme) -> Kernel:
+    """What runs a named scheme. Packed integers are for fused kernels, whatever transformers makes of compressed-tensors."""
+    found = MARLIN if scheme.family == "compressed-tensors" else kernel_of(scheme.family, scheme.name)
+    assert found is not None
+    return found
+
+
 # -- which layers ------------------------------------------------------------------------------------------------------
 
 
 def held_by_scheme(module: nn.Module, scheme: Scheme, kept: Iterable[str], dtype: torch.dtype) -> dict[str, Held]:
     """What the linear layers of a module hold under a scheme; those in `kept`, and those that it cannot store, stay as they are."""
-    kernel = MARLIN if scheme.family == "compressed-tensors" else kernel_of(scheme.family, scheme.name)
-    assert kernel is not None
+    kernel = _kernel_for(scheme)
     left = set(kept)
     found: dict[str, Held] = {}
     for name, one in module.named_modules():
@@ -376,3 +421,65 @@ def install_quantizer(held: Mapping[str, Held], where: str) -> dict[str, Any]:
     auto.AUTO_QUANTIZER_MAPPING[name] = Quantizer
     auto.AUTO_QUANTIZATION_CONFIG_MAPPING[name] = Config
     return {"quant_method": name}
+
+
+# -- in a captured graph -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What stands for the linear layers of a folder whose weights are quantised."""
+
+    scheme: Scheme | None
+    held: Mapping[str, Held]
+    dtype: torch.dtype
+    where: str
+
+    @property
+    def assumed(self) -> Assumed:
+        """What a report says about them."""
+        schemes = ", ".join(dict.fromkeys(one.scheme for one in self.held.values())) or (
+            self.scheme.text if self.scheme is not None else ""
+        )
+        kernels = dict.fromkeys(one.kernel.name for one in self.held.values())
+        if self.scheme is not None:
+            kernels = dict.fromkeys(one.name for one in (_kernel_for(self.scheme),))
+        return Assumed(WEIGHTS, schemes, f"as they are stored; kernels are modelled: {'; '.join(kernels)}", is_guess=False)
+
+    def put_into(self, module: nn.Module) -> None:
+        """Replace the linear layers of a module. Those whose kernels need plain weights stay plain: they are when it runs."""
+        held = self.held
+        if self.scheme is not None:
+            held = held_by_scheme(module, self.scheme, kept_by_default(module, self.scheme), self.dtype)
+        replace_linears(module, {name: one for name, one in held.items() if not one.kernel.unpacks}, self.where)
+        for one in module.modules():
+            if isinstance(one, PackedLinear):
+                one.is_counted = True
+
+
+def quantised_layers(settings: Mapping[str, Any], tensors: Tensors | None, dtype: torch.dtype, where: str) -> Layers | None:
+    """What stands for the linear layers of a folder, by its weights or else its configuration; None where nothing that is known does."""
+    computing = computing_type(settings, dtype)
+    if tensors is not None:
+        if tensors.packed.unknown or not tensors.packed.weights:
+            return None
+        try:
+            return Layers(None, held_in_checkpoint(tensors.packed, tensors, computing, where), computing, where)
+        except LoadError:
+            return None
+    scheme = scheme_in(settings)
+    return None if scheme is None else Layers(scheme, {}, computing, where)
+
+
+def mark_packed(program: Program, module: nn.Module) -> None:
+    """Say of the weights of a captured program which hold others in few bits."""
+    parts = {
+        f"{path}.{name}": PackedPart(one.held.scheme, f"{path}.weight", 0 if place else one.held.count)
+        for path, one in module.named_modules()
+        if isinstance(one, PackedLinear)
+        for place, name in enumerate(one.held.parts)
+    }
+    for weight in program.graph.weights if parts else ():
+        if (part := parts.get(str(weight.name))) is not None:
+            weight.role = Role.PARAMETER
+            program.packed[weight] = part

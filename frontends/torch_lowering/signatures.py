@@ -36,6 +36,8 @@ _OTHER_PACKAGES: dict[str, list[str]] = {
         "(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
         "ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"
     ],
+    "irscope::packed_linear": ["(Tensor x, Tensor? bias, Tensor[] parts, int inputs, int outputs, ScalarType? dtype=None) -> Tensor"],
+    "irscope::unpack_linear": ["(Tensor[] parts, int inputs, int outputs, ScalarType dtype) -> Tensor"],
     "transformers::grouped_mm_fallback": ["(Tensor input, Tensor weight, Tensor offs) -> Tensor"],
 }
 

@@ -152,6 +152,8 @@ ARITHMETIC: dict[str, str] = {
     "mm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
     "_int_mm": "math.matmul_integer self mat2",
     "bmm.dtype": "math.matmul self mat2 ; dtype=out_dtype",
+    "irscope::packed_linear": "quant.packed_linear x bias parts* ; k=inputs n=outputs dtype",
+    "irscope::unpack_linear": "quant.unpack_linear parts* ; k=inputs n=outputs dtype",
     "transformers::grouped_mm_fallback": "math.grouped_matmul input weight offs",
     "mv": "math.matmul self vec",
     "dot": "math.matmul self tensor",

@@ -257,6 +257,10 @@ def _of_folder(module: nn.Module, folder: Path, sink: DiagnosticSink | None) -> 
             sink.add(one)
 
 
+def _is_quantised(module: nn.Module) -> bool:
+    return any(getattr(one, "is_counted", False) for one in module.modules())
+
+
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program of a named model."""
     made = make_named(text, options, sink=sink)
@@ -266,6 +270,10 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
         else:
             program = _captured(made, made.chosen, sink, settings, keep_calls=options.keep_calls)
     program.path = text
+    if _is_quantised(made.module):
+        from irscope.frontends.generation.quantised import mark_packed
+
+        mark_packed(program, made.module)
     program.assumed[:0] = made.assumed
     for one in made.recipe.assumed:
         if one.is_guess:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.files.folders import ADAPTER, Adapter, own_code, read_adapter, read_folder
+from irscope.frontends.files.folders import ADAPTER, Adapter, Tensors, own_code, read_adapter, read_folder
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.agreement import stored_dtype
 from irscope.frontends.zoo.names import PACKAGES, SCRIPT, Name, bare_word, is_name, missing, parse_name
@@ -29,6 +29,8 @@ from irscope.weights.source import Forbidden, ModelFolder
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from irscope.frontends.generation.quantised import Layers
 
 # -- from a name to a recipe -------------------------------------------------------------------------------------------
 
@@ -213,9 +215,15 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     attention = options.pop("attn_implementation", None)
     config, cls = configured_class(package, model, options, trusted=trusted)
     own = own_dtype(config)
-    stored = None if own is not None or not os.path.isdir(model) else stored_dtype(read_folder(Path(model), DiagnosticSink())[1])
+    settings = _quantisation_of(config)
+    read = os.path.isdir(model) and (own is None or bool(settings))
+    tensors = read_folder(Path(model), DiagnosticSink())[1] if read else None
+    stored = stored_dtype(tensors) if own is None and tensors is not None else None
     chosen = dtype or own or stored or DType.F32
+    layers = _layers_of(settings, tensors, chosen, model)
     assumed = list(_differences(config, chosen, own, stored, is_file=Path(model).exists(), is_said=dtype is not None))
+    if layers is not None:
+        assumed = [layers.assumed, *(one for one in assumed if one.what != WEIGHTS)]
     for key in ("use_pretrained_backbone",):
         if hasattr(config, key):
             setattr(config, key, False)
@@ -223,7 +231,10 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
         config._attn_implementation = attention
 
     def make() -> nn.Module:
-        return _model_maker(cls, config, chosen).eval()
+        module = _model_maker(cls, config, chosen)
+        if layers is not None:
+            layers.put_into(module)
+        return module.eval()
 
     parameters = inspect.signature(cls.forward).parameters
     for one in (config, getattr(config, "text_config", None), getattr(config, "decoder", None)):
@@ -243,6 +254,23 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
         is_cast=False,
         assumed=tuple(assumed),
     )
+
+
+def _quantisation_of(config: Any) -> dict[str, Any]:
+    """The `quantization_config` of a configuration, or of the part of it about text."""
+    parts: list[Any] = [config, getattr(config, "text_config", None)]
+    found: Any = next((one.quantization_config for one in parts if getattr(one, "quantization_config", None) is not None), {})
+    return dict(found if isinstance(found, dict) else found.to_dict())
+
+
+def _layers_of(settings: Mapping[str, Any], tensors: Tensors | None, dtype: DType, model: str) -> Layers | None:
+    """What stands for linear layers whose weights are quantised; None where they are plain, or nobody knows how they run."""
+    wanted = torch_dtype(dtype)
+    if wanted is None or not (settings or (tensors is not None and tensors.packed.weights)):
+        return None
+    from irscope.frontends.generation.quantised import quantised_layers
+
+    return quantised_layers(settings, tensors, wanted, model)
 
 
 def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
@@ -278,9 +306,8 @@ def _differences(config: Any, chosen: DType, own: DType | None, stored: DType | 
         yield Assumed("dtype", chosen.text, "the weights; the configuration does not say", is_guess=False)
     elif own is None and is_file and chosen is DType.F32:
         yield Assumed("dtype", chosen.text, "default; the configuration does not say", is_guess=False)
-    quantization = getattr(config, "quantization_config", None)
-    if quantization is not None:
-        settings = quantization if isinstance(quantization, dict) else vars(quantization)
+    settings = _quantisation_of(config)
+    if settings:
         method = getattr(settings.get("quant_method"), "value", settings.get("quant_method")) or "some method"
         why = f"the configuration says that weights are quantised by {method}, which is not analysed"
         yield Assumed(WEIGHTS, f"plain {chosen.text}", why)

@@ -364,6 +364,21 @@ def _infer_few_bits(call: OpCall) -> Type:
     return tensor(dtype_attr(call, a.dtype), (*a.shape[:-1], call.int_attr("n")), a.device)
 
 
+def _infer_packed(call: OpCall) -> Type:
+    x = call.tensor("x")
+    if x.shape is None:
+        return x
+    call.same(x.shape[-1], call.int_attr("k"), "the input size must be that of the weights")
+    return tensor(dtype_attr(call, x.dtype), (*x.shape[:-1], call.int_attr("n")), x.device)
+
+
+def _infer_unpacked(call: OpCall) -> Type:
+    parts = call.rest("parts")
+    if not parts:
+        raise RuleError("quant.unpack_linear has nothing to unpack")
+    return tensor(dtype_attr(call, parts[0].dtype), (call.int_attr("n"), call.int_attr("k")), parts[0].device)
+
+
 def _cost_few_bits(call: OpCall) -> Cost:
     count = numel(call.results[0])
     return products(count * call.int_attr("k"), count if call.given("bias") else 0)
@@ -427,6 +442,18 @@ _QUANTIZED_MATMUL = (
         "Matrix product with (n, k) weights packed in blocks of few bits each.",
         ort=packs(packs_few_bits, "MatMulNBits", takes=takes_few_bits),
         codes=CodedOperand(1, 2, 3, packing=Packing.ROWS),
+    ),
+    _record(
+        "quant.packed_linear(Tensor x, Tensor? bias, Tensor[] parts, *, int k, int n, dtype? dtype) -> Tensor",
+        _infer_packed,
+        _cost_few_bits,
+        "Fully connected layer whose weight is several tensors: codes of few bits, scales and what lies beside them.",
+    ),
+    _record(
+        "quant.unpack_linear(Tensor[] parts, *, int k, int n, dtype dtype) -> Tensor",
+        _infer_unpacked,
+        lambda call: Cost(elementwise=2 * numel(call.results[0])),
+        "The plain weight (n, k) of a fully connected layer that several tensors hold.",
     ),
     _record(
         "math.scaled_matmul(Tensor a, Tensor b, Tensor? a_scale, Tensor? b_scale, Tensor? bias, *, dtype? dtype) -> Tensor",

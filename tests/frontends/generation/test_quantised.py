@@ -11,14 +11,18 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+import irscope  # noqa: E402
 from irscope.errors import LoadError  # noqa: E402
 from irscope.frontends.files.folders import Tensors  # noqa: E402
 from irscope.frontends.generation.quantised import (  # noqa: E402
+    Layers,
     PackedLinear,
     computing_type,
     held_by_scheme,
     held_in_checkpoint,
     kept_by_default,
+    mark_packed,
+    quantised_layers,
     replace_linears,
     stored_with,
     unpack_before_forward,
@@ -159,3 +163,31 @@ def test_what_is_not_modelled_is_said() -> None:
     held, _ = _held({name.replace("l.", "lm_head.", 1): one for name, one in NF4.items()}, {})
     with pytest.raises(LoadError, match="'lm_head' is 50x384 by the configuration, and its tensors hold 98,304 weights"):
         replace_linears(Model(), held, "here")
+
+
+@pytest.mark.parametrize("text", ["nf4", "nf4{double}", "int8", "fp8", "awq", "mxfp4"])
+@pytest.mark.parametrize("rows", [1, 16])
+def test_a_captured_graph_counts_the_product_and_reads_the_codes(text: str, rows: int) -> None:
+    module = Model().to(torch.bfloat16)
+    Layers(parse_scheme(text), {}, torch.bfloat16, "here").put_into(module)
+    model = irscope.capture(module.eval(), torch.zeros(1, rows, dtype=torch.long), device="cuda")
+    mark_packed(model.program, module)
+    found = irscope.run(model, "flops,params,verify,liveness")
+    assert found["verify"].report().summary["problems"] == 0
+    assert found["flops"].report().summary["by_class"]["matmul"] == 2 * rows * (2 * 256 * 384 + 50 * 384)
+    count = 2 * 50 * 384 + 2 * 256 * 384 + 384
+    assert found["params"].report().summary["count"] == count
+    assert not [weight.name for weight in model.program.graph.weights if not weight.users], "everything that is held is read"
+    plain = text.startswith("nf4") and rows > 4
+    assert [node.op for node in model.program.graph].count("quant.unpack_linear") == (2 if plain else 0)
+    assert not found["flops"].report().coverage.unknown
+
+
+def test_layers_of_a_folder_by_its_configuration_alone() -> None:
+    settings = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": "bfloat16"}
+    layers = quantised_layers(settings, None, torch.bfloat16, "here")
+    assert layers is not None and "nf4" in layers.assumed.text and not layers.assumed.is_guess
+    module = Model()
+    layers.put_into(module)
+    assert isinstance(module.l, PackedLinear) and module.l.is_counted and type(module.lm_head) is nn.Linear
+    assert quantised_layers({"quant_method": "aqlm"}, None, torch.bfloat16, "here") is None
