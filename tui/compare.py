@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from irscope.errors import IrscopeError
+from irscope.errors import Cancelled, IrscopeError
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -29,12 +29,14 @@ from irscope.tui.amounts import Floats
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import BothLines
 from irscope.tui.command import Source
+from irscope.tui.recorder import ChildRun, new_file, record_command, simulate_command
 from irscope.tui.reports import ReportTable
 from irscope.tui.rows import TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
-from irscope.tui.text import Line, Span, Symbols, cut_line, filled, wrap
+from irscope.tui.text import Line, Span, Symbols, cut_line, error_lines, filled, wrap
 from irscope.tui.widgets.charts import BothPane
+from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
@@ -49,14 +51,19 @@ _NODES, _MODULES, _WEIGHTS = "nodes", "modules", "parameters and buffers"
 _DIFFER = " that differ"
 _LEAST_CHART = 6
 """Lines that the chart keeps for marks, bars, axis and legend."""
+_ANOTHER_MODEL = "IRS661"
+"""The code of a recording that is not of the open model, such as one of a training script that was simulated."""
 _HEADLINE_ROWS = 7
+_TELL = 0.5
+"""Seconds after which it is told again how far a run is."""
 _SHORT = 12
 """Lines below which headline and legend give way to the chart."""
 _ASK = (
     "Nothing to compare with yet.",
     "",
     "o  chooses another model, such as the same one from another exporter or after an optimiser,",
-    "   or a recording of a real run of this model that irscope record wrote.",
+    "   another checkpoint, or a recording of a real run of this model that irscope record wrote.",
+    "a  records a run of this model now, or simulates a training script.",
 )
 
 
@@ -447,6 +454,8 @@ class Compare:
                 found.append((Span(self.symbols.clean(error.where), "faint"),))
             if error.hint:
                 found.append((Span(self.symbols.clean(error.hint)),))
+            if error.code == _ANOTHER_MODEL:
+                found.append((Span(self.symbols.clean(f"`irscope tui {self.other}` shows the recording alone")),))
             found += [(), (Span("o chooses another file.", "faint"),)]
             return [row for line in found for row in wrap(line, width, "  ")]
         if self.other:
@@ -484,6 +493,14 @@ class CompareScreen(ModelScreen):
         ),
         Action("compare", "view(-1)", ("V",), "Table before", "Show the table before."),
         Action("compare", "everything", ("f",), "Equal too", "List nodes that are equal too, or only those that differ."),
+        Action(
+            "compare",
+            "record",
+            ("a",),
+            "Record",
+            "Record a run of this model in a process of its own, or simulate a training script, and lay it beside.",
+            footer=True,
+        ),
         Action("compare", "values", ("W",), "Weights' values", "Read the weights of both, and show which changed, and how far."),
         Action("compare", "peak(0)", ("p",), "Peak", "Go to the peak of the first side.", footer=True),
         Action("compare", "peak(1)", ("P",), "Other peak", "Go to the peak of the other side."),
@@ -495,6 +512,8 @@ class CompareScreen(ModelScreen):
         self.compare: Compare = session.keep(self.NAME, lambda: Compare(session.browse))
         if session.compare_with:
             self.compare.choose(session.compare_with)
+        self._run: ChildRun | None = None
+        """What is being recorded or simulated."""
 
     def panes(self) -> ComposeResult:
         with Container(id="compare-panes"):
@@ -506,6 +525,7 @@ class CompareScreen(ModelScreen):
                 yield VirtualTable(self.compare.table, id="differences")
                 yield from self.prompts()
                 yield Prompt("the path of a model or a recording", id="other")
+                yield Prompt("the path of a training script, which is run on a simulated device", id="script")
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -550,7 +570,8 @@ class CompareScreen(ModelScreen):
         self.show_progress()
 
     def show_progress(self) -> None:
-        self.title_of("differences-pane", self.symbols.clean(self.compare.table_title()), progress=True)
+        title = self.compare.table_title() if self._run is None else self._run.text
+        self.title_of("differences-pane", self.symbols.clean(title), progress=self._run is None)
 
     def on_chart_pane_moved(self) -> None:
         self._show_place()
@@ -578,11 +599,13 @@ class CompareScreen(ModelScreen):
 
     def on_prompt_closed(self, message: Prompt.Closed) -> None:
         prompt = message.prompt
-        if prompt.id != "other":
+        if prompt.id not in ("other", "script"):
             return
-        # The handler of the base, which would come next, knows nothing of this prompt.
+        # The handler of the base, which would come next, knows nothing of these prompts.
         message.prevent_default()
-        problem = self.compare.choose(prompt.value) if message.keep else ""
+        problem = ""
+        if message.keep:
+            problem = self.compare.choose(prompt.value) if prompt.id == "other" else self._simulate(prompt.value.strip())
         prompt.mark(wrong=bool(problem))
         if problem:
             self.show_problem(problem)
@@ -605,6 +628,81 @@ class CompareScreen(ModelScreen):
 
     def action_other(self) -> None:
         self.query_one("#other", Prompt).open(self.compare.other)
+
+    def action_record(self) -> None:
+        if self._run is not None:
+            self.say(self._run.text)
+            return
+        lines: list[Line] = []
+        keys = ""
+        if self.browse.source.path and self.session.program.training is None:
+            keys += "r"
+            command = join(["irscope", *record_command(self.browse.complete_source, self._output())])
+            lines += [
+                (Span("  r  ", "mark"), Span("record a run of this model on this machine's processor", "heading")),
+                (Span("     This executes the model: only for a source that you trust.", "unknown"),),
+                (Span(f"     {self.symbols.clean(command)}", "faint"),),
+                (),
+            ]
+        keys += "s"
+        lines += [
+            (Span("  s  ", "mark"), Span("simulate a training script on a simulated device", "heading")),
+            (Span("     This executes the script.", "unknown"),),
+            (),
+            (Span("It runs in a process of its own, which ctrl-x ends; the recording is written into the current folder.", "faint"),),
+        ]
+
+        def chosen(index: int | None) -> None:
+            if index is None:
+                return
+            if keys[index] == "s":
+                self.query_one("#script", Prompt).open("")
+            else:
+                output = self._output()
+                self._start(record_command(self.browse.complete_source, output), output)
+
+        self.app.push_screen(TextDialog("Record or simulate", lines, keys), chosen)
+
+    def _output(self) -> Path:
+        return new_file(f"{Path(self.browse.source.path).name or 'model'}.recorded")
+
+    def _simulate(self, path: str) -> str:
+        script = Path(path).expanduser()
+        if not script.is_file():
+            return f"There is no file {path!r}."
+        output = new_file(f"{script.stem}.simulated")
+        self._start(simulate_command(script, output), output)
+        return ""
+
+    def _start(self, arguments: Sequence[str], output: Path) -> None:
+        run = self._run = ChildRun(arguments, output)
+        timer = self.set_interval(_TELL, self.show_progress)
+
+        def wait() -> None:
+            problem = run.wait()
+            self.app.call_from_thread(ended, problem)
+
+        def ended(problem: IrscopeError | None) -> None:
+            self._run = None
+            timer.stop()
+            if problem is None:
+                self.compare.choose(str(output))
+            elif not isinstance(problem, Cancelled):
+                self.app.push_screen(TextDialog(f"There is no recording: {run.what} failed", error_lines(problem, self.symbols)))
+            self.show()
+
+        self.run_worker(wait, thread=True, group="recording", exit_on_error=False)
+        self.show()
+
+    def action_stop_work(self) -> None:
+        if self._run is None:
+            super().action_stop_work()
+        else:
+            self.run_worker(self._run.cancel, thread=True, group="cancelling", exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        if self._run is not None:
+            self._run.cancel()
 
     def action_view(self, by: int) -> None:
         self.compare.next_view(by)

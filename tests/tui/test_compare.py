@@ -392,3 +392,55 @@ def test_a_truncated_recording_opens(tmp_path: Path) -> None:
         await press(app, pilot, "v", "v", "v", "f", "f", "p")
 
     drive(open_model(path), steps, other=str(short))
+
+
+def executable(path: Path, script: str) -> str:
+    """What stands in for Python, so that nothing is run."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = SAMPLES / "recordings" / "net_pt2.torch-cpu.jsonl"
+    monkeypatch.setattr(
+        "irscope.tui.recorder.sys.executable", executable(tmp_path / "run", f'echo "$@" >"{tmp_path}/asked"; cp "{sample}" "$6"')
+    )
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "6", "a")
+        assert "This executes the model: only for a source that you trust." in screen_text(app)
+        await press(app, pilot, "escape")
+        assert not (tmp_path / "asked").exists()
+        await press(app, pilot, "a", "r")
+        assert (tmp_path / "asked").read_text().startswith("-m irscope record --trust -o net.pt2.recorded.jsonl ")
+        assert app.session["compare"].other == "net.pt2.recorded.jsonl"
+        assert "nodes off by more than 1%: 0 · 15 right, f shows them" in screen_text(app)
+
+    drive(open_model(SAMPLES / "models" / "net.pt2"), steps, size=size)
+
+
+def test_a_run_that_is_cancelled_leaves_nothing_and_one_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("irscope.tui.recorder.sys.executable", executable(tmp_path / "run", 'echo "warming up" >&2; exec sleep 60'))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "6")
+        await pilot.press("a", "r")
+        await pilot.pause(0.7)
+        assert "recording, " in screen_text(app) and "ctrl-x cancels" in screen_text(app)
+        await press(app, pilot, "ctrl+x")
+        assert "recording, " not in screen_text(app)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "train.py"]
+        executable(tmp_path / "run", 'echo "irscope: error IRS150: it broke" >&2; exit 4')
+        await press(app, pilot, "a", "s", *"train.py", "enter")
+        assert "it broke" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert app.session["compare"].other == ""
+
+    drive(open_model(SAMPLES / "models" / "net.pt2"), steps)

@@ -1,0 +1,107 @@
+"""Runs `irscope record` or `irscope simulate` in a process of its own, beside the screen that asked for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import join
+from time import monotonic
+
+from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.report.printable import legible
+from irscope.tui.command import Source
+
+_KEPT = 12
+"""Lines of what the process says that are kept for the case that it fails."""
+_PATIENCE = 2.0
+"""Seconds that a process has to end by itself after it was asked to."""
+
+
+def record_command(source: Source, output: Path) -> list[str]:
+    """The arguments that record the open model at the sizes on the screen."""
+    arguments = ["record", "--trust", "-o", str(output), source.path]
+    for name, type_ in source.inputs.items():
+        arguments += ["--input", f"{name}={type_}"]
+    if source.bind:
+        arguments += ["--bind", ",".join(f"{name}={size}" for name, size in source.bind.items())]
+    return arguments
+
+
+def simulate_command(script: Path, output: Path) -> list[str]:
+    """The arguments that simulate a training program."""
+    return ["simulate", "-o", str(output), str(script)]
+
+
+def new_file(stem: str, folder: Path | None = None) -> Path:
+    """A path in the current folder that is not taken."""
+    folder = folder or Path()
+    paths = (folder / f"{stem}{'' if number == 1 else f'-{number}'}.jsonl" for number in range(1, 1000))
+    found = next((path for path in paths if not os.path.lexists(path)), None)
+    if found is None:
+        raise UsageError(f"there are too many files called {stem}", hint="remove some of them")
+    return found
+
+
+class ChildRun:
+    """One command in a process of its own, which ends with this one."""
+
+    def __init__(self, arguments: Sequence[str], output: Path) -> None:
+        self.command = join(["irscope", *arguments])
+        self.what = "recording" if arguments[0] == "record" else "simulating"
+        self.output = output
+        self._said: deque[str] = deque(maxlen=_KEPT)
+        self._began = monotonic()
+        self._is_cancelled = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "irscope", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            # A group of its own: the executor's processes end with it, and ctrl-c of the terminal is the UI's.
+            start_new_session=True,
+        )
+
+    @property
+    def text(self) -> str:
+        """How far it is, in a few words."""
+        last = legible(self._said[-1]) if self._said else ""
+        return f"{self.what}, {monotonic() - self._began:.0f} s, ctrl-x cancels{f': {last}' if last else ''}"
+
+    def wait(self) -> IrscopeError | None:
+        """Until the process has ended; returns why there is no recording, if there is none. For a thread that may wait."""
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                if line.strip():
+                    self._said.append(line.strip())
+        code = self._process.wait()
+        if self._is_cancelled:
+            self.output.unlink(missing_ok=True)
+            return Cancelled("stopped on request")
+        if code and not self.output.exists():
+            return UsageError(legible("\n".join(self._said)) or f"it ended with exit code {code}", hint=self.command)
+        return None
+
+    def cancel(self) -> None:
+        """End the process and those that it started."""
+        if self._process.poll() is not None:
+            return
+        self._is_cancelled = True
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
