@@ -48,6 +48,8 @@ class StepChart(ABC):
         """The first step with the largest total."""
         self.start, self.stop = 0, self.count
         self.limit: Limit | None = None
+        self.scale = 0.0
+        """The least height of the chart, so that several can be compared."""
         self._edges: Floats | None = None
         self.time = ""
         """What time it is, where the axis is time."""
@@ -95,7 +97,7 @@ class StepChart(ABC):
     def top(self) -> float:
         """The height of the chart."""
         limit = self.shown_limit
-        return self.highest if limit is None else max(self.highest, limit.height)
+        return max(self.highest, self.scale, 0.0 if limit is None else limit.height)
 
     def place(self, step: int) -> str:
         """What people call a place of the axis."""

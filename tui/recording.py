@@ -8,12 +8,13 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.screen import Screen
 
@@ -23,10 +24,12 @@ from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
+from irscope.report.values import bare
 from irscope.tools.simulation import grouped
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.charts import Floats, Ints, Stack
 from irscope.tui.command import Source
+from irscope.tui.memory.views import StepStack
 from irscope.tui.reports import Item, Reports
 from irscope.tui.start import PlainScreen
 from irscope.tui.text import Line, Span, Symbols, note_lines, symbols_for
@@ -57,6 +60,8 @@ _ORDER: Final = (
     "workspace",
 )
 """Categories from the axis up: what stays from step to step is lowest."""
+RunBy: TypeAlias = Literal["category", "module", "line", "stream"]
+RUN_GROUPINGS: Final[tuple[RunBy, ...]] = ("category", "module", "line", "stream")
 _MOST_PARTS: Final = 7
 """As many as there are looks."""
 
@@ -100,6 +105,22 @@ class ShownRun(ABC):
     def title(self) -> str:
         """What stands above all."""
 
+    def toggle_axis(self) -> str:
+        """Make the axis the time that was measured, or moments of equal width again; returns why that is not possible."""
+        return "There is no time to draw."
+
+    def next_grouping(self) -> None:  # noqa: B027 - most have one
+        """Stack the chart by something else, where there is something."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """Those of the whole run."""
+        return [*self._first, *self._others]
+
+    def name(self) -> str:
+        """What tells it from others beside it."""
+        return self.title()
+
     def go_to(self, step: int) -> None:
         """Put the cursor on a moment; the table is then that of what is alive there."""
         if not len(self.stack):
@@ -131,23 +152,66 @@ class RecordedRun(ShownRun):
         self.recording = recording
         self.symbols = symbols
         self.held = [
-            MemoryEvent(_BEFORE, one.bytes, None, False, one.block, one.category, one.kernel, one.scope, source=one.source)
+            MemoryEvent(
+                _BEFORE, one.bytes, None, False, one.block, one.category, one.kernel, one.scope, source=one.source, stream=one.stream
+            )
             for one in recording.held
         ]
         self.events = recording.run(WARM)
         self.has_lines = any(one.source for one in (*self.held, *self.events))
         """Whether it is told which line of the program asked; else it is the kernel that did."""
-        self.stack = _stack(*self._items, len(self.events)) if self.events else Stack({})
+        self.by: RunBy = "category"
+        self.stack = self._stacked()
         self.step = self.stack.peak or 0
         tables = [*self._said_tables(), *_own_tables(recording)]
         # What a program that ran out of memory is asked first.
         first = [table for table in tables if table.title.lower().startswith("alive where memory was refused")]
         self.begin(recording.path, first, [table for table in tables if table not in first])
 
+    def _stacked(self) -> Stack:
+        """The chart, stacked as is chosen, with the phases of the step where they are told."""
+        if not self.events:
+            return Stack({})
+        items, begins, ends = self._items
+        keys = [self._key(one) for one in items]
+        # One moment more than there are events: that before the first.
+        phases = ["", *(one.phase for one in self.events)]
+        return _stack(items, keys, (begins, ends), phases if any(phases) else None)
+
+    def _key(self, one: MemoryEvent) -> str:
+        """What something that is alive is stacked under."""
+        if self.by == "category" or one.category == _HELD:
+            return one.category
+        if self.by == "stream":
+            return f"stream {one.stream}" if one.stream else "default stream"
+        if self.by == "module":
+            return one.scope.replace("/", ".") or one.category
+        return (one.source if self.has_lines else one.kernel) or one.category
+
+    def toggle_axis(self) -> str:
+        times = [one.time_us for one in self.events]
+        if self.stack.time:
+            self.stack.use_time(None)
+        elif not times or None in times:
+            return "The recording does not tell when memory was asked for."
+        else:
+            ends = np.maximum.accumulate(np.array([0.0, *(float(time or 0) for time in times)])) / 1e6
+            self.stack.use_time(np.append(np.diff(ends), 0.0), "as it was measured")
+        return ""
+
+    def next_grouping(self) -> None:
+        names = [by for by in RUN_GROUPINGS if by != "stream" or any(one.stream for one in (*self.held, *self.events))]
+        self.by = names[(names.index(self.by) + 1) % len(names)]
+        before, self.stack = self.stack, self._stacked()
+        self.stack.start, self.stack.stop, self.stack.limit, self.stack.scale = before.start, before.stop, before.limit, before.scale
+        if before.time:
+            self.toggle_axis()
+
     def chart_title(self) -> str:
         parts = [f"Memory asked for in {self._what()}", f"{self.stack.text_at(self.step)} at {self.stack.place(self.step)}"]
         if not self.held and _in_use_before(self.recording) is None:
             parts.append("beyond what was there before")
+        parts += [] if self.by == "category" else [f"by {self.by}"]
         return self.symbols.glyphs.separator.join(parts if self.events else parts[:1])
 
     def _what(self) -> str:
@@ -230,10 +294,19 @@ class RecordedRun(ShownRun):
         return (*problems, *own, *recording.notes)
 
     def title(self) -> str:
-        """What stands above all."""
         header = self.recording.header
         how = "simulated" if header.settings.get("simulated") is True else f"recorded with {header.executor}"
-        return self.symbols.clean(self.symbols.glyphs.separator.join((header.model.name or "recording", how, header.device.name)))
+        parts = (header.model.name or "recording", how, header.device.name, *([self._rank] if self._rank else []))
+        return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
+
+    @property
+    def _rank(self) -> str:
+        settings = self.recording.header.settings
+        world = settings.get("world", 1)
+        return f"rank {settings.get('rank', 0)} of {world}" if isinstance(world, int) and world > 1 else ""
+
+    def name(self) -> str:
+        return self.symbols.clean(self._rank or self.recording.path.replace("\\", "/").rpartition("/")[2] or self.title())
 
 
 def _kind_and_title(text: str) -> tuple[Kind, str]:
@@ -249,14 +322,21 @@ def _in_use_before(recording: Recording) -> int | None:
     return before.requested.current if before is not None and before.requested is not None else None
 
 
-def _stack(items: Sequence[MemoryEvent], begins: Ints, ends: Ints, count: int) -> Stack:
-    """Bytes by category before the first event and after each one."""
-    changes = {one.category: np.zeros(count + 2, dtype=np.int64) for one in items}
-    for one, begin, end in zip(items, begins.tolist(), ends.tolist(), strict=True):
-        changes[one.category][begin] += one.bytes
-        changes[one.category][end] -= one.bytes
-    parts = {name: np.cumsum(changes[name][:-1]).astype(np.float64) for name in sorted(changes, key=_place)}
-    return Stack(_few(parts), places=["the start", *(f"event {number:,}" for number in range(1, count + 1))])
+def _stack(items: Sequence[MemoryEvent], keys: Sequence[str], steps: tuple[Ints, Ints], phases: Sequence[str] | None) -> Stack:
+    """Bytes by key before the first event and after each one."""
+    codes: dict[str, int] = {}
+    number = np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.int64)
+    sizes = np.array([one.bytes for one in items], dtype=np.float64)
+    begins, ends = steps
+    count = int(ends.max(initial=1))
+    found: dict[str, Floats] = {}
+    for key in sorted(codes, key=_place):
+        chosen = number == codes[key]
+        change = np.bincount(begins[chosen], sizes[chosen], count + 1) - np.bincount(ends[chosen], sizes[chosen], count + 1)
+        found[key] = np.cumsum(change[:count])
+    places = ["the start", *(f"event {number:,}" for number in range(1, count))]
+    few = _few(found)
+    return Stack(few, places=places) if phases is None else StepStack(few, phases, places=places)
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -338,6 +418,16 @@ RECORDING_ACTIONS: Final = (
     ),
     Action("recording", "next_part(-1)", ("N",), "Table before", "Show the table before."),
     Action("recording", "peak", ("p",), "Peak", "Go to the event after which most bytes are alive.", footer=True),
+    Action(
+        "recording", "grouping", ("o",), "By", "Stack by category, by module, by line, or by stream where there are several.", footer=True
+    ),
+    Action(
+        "recording",
+        "axis",
+        ("a",),
+        "Axis",
+        "Make each event as wide as it took, where the recording tells when it was, or equally wide again.",
+    ),
     Action("recording", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer events, around the cursor."),
     Action("recording", "zoom_steps(2)", ("minus",), "Farther", "Show more events."),
     Action("recording", "fit", ("0",), "All", "Show all events."),
@@ -347,6 +437,28 @@ RECORDING_ACTIONS: Final = (
     *(action for action in ACTIONS if action.name in ("next_pane", "previous_pane")),
     *(action for action in actions_of("app") if action.name in ("look", "help", "quit", "stop")),
 )
+
+
+def _beside(runs: Sequence[ShownRun]) -> Table:
+    """Runs beside one another: what each takes, and whether it fits."""
+    rows = [
+        (
+            run.name(),
+            int(run.stack.highest),
+            "" if run.stack.peak is None else run.stack.place(run.stack.peak),
+            bare(run.summary.get("reserved_peak_bytes")),  # type: ignore[arg-type]  # a number
+            str(bare(run.summary.get("verdict", "")) or bare(run.summary.get("outcome", "")) or ""),  # type: ignore[arg-type]  # a text
+        )
+        for run in runs
+    ]
+    return Table.of(rows, ["run", "requested peak:bytes", "at", "reserved peak:bytes", "verdict"], "the runs side by side")
+
+
+def _pane(run: ShownRun, number: int) -> EventsPane:
+    """The chart of one of them."""
+    pane = EventsPane(run.chart_lines, lambda: run.stack, lambda: run.step, run.go_to, id=f"stack{number or ''}")
+    pane.add_class("frame")
+    return pane
 
 
 class RecordingApp(App[None]):
@@ -360,21 +472,37 @@ class RecordingApp(App[None]):
         *bindings("app", RECORDING_ACTIONS),
     ]
 
-    def __init__(self, recording: Recording | Generation, symbols: Symbols | None = None) -> None:
+    def __init__(self, recording: Recording | Generation, symbols: Symbols | None = None, *, others: Sequence[Recording] = ()) -> None:
+        """`others` stand beside it: other ranks of the same job, or other runs."""
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.set_class(not self.symbols.has_braille, "-ascii")
-        self.run_shown = shown_run(recording, self.symbols)
+        self.runs = [shown_run(one, self.symbols) for one in (recording, *others)]
+        self._at = 0
+        if others:
+            table = _beside(self.runs)
+            highest = max(run.stack.highest for run in self.runs)
+            for run in self.runs:
+                # Of one scale, so that heights can be compared.
+                run.stack.scale = highest
+                run.begin("", [], [table, *run.tables])
+
+    @property
+    def run_shown(self) -> ShownRun:
+        """The run that the table is about."""
+        return self.runs[self._at]
 
     def get_default_screen(self) -> Screen[None]:
         return PlainScreen()
 
     def compose(self) -> ComposeResult:
-        shown, reports = self.run_shown, self.run_shown.reports
+        reports = self.run_shown.reports
         yield DetailPane(id="said", classes="pane")
-        yield EventsPane(shown.chart_lines, lambda: shown.stack, lambda: shown.step, shown.go_to, id="stack")
+        with Container(id="runs"):
+            for number, run in enumerate(self.runs):
+                yield _pane(run, number)
         with RowsPane(id="alive"):
             if reports.rows is not None:
                 yield _Rows(reports.rows.model, id="rows")
@@ -393,15 +521,22 @@ class RecordingApp(App[None]):
         said = self.query_one("#said", DetailPane)
         said.border_title = Content(shown.title())
         said.show(reports.lines(max(said.size.width, 20)))
-        chart = self.query_one("#stack", EventsPane)
-        chart.border_title = Content(shown.chart_title())
-        chart.redraw()
+        for run, chart in zip(self.runs, self.query(EventsPane), strict=True):
+            chart.border_title = Content(run.chart_title() if len(self.runs) == 1 else f"{run.name()}: {run.chart_title()}")
+            chart.redraw()
         self.query_one("#alive").border_title = Content(reports.part_title())
         if reports.rows is not None:
             self.query_one("#rows", _Rows).set_model(reports.rows.model)
 
     def on_chart_pane_moved(self) -> None:
         self.show()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The table is about the run that has the focus."""
+        panes = list(self.query(EventsPane))
+        if event.widget in panes and panes.index(event.widget) != self._at:
+            self._at = panes.index(event.widget)
+            self.show()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.show)
@@ -415,6 +550,16 @@ class RecordingApp(App[None]):
 
     def action_peak(self) -> None:
         self.run_shown.go_to(self.run_shown.stack.peak or 0)
+        self.show()
+
+    def action_axis(self) -> None:
+        problem = self.run_shown.toggle_axis()
+        if problem:
+            self.notify(problem, markup=False)
+        self.show()
+
+    def action_grouping(self) -> None:
+        self.run_shown.next_grouping()
         self.show()
 
     def action_zoom_steps(self, factor: float) -> None:
@@ -493,6 +638,6 @@ def shown_run(recording: Recording | Generation, symbols: Symbols) -> ShownRun:
         raise LoadError(f"a table that makes no sense: {error}", code="IRS477", where=recording.path) from error
 
 
-def run_recording(recording: Recording | Generation) -> None:
-    """Show a recording, or what a language model takes to generate, until the user leaves."""
-    RecordingApp(recording).run()
+def run_recording(recording: Recording | Generation, *others: Recording) -> None:
+    """Show a recording, others beside it, or what a language model takes to generate, until the user leaves."""
+    RecordingApp(recording, others=others).run()

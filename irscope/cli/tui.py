@@ -37,7 +37,7 @@ class Command:
     another model or a recording of a real run, it begins with the comparison of both. A recording alone, as `irscope simulate -o
     run.jsonl` or `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at
     its peak. With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
-    begins with the step by category.
+    begins with the step by category. Several recordings, such as those of ranks of one job, stand side by side.
     """
 
     examples = (
@@ -45,6 +45,7 @@ class Command:
         ("irscope tui old.onnx new.onnx", "where do two models differ?"),
         ("irscope tui run.jsonl", "what did `irscope simulate -o run.jsonl train.py` find, and what is alive when?"),
         ("irscope tui --browser model.onnx", "how does it look in a web browser?"),
+        ("irscope tui rank0.jsonl rank1.jsonl", "how do ranks of a job differ, and when?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
 
@@ -53,6 +54,7 @@ class Command:
         parser.add_argument(
             "other", metavar="OTHER", nargs="?", default="", help="another model, or a recording that `irscope record` wrote"
         )
+        parser.add_argument("more", metavar="MORE", nargs="*", help="further recordings beside the first two, such as other ranks of a job")
         parser.add_argument("--train", action="store_true", help="show the training step of MODEL, a name or ./train.py:build")
         parser.add_argument("--browser", action="store_true", help="serve the same in a web browser of this machine, by textual-serve")
         add_step_arguments(parser)
@@ -73,6 +75,7 @@ class Command:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
         # What is wrong with the arguments is said before there is a screen.
         load_options(args)
+        _check_more(args)
         path, folder = _where(args)
         # By name: the UI is a layer above the command line, which only starts it. It is on the screen before what reads models is imported.
         start = importlib.import_module("irscope.tui.start")
@@ -82,6 +85,15 @@ class Command:
         if is_served:
             importlib.import_module("irscope.tui.browser").say_end()
         return 0
+
+
+def _check_more(args: argparse.Namespace) -> None:
+    """Raise UsageError for more than two files that are not all recordings."""
+    from irscope.recording import is_recording
+
+    strange = [one for one in (args.model, args.other, *args.more) if args.more and not is_recording(Path(one))]
+    if strange:
+        raise UsageError(f"{strange[0]} is no recording", hint="more than two files side by side are recordings, such as ranks of a job")
 
 
 def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
@@ -110,6 +122,8 @@ class _Found:
     other: str = ""
     step: Sequence[str] | None = None
     """The options of a training step."""
+    beside: Sequence[Recording] = ()
+    """Recordings beside a recording."""
 
     def show(self) -> None:
         """Show it until the user leaves."""
@@ -118,7 +132,7 @@ class _Found:
         if isinstance(self.what, Model):
             importlib.import_module("irscope.tui.app").run_app(self.what, self.other, self.step)
         else:
-            importlib.import_module("irscope.tui.recording").run_recording(self.what)
+            importlib.import_module("irscope.tui.recording").run_recording(self.what, *self.beside)
 
 
 def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
@@ -131,8 +145,9 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     if is_recording(path):
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
-        if not other:
-            found = _Found(read_recording(path))
+        if not other or is_recording(Path(other)):
+            beside = (other, *args.more) if other else ()
+            found = _Found(read_recording(path), beside=[read_recording(Path(one)) for one in beside])
             importlib.import_module("irscope.tui.recording")
             return found
         path, other = Path(other), str(path)

@@ -137,6 +137,10 @@ class MemoryEvent:
     """Since the run began."""
     source: str = ""
     """The line of the program that asked for it, where that is known: train.py:21."""
+    phase: str = ""
+    """Of the step: forward, backward, optimizer, where that is told."""
+    stream: int = 0
+    """On which it is; 0 is the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ class Held:
     scope: str = ""
     source: str = ""
     """The line of the program that asked for it."""
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -109,7 +111,7 @@ def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
     for slot in alive:
         if sizes[slot]:
             who = tape.owners.get(slot, _NOWHERE)
-            yield Held(sizes[slot], slot, tape.kinds[slot], tape.labels[slot], who.module, who.line)
+            yield Held(sizes[slot], slot, tape.kinds[slot], tape.labels[slot], who.module, who.line, tape.streams.get(slot, 0))
 
 
 def _header(simulation: Simulation) -> Header:
@@ -143,10 +145,14 @@ def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord]
             scope = origin.module.replace(".", "/")
             ops.append(OpRecord(len(ops), label or origin.line or "program", scope, place="cuda", made=made, alive=alive))
 
-    for event in tape.events[first:end]:
+    begins = [at for at, _ in tape.phases]
+    for place, event in enumerate(tape.events[first:end], first):
         slot = event if event >= 0 else ~event
         if not sizes[slot]:
             continue
+        at = bisect_right(begins, place)
+        # A phase that began before the stretch is not of it.
+        phase = tape.phases[at - 1][1] if at and begins[at - 1] >= first else ""
         who = tape.labels[slot], tape.owners.get(slot, _NOWHERE)
         if event >= 0 and asked != who:
             close(asked)
@@ -155,7 +161,9 @@ def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord]
         alive += change
         made += max(change, 0)
         number = len(ops) if asked is not None else None
-        events.append(MemoryEvent(WARM, change, number, event >= 0, slot, tape.kinds[slot], who[0], who[1].module, source=who[1].line))
+        kind, stream = tape.kinds[slot], tape.streams.get(slot, 0)
+        told = MemoryEvent(WARM, change, number, event >= 0, slot, kind, who[0], who[1].module, source=who[1].line)
+        events.append(replace(told, phase=phase, stream=stream))
     close(asked)
     return ops, events
 

@@ -50,6 +50,10 @@ def test_a_recording_has_the_report_and_what_the_step_begins_with(tmp_path: Path
     assert {event.source.rpartition("/")[2] for event in recording.run("warm") if event.bytes > 0} <= {
         f"train.py:{n}" for n in range(1, 20)
     }
+    # Phases follow one another; what is before the forward is none of them.
+    phases = list(dict.fromkeys(event.phase for event in recording.run("warm")))
+    assert [phase for phase in phases if phase] == ["forward", "backward", "optimizer"]
+    assert {event.stream for event in recording.run("warm")} == {0}
     assert recording.said is not None and str(recording.said.summary["verdict"]).startswith("fits on NVIDIA H100 SXM")
     assert recording.said.summary["reserved_peak_bytes"] == report["peak"]["reserved"]
     assert {table.title for table in recording.tables} >= {"peak of each step", "alive at the peak", "what reserved is made of at its peak"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -29,7 +30,8 @@ from irscope.recording import (
     write_recording,
 )
 from irscope.report.values import bare
-from irscope.tui.recording import RecordingApp, shown_run
+from irscope.tui.memory.views import StepStack
+from irscope.tui.recording import RecordedRun, RecordingApp, shown_run
 from irscope.tui.start import StartApp, read_recent
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
@@ -258,3 +260,85 @@ def test_the_command_and_the_start_open_a_recording(tmp_path: Path, monkeypatch:
         return app.return_value
 
     assert asyncio.run(run()) == read_recording(path)
+
+
+def in_phases(rank: int = 0) -> Recording:
+    """A step with its phases on two streams, as one rank of two; a higher rank takes more."""
+    told = zip(SIMULATED.events, ["forward"] * 3 + ["backward"] * 3 + ["optimizer"], range(7), strict=True)
+    events = tuple(
+        dataclasses.replace(one, phase=phase, stream=number % 2, time_us=float(number**2), bytes=one.bytes * (rank + 1))
+        for one, phase, number in told
+    )
+    settings = {"simulated": True, "world": 2, "rank": rank}
+    return dataclasses.replace(SIMULATED, events=events, header=dataclasses.replace(SIMULATED.header, settings=settings))
+
+
+def test_a_recording_is_stacked_by_category_module_line_and_stream() -> None:
+    made = shown_run(in_phases(), UNICODE)
+    assert isinstance(made, RecordedRun)
+    total = made.stack.total.tolist()
+    assert isinstance(made.stack, StepStack) and list(dict.fromkeys(made.stack.phases)) == ["", "forward", "backward", "optimizer"]
+    for by, names in (
+        ("module", {"layers.0.linear"}),
+        ("line", {PLACE}),
+        ("stream", {"default stream", "stream 1"}),
+        ("category", {"gradient"}),
+    ):
+        made.next_grouping()
+        assert made.by == by and names <= set(made.stack.parts)
+        assert made.stack.total.tolist() == total
+    # Without streams there is nothing to tell apart.
+    plain = shown_run(SIMULATED, UNICODE)
+    assert isinstance(plain, RecordedRun)
+    for _ in range(3):
+        plain.next_grouping()
+    assert plain.by == "category" and not isinstance(plain.stack, StepStack)
+
+
+def test_the_axis_is_the_time_that_was_measured() -> None:
+    made = shown_run(in_phases(), UNICODE)
+    assert made.toggle_axis() == "" and made.stack.time == "as it was measured"
+    # From the last event but one to the last a third of the time goes by.
+    assert made.stack.column_of(7, 36) == 35 and made.stack.column_of(6, 36) == 25
+    assert made.toggle_axis() == "" and not made.stack.time
+    assert "does not tell" in shown_run(SIMULATED, UNICODE).toggle_axis()
+
+
+@SIZES
+def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
+    async def run() -> None:
+        app = RecordingApp(in_phases(), UNICODE, others=[in_phases(1), in_phases(2)])
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            assert [run.name() for run in app.runs] == [f"rank {rank} of 2" for rank in range(3)]
+            tops = {run.stack.top for run in app.runs}
+            assert tops == {app.runs[2].stack.highest} and app.runs[0].stack.highest < app.runs[2].stack.highest
+            text = shown(app)
+            assert all(f"rank {rank} of 2: " in text for rank in range(3))
+            await pilot.press("n")
+            await pilot.pause()
+            assert "the runs side by side" in shown(app)
+            await pilot.press("tab", "home")
+            await pilot.pause()
+            assert app.run_shown is app.runs[1] and app.runs[1].step == 0 and "rank 1 of 2" in app.run_shown.title()
+
+    asyncio.run(run())
+
+
+def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
+    paths = [tmp_path / f"rank{rank}.jsonl" for rank in range(3)]
+    for rank, path in enumerate(paths):
+        write_recording(path, in_phases(rank))
+        assert read_recording(path).events == in_phases(rank).events
+    opened: list[tuple[Recording, ...]] = []
+    monkeypatch.setattr("irscope.tui.recording.run_recording", lambda *runs: opened.append(runs))
+    monkeypatch.setattr("irscope.tui.start.opened", lambda read, path, folder: read(path, lambda *_: None))
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["tui", *map(str, paths)]) == 0
+    assert [one.path for one in opened[0]] == [str(path) for path in paths]
+    other = tmp_path / "model.irs"
+    other.write_text("irscope 1\n")
+    assert main(["tui", *map(str, paths), str(other)]) == 2
+    assert "is no recording" in capsys.readouterr().err
