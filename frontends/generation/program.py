@@ -34,7 +34,7 @@ from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
 from irscope.frontends.zoo.adapters import put_on
 from irscope.frontends.zoo.agreement import compare_weights, stored_dtype
-from irscope.frontends.zoo.names import is_name, parse_name
+from irscope.frontends.zoo.names import file_in, is_name, parse_name
 from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, may_run, not_found, own_dtype, with_base
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.ir.dtypes import DType
@@ -409,6 +409,9 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
         folder = Path(wish.model)
         if not folder.is_dir():
             raise not_found(wish.model)
+        if file_in(folder).suffix == ".gguf":
+            hint = f"`irscope {wish.model}` says what its weights and its cache take"
+            raise UsageError("its model is a GGUF file, which holds no code to run", code="IRS695", where=wish.model, hint=hint)
         read_folder(folder, sink)  # which has no configuration that the package knows, and says why
         raise LoadError("its configuration names no model", code="IRS197", where=wish.model, hint="it needs a model_type or architectures")
     name, adapter = with_base(parse_name(wish.model), wish.base)

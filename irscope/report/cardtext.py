@@ -308,7 +308,15 @@ class CardWriter:
             else ""
         )
         at = f", {self.number(told.cache_at_context, Kind.BYTES)}{span} for {told.context:,}" if told.context else ""
-        yield self.item("cache", f"{each} a token and sequence{at}: {told.law}")
+        yield self.item("cache", f"{each} a token and sequence{at}: {told.law}{self.tokens_text(told)}", most=3)
+
+    def tokens_text(self, told: CardDescribed) -> str:
+        """How many tokens there is room for beside the weights; nothing where windows make that another sum."""
+        each, whole, room = told.cache.value, told.cache_at_context.value, self.card.device.room_bytes
+        total = sum(one.bytes for one in self.card.identity.weights)
+        if not isinstance(each, int) or not each or room is None or whole != each * (told.context or 0) or told.cache.interval is not None:
+            return ""
+        return f"; beside the weights at most ~{max(0, room - total) // each:,} tokens of all sequences fit"
 
     def sum_text(self) -> str:
         """The peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""

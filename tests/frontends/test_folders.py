@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from irscope.cli.main import main
 from irscope.diagnostics import DiagnosticSink
@@ -131,3 +134,49 @@ def test_shards_that_are_cut_off_are_one_line(tmp_path: Path, capsys: pytest.Cap
     err = capsys.readouterr().err
     assert "IRS160" in err
     assert err.count("\n") == 1
+
+
+# -- chance ----------------------------------------------------------------------------------------------------------------
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_KEYS = ("peft_type", "r", "lora_alpha", "target_modules", "base_model_name_or_path", "rank_pattern", "modules_to_save", "use_dora")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(_KEYS), _JSON, max_size=4), st.booleans())
+def test_any_settings_of_an_adapter_are_an_answer_or_one_line(changed: dict[str, Any], weights: bool) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        write_llama(Path(place) / "base")
+        folder = write_adapter(Path(place) / "adapter", "../base", weights=weights, **changed)
+        _read(folder)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_JSON, _JSON, st.lists(st.integers(0, 200), max_size=3))
+def test_any_configuration_and_any_index_are_an_answer_or_one_line(config: Any, index: Any, cuts: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = write_llama(Path(place) / "a", **(config if isinstance(config, dict) else {"quantization_config": config}))
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        _read(folder)
+        data = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors.index.json").unlink()
+        for cut in cuts:
+            (folder / "model.safetensors").write_bytes(data[: cut * len(data) // 200])
+            _read(folder)
+
+
+def _read(folder: Path) -> None:
+    """What is in a folder, without the package; a LoadError is one line."""
+    try:
+        load_program(file_in(folder), LoadOptions(), DiagnosticSink())
+        own_code(folder)
+    except LoadError as error:
+        said = (error.code, "\n" in str(error))
+    else:
+        said = ("", False)
+    assert said[0] in ("", "IRS100", "IRS102", "IRS103", "IRS160", "IRS161", "IRS164", "IRS168", "IRS197")
+    assert not said[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import tempfile
 import tracemalloc
@@ -84,6 +85,9 @@ def test_the_card_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = " ".join(capsys.readouterr().out.split())
     assert "llama (2 layers, context 4,096), GGUF, weights without a graph, 190,208 parameters in 5.58 bits each" in out
     assert "~512 B a token and sequence, ~2.00 MiB for 4,096: 2 bytes of f16 * 2 layers * 2 heads * (32 + 32)" in out
+    tokens = re.search(r"at most ~([0-9,]+) tokens of all sequences fit", out)
+    assert tokens is not None
+    assert 512 * int(tokens[1].replace(",", "")) <= 139.22 * 2**30 < 512 * (int(tokens[1].replace(",", "")) + 50_000)
     assert "training" not in out
 
 

@@ -23,6 +23,7 @@ from irscope.tui.params import PASS, VALUES, Params
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
 from irscope.weights.result import TensorStatistics, wide_shape
+from tests.frontends.gguf_files import small
 from tests.tui.driving import SMALL, drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, TWO_LAYERS, model
 from tests.unit.weights.test_differences import changed, write
@@ -271,3 +272,12 @@ def test_at_80_columns_v_shows_the_alerts_x_the_other_axis_and_o_which_weights_c
 def test_no_sizes_no_bars() -> None:
     assert size_bins([], 4) == []
     assert text_of(bars([], 40, UNICODE)[0]) == "no sizes"
+
+
+def test_a_gguf_file_shows_its_types_and_values_that_are_not_read(tmp_path: Path) -> None:
+    opened = open_model(small().write(tmp_path / "model.gguf"))
+    made = params(opened)
+    assert "190,208" in made.title()
+    assert {opened.graph.weights[0].type.dtype.text, "q8_0"} <= {str(one.type.dtype) for one in opened.graph.weights}
+    made.take_values(report_of(opened.manager, VALUES))
+    assert "not read" in text_of(made.alert_lines(80, 1)[0])
