@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
-from irscope.tui.analyses import analysis_of
+from irscope.tui.analyses import analysis_of, result_of
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Group as Module
 from irscope.tui.browse.outline import Ints, Mask, Outline
@@ -38,6 +38,7 @@ from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 if TYPE_CHECKING:
     from irscope.passes.cost.bounds import Bounds
+    from irscope.session import Model
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -52,24 +53,68 @@ _OWN = "nodes of its own"
 UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True)
+class Timings:
+    """The least time of each node as arrays, which may come from another process."""
+
+    device: DeviceProfile
+    total: float
+    seconds: Floats
+    flops: Floats
+    bytes: Floats
+    bound: Ints
+    bounds: Sequence[str]
+    dtypes: Sequence[str]
+    """Element types, those that most arithmetic is done in first."""
+    names: Sequence[tuple[str, str]]
+    """The name and the operator of each node."""
+    nodes: Sequence[Node] = ()
+    """The nodes; nothing where they are those of another process."""
+
+
+def timings_of(times: Bounds) -> Timings:
+    """The arrays of an answer of the roofline pass."""
+    nodes, kind = times.nodes, times.device.kind
+    numbers: dict[str, int] = {UNKNOWN: 0}
+    bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
+    flops: Floats = np.array([float(one.flops * one.runs) for one in nodes], dtype=np.float64)
+    work: dict[str, float] = {}
+    for one, amount in zip(nodes, flops.tolist(), strict=True):
+        work[one.dtype] = work.get(one.dtype, 0.0) + amount
+    return Timings(
+        times.device,
+        times.seconds,
+        np.array([one.seconds(kind) for one in nodes], dtype=np.float64),
+        flops,
+        np.array([float(one.bytes * one.runs) for one in nodes], dtype=np.float64),
+        bound,
+        list(numbers),
+        sorted(work, key=lambda name: -work[name]),
+        [(one.node.name, one.node.op) for one in nodes],
+        [one.node for one in nodes],
+    )
+
+
+def timed_alone(model: Model) -> Timings:
+    """The least times of a model's nodes without the nodes: for a process of its own."""
+    return replace(timings_of(result_of(model.manager, _PASS)), nodes=())
+
+
 class NodeTimes:
     """The least time of each node with where the node stands in the outline; holds nothing of the model that was timed."""
 
-    def __init__(self, times: Bounds, outline: Outline) -> None:
-        nodes, kind = times.nodes, times.device.kind
-        self.device = times.device
-        self.seconds: Floats = np.array([one.seconds(kind) for one in nodes], dtype=np.float64)
-        self.flops: Floats = np.array([float(one.flops * one.runs) for one in nodes], dtype=np.float64)
-        self.bytes: Floats = np.array([float(one.bytes * one.runs) for one in nodes], dtype=np.float64)
-        numbers: dict[str, int] = {UNKNOWN: 0}
-        self.bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
-        self.bounds = list(numbers)
+    def __init__(self, times: Timings, outline: Outline) -> None:
+        self.device, self.total, self.dtypes = times.device, times.total, times.dtypes
+        self.seconds, self.flops, self.bytes = times.seconds, times.flops, times.bytes
+        self.bound, self.bounds = times.bound, times.bounds
         """The bound as a code; 0 is unknown."""
-        self.total = times.seconds
         self.rows: Ints = np.array(list(_outline_rows(times, outline)), dtype=np.int64)
         """Rows of the outline, -1 where a node is not there."""
+        if not times.nodes and (self.rows < 0).any():
+            raise KeyError("nodes of another process that are not in the outline")
         # References are to the model's own nodes, so that the timed copy can be freed.
-        self.nodes = [_own(outline, row, one.node) for row, one in zip(self.rows.tolist(), nodes, strict=True)]
+        own: Sequence[Node | None] = times.nodes or [None] * len(self.rows)
+        self.nodes = [_own(outline, row, node) for row, node in zip(self.rows.tolist(), own, strict=True)]
         kinds: dict[str, int] = {}
         self.kind: Ints = np.array([kinds.setdefault(node.op, len(kinds)) for node in self.nodes], dtype=np.int64)
         self.kinds = list(kinds)
@@ -82,11 +127,6 @@ class NodeTimes:
         """For each module call the one around it, which has a smaller number."""
         self.scope_rows = {item.scope: row for row, item in enumerate(outline.items) if isinstance(item, Module) and item.scope is not None}
         """The rows of module calls."""
-        work: dict[str, float] = {}
-        for one, flops in zip(nodes, self.flops.tolist(), strict=True):
-            work[one.dtype] = work.get(one.dtype, 0.0) + flops
-        self.dtypes = sorted(work, key=lambda name: -work[name])
-        """Element types, those that most arithmetic is done in first."""
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -98,10 +138,12 @@ class NodeTimes:
         return found
 
 
-def _own(outline: Outline, row: int, timed: Node) -> Node:
+def _own(outline: Outline, row: int, timed: Node | None) -> Node:
     """The node of a row; the one that was timed where the outline has none."""
-    found = outline.items[row] if row >= 0 else timed
-    return found if isinstance(found, Node) else timed
+    found = outline.items[row] if row >= 0 else None
+    node = found if isinstance(found, Node) else timed
+    assert node is not None
+    return node
 
 
 def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
@@ -115,15 +157,16 @@ def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
         scopes[found] = len(scopes)
 
 
-def _outline_rows(times: Bounds, outline: Outline) -> Iterator[int]:
+def _outline_rows(times: Timings, outline: Outline) -> Iterator[int]:
     """The row of each node, which may be one of the same model read again with other sizes."""
     names: dict[tuple[str, str], int] = {}
-    for one in times.nodes:
-        row = outline.row_of.get(one.node)
+    nodes: Sequence[Node | None] = times.nodes or [None] * len(times.names)
+    for node, key in zip(nodes, times.names, strict=True):
+        row = None if node is None else outline.row_of.get(node)
         if row is None:
             if not names:
-                names = {(node.name, node.op): place for node, place in reversed(outline.row_of.items())}
-            row = names.get((one.node.name, one.node.op), -1)
+                names = {(one.name, one.op): place for one, place in reversed(outline.row_of.items())}
+            row = names.get(key, -1)
         yield row
 
 
@@ -644,12 +687,20 @@ class CostScreen(ModelScreen):
         device, env = self.cost.ask()
         by = self.cost.by
 
+        def apart() -> NodeTimes | None:
+            try:
+                return NodeTimes(session.apart(timed_alone, env), session.browse.outline)
+            except KeyError:
+                return None
+
         def answer() -> Timed:
-            manager = session.model_for(env).manager
-            subject = analysis_of(manager, _PASS)
-            times = NodeTimes(manager.get(subject), session.browse.outline)
-            # What is shown has been taken out of it, in less room.
-            manager.forget(subject)
+            times = apart() if session.reads_apart(env) else None
+            if times is None:
+                manager = session.model_for(env).manager
+                subject = analysis_of(manager, _PASS)
+                times = NodeTimes(timings_of(manager.get(subject)), session.browse.outline)
+                # What is shown has been taken out of it, in less room.
+                manager.forget(subject)
             return Timed(device, env, times, views_of(times, session.symbols, by, Formulas(session.browse)))
 
         sizes = ",".join(f"{name}={size}" for name, size in env.items())

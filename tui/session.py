@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from irscope.ir.places import path_key
 from irscope.session import Model
 from irscope.tui.amounts import Binding, Column, parse_binding, parse_sizes
 from irscope.tui.analyses import Analyses, result_of
+from irscope.tui.apart import of_model
 from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
@@ -31,6 +33,8 @@ from irscope.tui.text import Symbols
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.timeline import ShownRun
     from irscope.passes.memory.curve import LifetimeModel
+
+T = TypeVar("T")
 
 # ----------------------------------------------------------------------------------------------------
 # A priority queue of requests to the worker, which processes one at a time; independent of Textual.
@@ -427,6 +431,16 @@ class Session:
         bound.manager.cancelled = self.manager.cancelled
         bound.manager.instruments[:] = self.manager.instruments
         return bound
+
+    def reads_apart(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a process of its own reads the model again with these sizes: here a large one would hold up keys and fill memory."""
+        path, is_large = self.program.path, self.browse.node_count > _MOST_KEPT
+        return is_large and any(name in self.program.symbols for name in sizes) and bool(path) and Path(path).is_file()
+
+    def apart(self, work: Callable[[Model], T], sizes: Mapping[str, int]) -> T:
+        """What a function of a module makes of the model read again with these sizes, in a process of its own. For the worker's thread."""
+        wanted = {name: size for name, size in sizes.items() if name in self.program.symbols}
+        return of_model(work, self.model, wanted, self.manager.cancelled)
 
     def put_away(self) -> None:
         """After each result: a large second model is dropped instead of cached; reading it again is cheaper than keeping it."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from irscope.errors import PassError
+from irscope.errors import Cancelled, IrscopeError, PassError
 from irscope.passkit.settings import Settings
 from irscope.report.printable import display_width
+from irscope.session import open_model
 from irscope.tui.analyses import result_of
+from irscope.tui.apart import of_model
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import Source
-from irscope.tui.cost import GROUPINGS, Cost, Formulas, NodeTimes, Timed, views_of
+from irscope.tui.cost import GROUPINGS, Cost, Formulas, NodeTimes, Timed, timed_alone, timings_of, views_of
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 
@@ -26,7 +30,7 @@ def cost(text: str, symbols: Symbols = UNICODE, device: str = "") -> Cost:
     made.ask()
     opened.manager.settings = Settings(device=device)
     found = result_of(opened.manager, "roofline{top=0}")
-    times = NodeTimes(found, made.browse.outline)
+    times = NodeTimes(timings_of(found), made.browse.outline)
     made.take(Timed(*made.wanted, times, views_of(times, symbols)))
     return made
 
@@ -76,7 +80,7 @@ def test_flops_of_open_sizes_are_numbers_times_symbols() -> None:
     assert made.browse.context.assumed == "batch=1"
     made.ask()
     bound = model(TWO_LAYERS.replace("f32[4,64]", "f32[1,64]"))
-    times = NodeTimes(result_of(bound.manager, "roofline{top=0}"), made.browse.outline)
+    times = NodeTimes(timings_of(result_of(bound.manager, "roofline{top=0}")), made.browse.outline)
     made.take(Timed(*made.wanted, times, views_of(times, UNICODE, "module", Formulas(made.browse))))
     made.group_by("module")
     texts = {made.table.columns[0].text(row): made.table.columns[2].text(row) for row in range(made.table.count)}
@@ -187,3 +191,22 @@ def test_the_roof_bends_at_the_ridge() -> None:
 def test_without_a_roof_there_are_still_points() -> None:
     assert any("⠁" <= character <= "⣿" for line in Scatter([1.0], [1e9], None).lines(60, 10, None, UNICODE) for character in text_of(line))
     assert len(Scatter([], [], None).lines(60, 10, None, UNICODE)) == 10
+
+
+def test_a_process_of_its_own_gives_the_same_times(tmp_path: Path) -> None:
+    """A large model with open sizes is read again beside the UI, not in it."""
+    path = tmp_path / "m.irs"
+    path.write_text(SYMBOLIC, encoding="utf-8")
+    opened = open_model(path, settings=Settings(device="l4"))
+    outline = Browse(opened.program, Source("m"), UNICODE).outline
+    here = timings_of(result_of(opened.rebound({"batch": 8}).manager, "roofline{top=0}"))
+    apart = of_model(timed_alone, opened, {"batch": 8}, threading.Event())
+    assert apart.names == here.names and apart.nodes == () and apart.total == here.total and apart.device == here.device
+    assert apart.seconds.tolist() == here.seconds.tolist()
+    assert NodeTimes(apart, outline).rows.tolist() == NodeTimes(here, outline).rows.tolist()
+    with pytest.raises(IrscopeError, match="batch"):
+        of_model(timed_alone, opened, {"batch": 1000}, threading.Event())
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(Cancelled):
+        of_model(timed_alone, opened, {"batch": 8}, stopped)

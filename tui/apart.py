@@ -1,0 +1,67 @@
+"""Heavy work in a process of its own: beside the UI it would take its turns of the interpreter, and what it reads would stay in memory."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from irscope.errors import Cancelled, IrscopeError, PassError
+from irscope.session import Model, open_model
+
+T = TypeVar("T")
+_LOOK = 0.1
+"""Seconds between two looks whether the work was cancelled."""
+_CHILD = "import irscope.tui.apart as apart; apart.answer()"
+
+
+def of_model(work: Callable[[Model], T], model: Model, sizes: Mapping[str, int], cancelled: threading.Event) -> T:
+    """What a function of a module makes of a model read again with these sizes, for its settings; what it returns is pickled.
+
+    Blocks the calling thread, which leaves the interpreter to the UI, and raises Cancelled as soon as that is wanted.
+    """
+    options = model.options
+    inputs = {name: str(type_) for name, type_ in options.inputs.items()}
+    bound = replace(options, inputs={}, bind={**options.bind, **sizes})
+    asked = pickle.dumps((work.__module__, work.__qualname__, str(Path(model.program.path)), inputs, bound, model.manager.settings))
+    command = [sys.executable, "-c", _CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        answered: list[bytes] = []
+        talk = threading.Thread(target=lambda: answered.append(child.communicate(asked)[0]), daemon=True)
+        talk.start()
+        while talk.is_alive():
+            talk.join(_LOOK)
+            if cancelled.is_set():
+                child.kill()
+                talk.join()
+                raise Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over")
+    if not answered or not answered[0]:
+        raise PassError("a process that was to compute this ended without an answer", hint="this is a bug; please report it")
+    found: Any = pickle.loads(answered[0])
+    if isinstance(found, IrscopeError):
+        raise found
+    return found  # type: ignore[no-any-return]  # pickled by the function that was asked for
+
+
+def answer() -> None:
+    """What the process does: read what is asked from stdin, and write what came of it to stdout."""
+    from irscope.ir.spelling import parse_input_type
+
+    module, name, path, inputs, options, settings = pickle.loads(sys.stdin.buffer.read())
+    # What code of packages prints is no part of the answer.
+    out, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
+    found: object
+    try:
+        types = {key: parse_input_type(text) for key, text in inputs.items()}
+        found = getattr(importlib.import_module(module), name)(open_model(Path(path), replace(options, inputs=types), settings=settings))
+    except IrscopeError as error:
+        found = PassError(str(error).partition("\n")[0], hint=error.hint)
+    with out:
+        pickle.dump(found, out)
