@@ -26,6 +26,7 @@ from irscope.frontends.generation.quantised import (
     install_quantizer,
     kept_by_default,
     replace_linears,
+    schemes_of,
     stored_with,
     unpack_before_forward,
 )
@@ -145,8 +146,8 @@ class Loaded:
     parameters: int
     parameter_bytes: int
     is_encoder_decoder: bool
-    schemes: Sequence[tuple[str, str]] = ()
-    """How weights in few bits are stored, and what runs each."""
+    schemes: Sequence[tuple[str, str, int]] = ()
+    """How weights in few bits are stored, what runs each, and how many parameters they are."""
 
 
 class Generator:
@@ -225,7 +226,7 @@ class Generator:
             _parameters(module),
             sum(one.numel() * one.element_size() for one in module.parameters()),
             bool(config.is_encoder_decoder),
-            tuple(dict.fromkeys((one.scheme, one.kernel.name) for one in held.values())),
+            schemes_of(held),
         )
 
     # -- generating ------------------------------------------------------------------------------------------------

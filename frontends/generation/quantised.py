@@ -363,6 +363,15 @@ def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> 
         module.set_submodule(name, PackedLinear(sizes[1], sizes[0], one, device, bias=bias))
 
 
+def schemes_of(held: Mapping[str, Held]) -> list[tuple[str, str, int]]:
+    """Schemes, what runs each, and how many weights are stored so."""
+    found: dict[tuple[str, str], int] = {}
+    for one in held.values():
+        key = (one.scheme, one.kernel.name)
+        found[key] = found.get(key, 0) + one.count
+    return [(*key, count) for key, count in found.items()]
+
+
 def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
     """The tensors of a checkpoint under the names that parameters have, without those that the host reads."""
     renamed = {old: new for one in held.values() for old, new in one.renamed.items()}
@@ -426,6 +435,10 @@ def install_quantizer(held: Mapping[str, Held], where: str) -> dict[str, Any]:
 # -- in a captured graph -------------------------------------------------------------------------------------------------
 
 
+_EXPERT: Final = re.compile(r"\.experts\.\d+\.")
+"""In names of checkpoints; transformers 5 runs all experts of a layer from one tensor."""
+
+
 @dataclass(frozen=True)
 class Layers:
     """What stands for the linear layers of a folder whose weights are quantised."""
@@ -434,10 +447,15 @@ class Layers:
     held: Mapping[str, Held]
     dtype: torch.dtype
     where: str
+    left: int = 0
+    """Weights of experts, of which the module that runs them is not one layer each."""
 
     @property
     def assumed(self) -> Assumed:
         """What a report says about them."""
+        if self.left:
+            why = "they are quantised, as experts that the package runs together: what does that is not analysed"
+            return Assumed(WEIGHTS, f"plain {str(self.dtype).removeprefix('torch.')} for {self.left:,} weights of experts", why)
         schemes = ", ".join(dict.fromkeys(one.scheme for one in self.held.values())) or (
             self.scheme.text if self.scheme is not None else ""
         )
@@ -464,7 +482,9 @@ def quantised_layers(settings: Mapping[str, Any], tensors: Tensors | None, dtype
         if tensors.packed.unknown or not tensors.packed.weights:
             return None
         try:
-            return Layers(None, held_in_checkpoint(tensors.packed, tensors, computing, where), computing, where)
+            held = held_in_checkpoint(tensors.packed, tensors, computing, where)
+            layers = {name: one for name, one in held.items() if not _EXPERT.search(name)}
+            return Layers(None, layers, computing, where, len(held) - len(layers))
         except LoadError:
             return None
     scheme = scheme_in(settings)

@@ -120,7 +120,7 @@ class Generation:
         if loaded is not None:
             summary["weights"] = _weights_text(loaded)
             if loaded.schemes:
-                summary["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel in loaded.schemes))}"
+                summary["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel, _ in loaded.schemes))}"
         if self.assistant is not None:
             summary |= _assistant_rows(self, self.assistant)
         summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache" + (
@@ -167,7 +167,9 @@ class Generation:
             "dtype": loaded.dtype.text if loaded is not None else None,
             "parameters": loaded.parameters if loaded is not None else None,
             "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
-            "quantised": [{"scheme": scheme, "kernel": kernel} for scheme, kernel in loaded.schemes] if loaded is not None else [],
+            "quantised": [{"scheme": scheme, "kernel": kernel, "parameters": count} for scheme, kernel, count in loaded.schemes]
+            if loaded is not None
+            else [],
             "verdict": self.verdict,
             "outcome": self._outcome,
             "refused_at": {"phase": self.refused_at, "token": self.refused_token or None} if self.refused_at else None,
@@ -613,7 +615,7 @@ def _weights_text(loaded: Loaded) -> str:
     if not loaded.schemes:
         return f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
     each = 8 * loaded.parameter_bytes / loaded.parameters
-    schemes = ", ".join(scheme for scheme, _ in loaded.schemes[:3])
+    schemes = ", ".join(f"{count:,} in {scheme}" for scheme, _, count in loaded.schemes[:3])
     size = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {each:.3g} bits each"
     return f"{size}: {schemes}, the others in {loaded.dtype.text}"
 

@@ -311,10 +311,14 @@ class _Look:
         if dtype is DType.U8:
             inputs, kind = shape[-1] * 2, "nvfp4" if self.tensors[scales][0].is_float else "mxfp4"
         else:
-            bits = self._bits()
+            bits, said = self._bits()
             if not bits or dtype is not DType.I32:
                 return None
             inputs, kind = shape[-1] * 32 // bits, f"int{bits}"
+            if 32 % bits:  # the last word of a row may not be full
+                if not said or len(held) != len(shape):
+                    return None
+                inputs = min(inputs, held[-1] * said)
         groups = held[-1] if len(held) == len(shape) else 1
         if groups and inputs % groups and groups > inputs:
             raise Disagreement(f"{scales!r} has {groups:,} groups for {inputs:,} inputs")
@@ -330,16 +334,16 @@ class _Look:
             group,
         )
 
-    def _bits(self) -> int:
-        """Bits of a weight, where all groups of the configuration have the same."""
+    def _bits(self) -> tuple[int, int]:
+        """Bits of a weight and size of a group, where all groups of the configuration have the same; 0 for what is not said."""
         groups = self.config.get("config_groups")
-        found = {
-            weights.get("num_bits")
-            for one in (groups.values() if isinstance(groups, dict) else ())
-            if isinstance(one, dict) and isinstance(weights := one.get("weights"), dict)
-        }
-        (bits,) = found if len(found) == 1 else (0,)
-        return bits if isinstance(bits, int) and 0 < bits <= 8 else 0
+        found: list[tuple[int, int]] = []
+        for one in groups.values() if isinstance(groups, dict) else ():
+            weights = one.get("weights") if isinstance(one, dict) else None
+            if isinstance(weights, dict):
+                bits, group = weights.get("num_bits"), weights.get("group_size")
+                found.append((bits if type(bits) is int and 0 < bits <= 8 else 0, group if type(group) is int and group > 0 else 0))
+        return found[0] if found and found.count(found[0]) == len(found) else (0, 0)
 
     # -- MXFP4 as gpt-oss has it
 
@@ -414,7 +418,7 @@ def _scale_text(shape: tuple[int, ...], scales: tuple[int, ...]) -> str:
     """How scales are shared, in words; empty for one of all."""
     if math.prod(scales) == 1:
         return ""
-    if len(scales) >= 2 and scales[-1] > 1:
+    if len(scales) >= 2 and scales[-1] > 1 and scales[-2]:
         return f" blocks of {_power(-(-shape[-2] // scales[-2]))}x{_power(-(-shape[-1] // scales[-1]))}"
     return " by row"
 

@@ -191,3 +191,12 @@ def test_layers_of_a_folder_by_its_configuration_alone() -> None:
     layers.put_into(module)
     assert isinstance(module.l, PackedLinear) and module.l.is_counted and type(module.lm_head) is nn.Linear
     assert quantised_layers({"quant_method": "aqlm"}, None, torch.bfloat16, "here") is None
+
+
+def test_experts_of_a_checkpoint_stay_plain_in_a_graph() -> None:
+    header = {**NF4, **{name.replace("l.", "mlp.experts.0.up.", 1): one for name, one in NF4.items()}}
+    stored = _stored(header)
+    tensors = Tensors({"model.safetensors": stored}, read_packed(stored))
+    layers = quantised_layers({}, tensors, torch.bfloat16, "here")
+    assert layers is not None and list(layers.held) == ["l"] and layers.assumed.is_guess
+    assert "plain bfloat16 for 1 weights of experts" in layers.assumed.text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -180,6 +181,39 @@ def test_what_is_not_known_is_said(
     assert main(["run", "--passes", "params", str(file)]) == 0
     text = capsys.readouterr().out
     assert "unknown parameters" in " ".join(text.split())
+
+
+def test_no_header_is_too_strange() -> None:
+    """Names, types, shapes and settings in any disorder: a number of weights or a reason, never an error."""
+    chance = random.Random(0)
+    strange: list[Any] = [None, 0, -1, 8, 128, "4", [1], {}, {"a": 1}, 1.5, True, "nf4"]
+    keys = ("quant_method", "bits", "group_size", "load_in_4bit", "bnb_4bit_quant_type", "config_groups", "weight_block_size")
+    for _ in range(4000):
+        header, config, metadata, _ = LAYOUTS[chance.choice(list(LAYOUTS))]
+        tensors, settings = dict(_stored(header)), dict(config)
+        for name in chance.sample(list(tensors), chance.randint(0, len(tensors))):
+            dtype, shape = tensors[name]
+            changed = tuple(chance.choice((0, 1, 3, size, size + 1, 2**40)) for size in shape)
+            tensors[name] = chance.choice(
+                ((dtype, changed), (chance.choice(list(DType)), shape), (dtype, shape[:-1]), (dtype, (*shape, 3)))
+            )
+        for key in chance.sample(keys, 2):
+            settings[key] = chance.choice(strange)
+        if chance.random() < 0.3:
+            settings["config_groups"] = {"a": {"weights": {"num_bits": chance.choice(strange), "group_size": chance.choice(strange)}}}
+        texts = dict.fromkeys(metadata, chance.choice(('{"_type":1,"_data":[]}', "{", "[]", *metadata.values()))) if metadata else {}
+        found = read_packed(tensors, settings, texts)
+        assert all(one.count >= 0 for one in found.weights)
+
+
+@pytest.mark.parametrize(("bits", "words", "count"), [(3, 10, 100), (4, 13, 104), (3, 12, 128)])
+def test_words_that_are_not_full_hold_no_weights(bits: int, words: int, count: int) -> None:
+    """Codes of 3 bits go on from word to word, so that groups tell where a row of 100 ends."""
+    config = {"config_groups": {"a": {"weights": {"num_bits": bits, "group_size": 50 if count == 100 else 64}}}}
+    groups = 2 if count != 104 else 1
+    tensors: Tensors = {"l.weight_packed": (DType.I32, (8, words)), "l.weight_scale": (DType.BF16, (8, groups))}
+    (one,) = read_packed(tensors, config).weights
+    assert one.shape == (8, count)
 
 
 def test_whole_numbers_that_are_no_weights_stay_buffers() -> None:
