@@ -16,6 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from irscope.errors import Cancelled, IrscopeError
+from irscope.report.printable import cut_middle
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -53,6 +54,7 @@ _LEAST_CHART = 6
 """Lines that the chart keeps for marks, bars, axis and legend."""
 _ANOTHER_MODEL = "IRS661"
 """The code of a recording that is not of the open model, such as one of a training script that was simulated."""
+_LONGEST_NAME = 40
 _HEADLINE_ROWS = 7
 _TELL = 0.5
 """Seconds after which it is told again how far a run is."""
@@ -387,6 +389,23 @@ class Compare:
             parts.append(f"{self.view + 1} of {count}, v shows the next")
         return separator.join(parts)
 
+    def worst(self) -> str:
+        """How many nodes the prediction is wrong about, and the one that it is most wrong about; empty where no node was measured."""
+        rows = None if self.found is None else next((rows for rows in self.found.tables if _is_of_nodes(rows.table)), None)
+        if rows is None:
+            return ""
+        far = self._far(rows)
+        off, known = int((far > _OFF).sum()), np.flatnonzero(np.isfinite(far))
+        if not len(known):
+            return ""
+        if not off:
+            return f"no node of {len(far):,} is off by more than {_OFF:.0%}"
+        row = int(known[np.argmax(far[known])])
+        numbers = (humanise(bare(rows.cells(key)[row]), Kind.BYTES) for key in ("predicted_alive", "measured_alive"))
+        predicted, measured = numbers
+        name = cut_middle(str(bare(rows.cells("node")[row])), _LONGEST_NAME, self.symbols.glyphs.ellipsis)
+        return f"{off:,} of {len(far):,} nodes off by more than {_OFF:.0%}, most {name}: predicted {predicted}, measured {measured}"
+
     @property
     def _can_be_off(self) -> bool:
         return self.rows is not None and "predicted_alive" in (column.key for column in self.rows.table.columns)
@@ -428,7 +447,9 @@ class Compare:
             return filled(self._placeholder(width), height)
         head: list[Line] = []
         lines = self.found.lines
-        for text in self.found.report.headline[: 1 if height < _SHORT and lines is not None else _MOST_HEADLINE]:
+        said = [*([self.worst()] if self.found.is_of_run else []), *self.found.report.headline]
+        most = (1 if height < _SHORT and lines is not None else _MOST_HEADLINE) + self.found.is_of_run
+        for text in filter(None, said[:most]):
             head += wrap((Span(clean(text), "heading" if not head else "plain"),), width, "  ")
         if lines is None and self.found.is_of_weights:
             return filled(head, height)

@@ -465,6 +465,7 @@ class ReportsScreen(ModelScreen):
         text, rows = self.query_one("#report_text", DetailPane), self.reports.rows
         text.show(self.reports.lines(max(text.size.width, 20)), top=top)
         self.query_one("#rows_pane").display = rows is not None
+        text.styles.max_height = "100%" if rows is None else None
         self.query_one("#report_rows", VirtualTable).set_model(self._no_rows if rows is None else rows.model)
         told = f" about {self.symbols.clean(self.reports.list_filter)}" if self.reports.list_filter else ""
         self.title_of("list_pane", f"Passes{told}", progress=True)
