@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
-from irscope.ir.places import Scope
+from irscope.ir.places import Scope, path_key
 from irscope.ir.program import Program
 from irscope.report.layered import Layers, Link, Segment, columns, layers_of
 
@@ -28,6 +29,7 @@ _MOST_ENDS: Final = 12
 """So many inputs and outputs stay outside of sections."""
 _DEEPEST: Final = 48
 """Modules nested deeper than this are shown on this level: a hostile file may nest thousands."""
+_SEPARATOR: Final = re.compile(r"[./]")
 READABLE: Final = 60
 """Boxes that a picture shows unless more are asked for."""
 
@@ -741,10 +743,15 @@ def within_module(box: Box) -> str:
 
 def name_within(name: str, scope: Scope) -> str:
     """A name without the path of the module that it stands in: exporters put that in front."""
-    path = scope.path
-    for prefix in (f"/{path}/", f"{path}/", f"{scope.module}."):
-        if path and name.startswith(prefix) and len(name) > len(prefix):
-            return name[len(prefix) :]
+    return _name_within(name, (path_key(scope.path), path_key(scope.module)))
+
+
+@lru_cache(maxsize=4096)
+def _name_within(name: str, paths: tuple[str, str]) -> str:
+    if paths[0]:
+        for match in islice(_SEPARATOR.finditer(name), _DEEPEST):
+            if match.end() < len(name) and path_key(name[: match.start()]) in paths:
+                return name[match.end() :]
     return name
 
 

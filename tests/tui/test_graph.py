@@ -140,6 +140,7 @@ def test_the_whole_opens_and_closes_module_by_module(symbols: Symbols) -> None:
     assert made.box is not None and made.box.name.endswith("block0")
     assert made.toggle() == ""
     assert "nn.relu b" in shown(made)
+    assert ("#" if symbols is ASCII else "┃") in opened, "lines of the selected box are told apart without colour"
     if symbols is ASCII:
         assert opened.isascii() and folded.isascii()
 

@@ -16,6 +16,7 @@ UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 _UNICODE: Final = " │││─┘┐┤─└┌├─┴┬┼"
 _HEAVY: Final = " ┃┃┃━┛┓┫━┗┏┣━┻┳╋"
 _ASCII: Final = " |||-+++-+++-+++"
+_ASCII_HEAVY: Final = " ###=###=###=###"
 """What is drawn where lines go up (1), down (2), left (4), right (8) from a place."""
 _GAP, _BORDER = 3.0, 1.0
 _LEAST_LABEL = 4
@@ -344,7 +345,8 @@ class _View:
             if over is not None and not (bit and over[0] in "╌╎-|"):
                 character, its = over
             elif bit:
-                drawn = _ASCII if self.is_plain else _HEAVY if heavy[at] else _UNICODE
+                light, strong = (_ASCII, _ASCII_HEAVY) if self.is_plain else (_UNICODE, _HEAVY)
+                drawn = strong if heavy[at] else light
                 character, its = drawn[bit], "mark" if heavy[at] else "bar"
                 if (row + self.top, at + self.left) in self.back:
                     its = "unknown"

@@ -15,7 +15,7 @@ from irscope.tui.amounts import amount
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Group
 from irscope.tui.graph.canvas import Canvas, Labels
-from irscope.tui.text import Line, Span, filled
+from irscope.tui.text import Line, Span, cut_line, filled
 
 MOST_NEAR: Final = 120
 """Nodes around one; what is read in hundreds of places has a card that lists them."""
@@ -27,6 +27,7 @@ AT_ONCE: Final = 80
 _MOST_INSIDE: Final = 40
 """Nodes of a module that are shown together with what is around it."""
 _LONGEST: Final = 30
+_LONGEST_TITLE: Final = 44
 _FIRST_BOXES: Final = 24
 
 
@@ -369,10 +370,16 @@ class GraphModel:
             self.centre()
         drawn = self.drawn
         if self.is_empty:
-            return filled([(Span("There is no graph: the file has weights alone, or no nodes.", "faint"),)], height)
+            return self._said("There is no graph: the file has weights alone, or no nodes.", width, height)
         if drawn is None or drawn.canvas is None:
-            return filled([(Span(f"{self.symbols.waiting} laying out", "faint"),)], height)
+            return self._said(f"{self.symbols.waiting} laying out", width, height)
+        if not drawn.canvas.chips:
+            return self._said("This is not in the main graph: a function is drawn where it is called.", width, height)
         return drawn.canvas.draw(self.left, self.top, width, height, drawn.box, self.lit)
+
+    def _said(self, text: str, width: int, height: int) -> list[Line]:
+        """A word in place of a drawing."""
+        return filled([cut_line((Span(text, "faint"),), width, self.symbols)], height)
 
     def at(self, x: int, y: int) -> Box | None:
         """The box at a place of the window."""
@@ -404,7 +411,8 @@ class GraphModel:
             parts = ["Whole graph", f"{len(drawn.canvas.chips):,} of {len(drawn.tree.boxes) - 1:,} boxes"]
         else:
             shown = sum(1 for box in drawn.tree.boxes if box.kind is BoxKind.NODE)
-            parts = [f"Around {self.browse.row_text(self.browse.selected)}", f"{self.hops} hop{'s' * (self.hops != 1)}"]
+            name = cut_name(self.browse.row_text(self.browse.selected), _LONGEST_TITLE, self.symbols.glyphs.ellipsis)
+            parts = [f"Around {name}", f"{self.hops} hop{'s' * (self.hops != 1)}"]
             parts.append(f"{shown:,} of {nodes:,} nodes{', not all that are so near' if self._left_out else ''}")
         return separator.join(parts)
 

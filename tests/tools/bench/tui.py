@@ -31,11 +31,14 @@ _FILTER = ("slash", "o", "p", "colon", "l", "i", "n", "space", "m", "e", "m", "g
 _MEMORY = ("right", "L", "n", "N", "p", "space", "L", "space", "plus", "minus", "0", "r", "r", "end", "home", "p")
 _SIZES = ("greater_than_sign", "greater_than_sign", "right_curly_bracket", "less_than_sign", "left_curly_bracket")
 _TABLE = ("down", "pagedown", "s", "s", "R", "end", "home", "slash", "1", "escape")
+_WALK = ("down", "down", "up", "right", "left", "down", "L", "J", "K", "H", "home")
 KEYS = {
     "browse": (*_TREE, *_FILTER),
     "memory": ("2", *_MEMORY, *_SIZES, "tab", *_TABLE),
     "cost": ("4", *_TABLE, "o", *_TABLE, "o", *_TABLE),
     "parameters": ("3", *_TABLE),
+    "graph": ("8", *_WALK, "plus", "plus", *_WALK, "minus", "minus"),
+    "whole graph": ("v", *_WALK, "space", "space", "plus", "space", *_WALK),
 }
 
 
@@ -133,7 +136,7 @@ def keys(path: str) -> None:
             super()._display(screen, renderable)  # type: ignore[arg-type]
             displays.append((perf_counter(), thread_time()))
 
-    for name in ("memory", "cost", "params", "reports", "passes"):
+    for name in ("memory", "cost", "params", "reports", "passes", "graph"):
         screen_class(name)
     model = open_model(Path(path))
     graph = resident()

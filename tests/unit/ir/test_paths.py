@@ -8,6 +8,7 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.places import is_within, path_key, root_scope
+from irscope.report.boxes import name_within
 from irscope.report.select import parse_filter
 from irscope.tui.session import find_row
 from tests.tui.models import browse
@@ -78,3 +79,23 @@ def test_filters_and_go_to(text: str) -> None:
 def test_rows_of_tables() -> None:
     condition = parse_filter('module = "layer3.1"')
     assert condition.test({"module": "layer3/1"}) and not condition.test({"module": "layer3/10"})
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "within"),
+    [
+        ("/model/layers.0/Add_output_0", "model/layers/0", "Add_output_0"),
+        ("/layer3/layer3.1/conv1/Conv_output_0", "layer3/1/conv1", "Conv_output_0"),
+        ("block.fc1.out", "block/fc1", "out"),
+        ("stem/Conv", "stem", "Conv"),
+        ("stem", "stem", "stem"),
+        ("stem/", "stem", "stem/"),
+        ("stemmed/Conv", "stem", "stemmed/Conv"),
+        ("x.y", "", "x.y"),
+    ],
+)
+def test_the_path_of_the_module_goes_from_a_name_in_it(name: str, path: str, within: str) -> None:
+    scope = root_scope()
+    for part in filter(None, path.split("/")):
+        scope = scope.child(part)
+    assert name_within(name, scope) == within
