@@ -6,17 +6,21 @@ Forward, element types and names of parameters are those of peft 0.21 (`peft/tun
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from irscope.errors import LoadError
+from irscope.errors import LoadError, UsageError
 from irscope.frontends.files.folders import Adapter, Pair, sizes_of
+from irscope.frontends.generation.quantised import PackedLinear, held_by_scheme, kept_by_default, replace_linears
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
+from irscope.weights.schemes import Scheme
 
 
 class _Beside(nn.Module):
@@ -46,6 +50,12 @@ class _Beside(nn.Module):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result: Tensor = self.base_layer(x, *args, **kwargs)
         dtype = result.dtype
+        if isinstance(self.base_layer, PackedLinear):
+            # `peft/tuners/lora/bnb.py`: a copy of its own, and the product in the type of the result.
+            down, up, dropout = self.lora_A["default"], self.lora_B["default"], self.lora_dropout["default"]
+            given = x if torch.is_autocast_enabled("cuda") else x.to(self._dtype)
+            beside: Tensor = up(down(dropout(given))) * self.scaling
+            return result.clone() + (beside if torch.is_autocast_enabled("cuda") else beside.to(dtype))
         if self._looks_up:
             result = result + (F.embedding(x, self.lora_embedding_A["default"].T) @ self.lora_embedding_B["default"].T) * self.scaling
         else:
@@ -105,9 +115,48 @@ def put_on(module: nn.Module, adapter: Adapter) -> None:
             _replace(parts, path, _Copied(parts[path]))
 
 
+@dataclass(frozen=True)
+class Lora:
+    """What is trained beside the layers of a model whose own weights are frozen."""
+
+    rank: int = 8
+    alpha: float = 8.0
+    targets: tuple[str, ...] = ()
+    """Ends of the names of layers; empty for all linear ones but that of the logits."""
+    dropout: float = 0.0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} beside {', '.join(self.targets) or 'all linear layers'}"
+
+
+def tune(module: nn.Module, lora: Lora, where: str) -> None:
+    """Freeze a module, and put new matrices beside its layers."""
+    names = {name for name, one in module.named_modules() if isinstance(one, nn.Linear | PackedLinear)}
+    targets = lora.targets or tuple(sorted(names - kept_by_default(module, _ALL)))
+    settings = {"lora_dropout": lora.dropout}
+    put_on(module, Adapter(Path(where), where, "--lora", lora.rank, lora.alpha, targets, settings, None))
+
+
+def store(module: nn.Module, scheme: Scheme, where: str) -> str:
+    """Hold the frozen weights of linear layers in few bits, and say which kernels run them; matrices of adapters, and copies that they
+    train, stay as they are."""
+    frozen = (one.dtype for one in module.parameters() if not one.requires_grad and one.is_floating_point())
+    dtype = next(frozen, torch.float32)
+    own = {name for name, _ in module.named_modules() if ".lora_" in name or "modules_to_save" in name}
+    held = held_by_scheme(module, scheme, kept_by_default(module, scheme) | own, dtype)
+    if not held:
+        raise UsageError(f"no linear layer can be stored as {scheme.text}", code="IRS432", where=where)
+    replace_linears(module, held, where)
+    return next(iter(held.values())).kernel.name
+
+
+_ALL: Final = Scheme("none")
+"""Of which only is asked what stays as it is."""
+
+
 def _sizes_of(layer: nn.Module) -> tuple[int, int] | None:
     """Features in and out of a layer that can have matrices beside it."""
-    if isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear | PackedLinear):
         return layer.in_features, layer.out_features
     if isinstance(layer, nn.Embedding):
         return layer.num_embeddings, layer.embedding_dim

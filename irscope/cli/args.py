@@ -117,6 +117,11 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     step.add_argument(
         "--accumulate", type=amount_of(COUNT), default=1, metavar="N", help="forwards and backwards before the optimizer's step"
     )
+    step.add_argument(
+        "--lora", default="", metavar="r=16,...", help="train matrices beside frozen layers, as in r=16,targets=q_proj+v_proj"
+    )
+    step.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help="frozen linear layers in few bits, as in nf4")
+    step.add_argument("--gradient-checkpointing", action="store_true", help="the model's own: layers are run again in the backward")
     step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
     step.add_argument("--answers-zero", action="store_true", help="tensor values that the model reads are taken to be zero")
 
@@ -301,14 +306,24 @@ def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) ->
 
 def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequence[Progress] = ()) -> Model:
     """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
-    from irscope.tools.capture import StepSetup, open_training
+    from irscope.tools.capture import StepSetup, Tuning, open_training
 
     if args.accumulate < 1:
         raise UsageError("--accumulate must be at least 1", code="IRS373")
     made: dict[str, object] = {"fused": True} if args.fused else {}
     if args.foreach or args.one_by_one:
         made["foreach"] = args.foreach
-    training = StepSetup(args.loss, args.optimizer, made, not args.keep_gradients, args.accumulate, args.autocast, args.answers_zero)
+    tuning = Tuning(args.lora, args.store_as, args.gradient_checkpointing)
+    training = StepSetup(
+        args.loss,
+        args.optimizer,
+        made,
+        not args.keep_gradients,
+        args.accumulate,
+        args.autocast,
+        args.answers_zero,
+        tuning if tuning != Tuning() else None,
+    )
     options = load_options(args)
     if batch is not None:
         options = replace(options, bind={**options.bind, "batch": batch})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
@@ -16,15 +17,20 @@ from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name, is_script
 from irscope.ir.graph import paused_gc
+from irscope.ir.program import WEIGHTS, Assumed
+from irscope.optiontext import OptionsError, read_options
 from irscope.passes.graph.transforms import Annotate
 from irscope.passes.training.joint import joint_trace
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.session import Model, check_target, open_model
+from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from irscope.frontends.zoo.adapters import Lora
+    from irscope.frontends.zoo.load import Made
     from irscope.frontends.zoo.scripts import Script
 
 _FAILED = ("IRS189", "IRS379")
@@ -42,6 +48,19 @@ class StepSetup:
     accumulate: int = 1
     autocast: str = ""
     answers_zero: bool = False
+    tuning: Tuning | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is done to a model before it is trained."""
+
+    lora: str = ""
+    """Matrices beside frozen layers, as in "r=16,targets=q_proj+v_proj"."""
+    store_as: str = ""
+    """A scheme in which the frozen weights of linear layers are held."""
+    recomputes: bool = False
+    """Whether the model's own gradient checkpointing is switched on."""
 
 
 def capture_training(
@@ -128,6 +147,8 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
 
     script = is_script(text)
     named = make_named(text, options, hollow=not script)
+    if made.tuning is not None:
+        _tune(named, made.tuning, text)
     args, kwargs = named.arguments(real=script)
     if named.script is not None:
         made = _with_own(named.script, made, options)
@@ -147,6 +168,66 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
                 if error.code not in _FAILED:
                     raise
         return trained(kwargs)
+
+
+_TUNING: Final = "`--lora r=16,targets=q_proj+v_proj`"
+
+
+def lora_of(text: str) -> Lora:
+    """New matrices from "r=16,targets=q_proj+v_proj"; what is not said is as usual with peft, but that all linear layers have them."""
+    from irscope.frontends.zoo.adapters import Lora
+
+    try:
+        given, _ = read_options(f"{text}}}")
+    except OptionsError as error:
+        raise UsageError(f"--lora {text}: {error}", code="IRS389", hint=_TUNING) from None
+    unknown = sorted(given.keys() - {"r", "alpha", "targets", "dropout"})
+    if unknown:
+        raise UsageError(f"--lora has no setting {unknown[0]!r}", code="IRS389", hint="r, alpha, targets, dropout")
+    numbers: dict[str, float] = {}
+    for key, least, most in (("r", 1, 1 << 16), ("alpha", 0, math.inf), ("dropout", 0, 1)):
+        try:
+            numbers[key] = float(given.get(key) or {"r": 8, "alpha": given.get("r") or 8}.get(key, 0))
+        except ValueError:
+            numbers[key] = math.nan
+        if not least <= numbers[key] <= most or (key == "r" and numbers[key] % 1):
+            raise UsageError(f"{key}={given[key]} is no {'whole number' if key == 'r' else 'number'} for it", code="IRS389", hint=_TUNING)
+    targets = tuple(one for one in (given.get("targets") or "").split("+") if one and one != "all-linear")
+    return Lora(int(numbers["r"]), numbers["alpha"], targets, numbers["dropout"])
+
+
+def _tune(named: Made, tuning: Tuning, text: str) -> None:
+    """Freeze, store and switch on what was asked for."""
+    from irscope.frontends.zoo.adapters import store, tune
+
+    module: Any = named.module
+    assumed: list[Assumed] = []
+    if tuning.lora:
+        lora = lora_of(tuning.lora)
+        tune(module, lora, text)
+        assumed.append(Assumed("trained", f"{lora}, in f32", "--lora", is_guess=False))
+    is_frozen = not all(one.requires_grad for one in module.parameters())
+    if tuning.store_as:
+        if not is_frozen:
+            raise UsageError(
+                "weights in few bits cannot be trained", code="IRS389", where=text, hint=f"train matrices beside them: {_TUNING}"
+            )
+        scheme = parse_scheme(tuning.store_as)
+        kernel = store(module, scheme, text)
+        assumed.append(Assumed(WEIGHTS, f"frozen ones of linear layers as {scheme.text}", "--as", is_guess=False))
+        assumed.append(Assumed("kernels", kernel, "modelled, since they do not run here"))
+    if tuning.recomputes:
+        # transformers 5 gave it another name
+        enable = getattr(module, "activation_checkpointing_enable", None) or getattr(module, "gradient_checkpointing_enable", None)
+        if enable is None:
+            raise UsageError(
+                "the model has no gradient checkpointing of its own", code="IRS389", where=text, hint="--budget finds what to recompute"
+            )
+        enable({"use_reentrant": False})
+        if is_frozen:
+            module.enable_input_require_grads()  # as peft does: else nothing before the first matrices needs a gradient
+        assumed.append(Assumed("recomputed", "every layer in the backward", "--gradient-checkpointing", is_guess=False))
+    named.recipe = replace(named.recipe, assumed=(*named.recipe.assumed, *assumed))
 
 
 def _with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup:
