@@ -27,6 +27,7 @@ from irscope.session import Model, Results, capture_model, check_target, open_mo
 from irscope.tools.capture import capture_training
 from irscope.tools.card import card
 from irscope.tools.fit import Fit, fit
+from irscope.tools.fit_generation import GenerationFit, fit_generation
 from irscope.tools.generate import generate
 from irscope.tools.reorder import scheduled
 from irscope.tools.rewrite import Rewritten
@@ -45,6 +46,7 @@ __all__ = [
     "Coverage",
     "Diagnostic",
     "Fit",
+    "GenerationFit",
     "Graph",
     "IrscopeError",
     "Model",
@@ -67,6 +69,7 @@ __all__ = [
     "card",
     "derived_weight",
     "fit",
+    "fit_generation",
     "generate",
     "load",
     "plan_checkpoints",

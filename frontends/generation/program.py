@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -230,6 +230,17 @@ class Generator:
         )
 
     # -- generating ------------------------------------------------------------------------------------------------
+
+    def without_limit(self) -> AbstractContextManager[None]:
+        """While no memory is refused."""
+        return self._machine.without_limit()
+
+    def asked(self, wish: Wish) -> int:
+        """Other sizes from here on, as for a process that has only loaded the model: where its inputs will begin."""
+        self._wish = wish
+        self.loaded.module.__dict__.pop("_previous_max_cache_length", None)  # a static cache is never shorter than the one before
+        self._machine.drop_kept()
+        return self._cut()
 
     def run(self, prompt: int, new: int, forwards: int = 0) -> Run:
         """Generate `new` tokens for a prompt; with `forwards` say after so many that decode that all sequences have ended."""

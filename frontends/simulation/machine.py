@@ -325,6 +325,12 @@ class Machine:
 
     # -- libraries' workspaces -------------------------------------------------------------------------------------
 
+    def drop_kept(self) -> None:
+        """Give back workspaces that libraries keep, as if they had not been asked for yet."""
+        for piece in self.kept.values():
+            self.free(piece)
+        self.kept.clear()
+
     def multiply(self, buffers: Sequence[Any]) -> None:
         """A matrix product: its workspaces are allocated once a stream where they are kept."""
         own: list[Piece] = []

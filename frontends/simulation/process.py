@@ -110,9 +110,7 @@ class Process:
         gc.collect()
         machine = self.machine
         machine.storages.settle()
-        for piece in machine.kept.values():
-            machine.free(piece)
-        machine.kept.clear()
+        machine.drop_kept()
         machine.empty_cache()
         machine.begin_again()
         self.pinned.peak = self.pinned.bytes

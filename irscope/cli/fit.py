@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from dataclasses import replace
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, write_answer
+from irscope.amounts import COUNT
+from irscope.cli.args import add_model_arguments, add_output_arguments, amount_of, open_from, progress_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.passes.memory.points import find_symbol
 from irscope.report.printable import printable
+from irscope.tools.config import device_for
 from irscope.tools.fit import COUNTERS, Search, best_of, fit_document, frontier_document, unfit_lines
+from irscope.tools.fit_generation import fit_generation
+from irscope.tools.generate import CACHES
 
 
 class Command:
@@ -20,6 +25,9 @@ class Command:
     The model needs a size that is open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
     `batch` also means the one symbol that inputs have as their first axis, and `seq` the one they have as their second,
     whatever the exporter called them. Two symbols, as in --free batch,seq, give the largest batch for each of several sequences.
+
+    With --prompt, --new or --cache, and for --free context or new, the model is a language model that generates: the longest context
+    (prompt and new tokens together), the largest batch or the most new tokens; --free batch,context gives a context for each batch.
 
     What has to fit is what PyTorch's allocator reserves in the worse of the first two forward passes. A CUDA context takes
     some hundred MiB besides; without --memory it is taken off what the device has, with --memory it is not.
@@ -34,6 +42,10 @@ class Command:
             "which is the longest sequence that fits a card, at batch 8?",
         ),
         ("irscope fit --memory 8GiB --free batch,length model.onnx", "which batch fits for each of ever longer sequences?"),
+        (
+            "irscope fit transformers:llama --memory 24GiB --free context --new 256",
+            "how long can prompt and answer of a language model be?",
+        ),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -44,11 +56,20 @@ class Command:
         parser.add_argument(
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
+        parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="of a language model that generates: tokens of the prompt")
+        parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
+        parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
+        parser.add_argument("--cache", choices=CACHES, help="what keeps keys and values; default: dynamic")
+        parser.add_argument("--dtype", default="", metavar="TYPE", help="its element type; default: what the configuration says")
         add_model_arguments(parser)
         add_output_arguments(parser, plots="the peak by size, with the memory that there is")
 
     def run(self, args: argparse.Namespace) -> int:
         free = [name.strip() for name in args.free.split(",") if name.strip()]
+        if {"context", "new"} & {*free} or any(one is not None for one in (args.prompt, args.new, args.cache)):
+            return self._generating(args, free)
+        if args.batch is not None or args.dtype:
+            raise UsageError("--batch and --dtype are for a model that generates", code="IRS337", hint="`--bind batch=4` gives a size")
         model = open_from(args, open_sizes=free)
         report_diagnostics(model.diagnostics, args.verbose)
         search = Search(model, args.counter)
@@ -69,3 +90,25 @@ class Command:
             return strict_code(args, [model])
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
         return ExitCode.FINDINGS
+
+    def _generating(self, args: argparse.Namespace, free: list[str]) -> int:
+        """The same of a language model that generates."""
+        watching = progress_from(args)
+        found = fit_generation(
+            args.model,
+            memory=args.memory,
+            free=",".join(free),
+            prompt=args.prompt,
+            new=args.new,
+            batch=args.batch,
+            cache=args.cache or "dynamic",
+            dtype=args.dtype,
+            device=device_for(args.device),
+            torch=args.torch,
+            alloc_conf=args.alloc_conf,
+            told=functools.partial(watching[0].progress, None) if watching else None,
+        )
+        for one in watching:
+            one.ended()
+        write_answer(found.document(), args)
+        return ExitCode.OK if found.fits else ExitCode.FINDINGS

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from irscope.frontends.generation.program import CacheLayer, Generator, Loaded, Run, Wish
 
 SCHEMA: Final = "irscope.generation/1"
-_MOST_REQUESTS: Final = 20_000_000
+MOST_REQUESTS: Final = 20_000_000
 """Requests to replay one by one: about two minutes, and 2 GiB of memory."""
 CACHES: Final = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
 """Kinds of caches, as transformers calls them. Windows are the model's own: all follow them."""
@@ -139,6 +139,10 @@ class Generation:
         name, phase = max(self.phases.items(), key=lambda one: one[1].peak.reserved * 2**64 + one[1].peak.allocated)
         return f"token {phase.token:,} of {self.wish.new:,}" if phase.token else _DOING[name]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.report()._repr_html_()
+
     def document(self) -> Document:
         """The report alone: the model is named in it."""
         return Document("", ModelInfo("", ""), (self.report(),))
@@ -226,13 +230,7 @@ def generate(
     """
     from irscope.frontends.generation.program import CANDIDATES, Wish
 
-    if os.path.isfile(model):
-        hint = "name the folder of the model, with its config.json; `irscope FILE` says what weights and cache of a GGUF file take"
-        raise UsageError("it is a file, and generating needs the code of a model", code="IRS695", where=model, hint=hint)
-    if min(prompt, new, batch, beams) < 1 or chunk < 0:
-        raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
-    if cache not in CACHES:
-        raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
+    check_wish(model, prompt, new, min(batch, beams, chunk + 1), cache)
     wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, dtype_of(dtype), beams, samples, chunk, base)
     wish = replace(wish, trust_remote_code=trust_remote_code, scheme=parse_scheme(store_as) if store_as else None)
     options = Options(device, torch, alloc_conf)
@@ -274,8 +272,19 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
     return found
 
 
+def check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> None:
+    """UsageError for files, and for sizes and caches that there are not."""
+    if os.path.isfile(model):
+        hint = "name the folder of the model, with its config.json; `irscope FILE` says what weights and cache of a GGUF file take"
+        raise UsageError("it is a file, and generating needs the code of a model", code="IRS695", where=model, hint=hint)
+    if min(prompt, new, batch) < 1:
+        raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
+    if cache not in CACHES:
+        raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
+
+
 def dtype_of(text: str) -> DType | None:
-    """An element type for weights by its name; None for an empty one."""
+    """The element type of weights that is meant; None for the model's own."""
     found = next((one for one in DType if one.text == text), None) if text else None
     if text and found not in (DType.F16, DType.BF16, DType.F32):
         raise UsageError(f"{text!r} is no element type for weights", code="IRS672", hint="bf16, f16 or f32")
@@ -284,7 +293,7 @@ def dtype_of(text: str) -> DType | None:
 
 def generate_as(wish: Wish, options: Options) -> Generation:
     """The same of a wish."""
-    captured = _Capture(wish)
+    captured = Capture(wish)
     simulation = run_program(captured.program, wish.model, options)
     for model in (captured.loaded, captured.assistant):
         if model is not None:
@@ -302,7 +311,7 @@ def generate_as(wish: Wish, options: Options) -> Generation:
     return found
 
 
-class _Capture:
+class Capture:
     """Runs under simulation: the model is loaded, generates behind the prompt, and where steps are left over, at further places."""
 
     def __init__(self, wish: Wish) -> None:
@@ -315,12 +324,15 @@ class _Capture:
         self.cache: Sequence[CacheLayer] = ()
         self.growth: Growth | None = None
         self.rhythm = Rhythm()
+        self.before = self.groups = 0
+        """What the law numbers the first step with, less one, and how many it has."""
         self.inner: dict[int, list[int]] = {}
         """Where the steps of groups that were captured begin in them."""
         self.refusal: Exception | None = None
         self.sink = DiagnosticSink()
 
     def program(self) -> None:
+        """Load, and take."""
         from irscope.frontends.generation.assisted import AssistedGenerator
         from irscope.frontends.generation.program import Generator
 
@@ -330,21 +342,23 @@ class _Capture:
             self.refusal = error
 
     def _run(self, generator: type[Generator]) -> None:
+        self.take(generator(current_process(), self._wish, self.sink))
+
+    def take(self, made: Generator, laws: dict[object, Growth] | None = None) -> None:
+        """Capture what the wish asks for, with a model that is loaded. `laws` are those that were found for other lengths."""
         wish = self._wish
-        process = current_process()
-        made = generator(process, wish, self.sink)
         self.loaded, self.assistant = made.loaded, made.draft
         self.rhythm = rhythm = made.rhythm
         steps = len(wish.starts()) - 1  # the prompt's own forward gives the first token
         # Rounds at the end in which an assistant proposes less than before, and those with them that are no whole group, are captured.
         groups = wish.alike() // rhythm.unit
-        with process.machine.without_limit():
+        with made.without_limit():
             # What an encoder has read does not grow with what the decoder writes: no longer prompt shows a later step.
             if groups <= rhythm.own + 4 or made.loaded.is_encoder_decoder:
                 self.main = made.run(wish.prompt, wish.new)
             else:
                 self.main = made.run(wish.prompt, wish.new, rhythm.own * rhythm.unit)
-                self.growth = self._law(made, self.main, groups, has_rest=steps > groups * rhythm.unit)
+                self.growth = self._law(made, self.main, groups, has_rest=steps > groups * rhythm.unit, laws=laws)
                 if self.growth is None:
                     self.main = made.run(wish.prompt, wish.new)
             if self.ending is None:
@@ -355,7 +369,7 @@ class _Capture:
                 first = first if steps else tokens - 2
                 self.cache = (made.run(first, tokens - first) if first else made.run(1, 1)).cache
 
-    def _law(self, made: Generator, main: Run, groups: int, has_rest: bool) -> Growth | None:
+    def _law(self, made: Generator, main: Run, groups: int, has_rest: bool, laws: dict[object, Growth] | None = None) -> Growth | None:
         """How further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
         wish, tape, rhythm = self._wish, made.tape, self.rhythm
         starts, unit, end = wish.starts(), rhythm.unit, wish.prompt + wish.new
@@ -365,27 +379,34 @@ class _Capture:
             written = tape()
             return read_steps(written, cuts, dict(zip(streams_between(written, run.begin, run.end), own, strict=False)))
 
+        # Single steps are numbered by their tokens, so that their law holds behind other prompts too.
+        before = self.before = wish.prompt if unit == 1 and not has_rest else 0
+        self.groups = groups
+
         def capture(number: int) -> Sequence[StepRequests]:
             # From the second group of a run on that begins with a longer prompt: the first still reads what the prompt's forward left.
-            at = starts[(number - 2) * unit]
-            run = made.run(at, end - at, 5 * unit)
+            at = number - 2 if before else starts[(number - 2) * unit]
+            run = made.run(at, max(end - at, 1), 5 * unit)
             self.inner |= {number + more: _inside(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
             return read(run, run.cuts[: 4 * unit + 1 : unit])[1:]
 
-        growth = Growth(capture, wish.prompt if unit == 1 else 0)
+        growth = Growth(capture)
+        if laws is not None and before and not own:
+            # Where room is made for all tokens at once, their number is in every size.
+            growth = laws.setdefault((wish.batch, end if "static" in wish.cache else None), growth)
         try:
-            growth.cover(rhythm.alike, groups)
+            growth.cover(before + rhythm.alike, before + groups)
         except NoLaw:
             return None
         mine = read_steps(tape(), main.cuts[::unit])
         requests = len(mine[-1].requests)
-        if groups * requests > _MOST_REQUESTS:
+        if groups * requests > MOST_REQUESTS:
             raise UsageError(
-                f"{wish.new:,} tokens ask the allocator {groups * requests:,} times, more than {_MOST_REQUESTS:,}",
+                f"{wish.new:,} tokens ask the allocator {groups * requests:,} times, more than {MOST_REQUESTS:,}",
                 code="IRS696",
-                hint=f"about {_MOST_REQUESTS * wish.new // (groups * requests):,} tokens can be replayed; a longer prompt costs nothing",
+                hint=f"about {MOST_REQUESTS * wish.new // (groups * requests):,} tokens can be replayed; a longer prompt costs nothing",
             )
-        if not all(growth.holds(number, mine[number - 1]) for number in range(rhythm.alike, rhythm.own)):
+        if not all(growth.holds(before + number, mine[number - 1]) for number in range(rhythm.alike, rhythm.own)):
             return None
         if has_rest:
             at = starts[(groups - 1) * unit]
@@ -393,10 +414,54 @@ class _Capture:
             _, rest = read(run, [run.cuts[0], run.cuts[unit], run.cuts[-1]])
             if any(what.back < 0 for verb, what, _ in rest.requests if verb in ("free", "record")):
                 return None
+            self.groups = groups + 1
             self.inner[groups + 1] = _inside(run.cuts[unit:-1])
             growth.pieces.append(Piece(groups + 1, groups + 1, rest, (0,) * len(rest.sizes)))
             self.ending, self.cache = (run.cuts[unit], Cut(run.end, {})), run.cache
         return growth
+
+    def seen(self, first_tokens: Sequence[int]) -> list[int]:
+        """Tokens whose steps were captured."""
+        assert self.growth is not None
+        unit, before, pieces = self.rhythm.unit, self.before, self.growth.pieces
+        groups = {one - before for one in (*self.growth.captured, *(piece.first for piece in pieces if piece.first == piece.last))}
+        groups |= set(range(1, self.rhythm.own))
+        seen = {(group - 1) * unit + number for group in groups for number in range(1, 1 + len(self._inside_of(before + group)))}
+        return sorted({1, *(first_tokens[number - 1] for number in seen if 0 < number <= len(first_tokens))})
+
+    def _inside_of(self, number: int) -> Sequence[int]:
+        return self.inner.get(number, [0] * self.rhythm.unit)
+
+    def whole(self, tape: Tape[Any], begin: int | None = None) -> Tape[Any]:
+        """All of it with a span for each step; `begin` is where inputs are made, if that is not when the model is loaded."""
+        wish, main, loaded, growth, unit = self._wish, self.main, self.loaded, self.growth, self.rhythm.unit
+        assert main is not None
+        assert loaded is not None
+        first_tokens = [start - wish.prompt + 1 for start in wish.starts()[1:]]
+        if growth is not None:
+            main_cuts = main.cuts[::unit]
+            whole, starts, last = continued(tape, main_cuts, growth, self.groups, self.before)
+            own = len(main_cuts) - 1
+            starts = [
+                *(one.at for one in main.cuts[: own * unit]),
+                *(
+                    first + more
+                    for number, first in enumerate(starts[own:-1], own + 1)
+                    for more in self.inner.get(growth.piece(self.before + number).first, [0])
+                ),
+                starts[-1],
+            ]
+            whole.events.extend(_end(tape, main, whole, last, self.ending))
+        else:
+            whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
+            starts = [one.at for one in main.cuts[: len(first_tokens)]]
+        # Between loading and inputs may be what was captured before.
+        between = [] if begin in (None, loaded.end) else [begin]
+        names = ["load", *("" for _ in between), "inputs", "prefill", *(f"token {number}" for number in first_tokens)]
+        names += ["end"] if growth is not None else []
+        whole.starts = [0, loaded.end, *between, main.begin, *(starts or [main.end]), *([whole.cut()] if starts else [])]
+        whole.spans = [Span(name, number, number + 1) for number, name in enumerate(names) if name]
+        return whole
 
 
 def _inside(cuts: Sequence[Cut]) -> list[int]:
@@ -404,46 +469,21 @@ def _inside(cuts: Sequence[Cut]) -> list[int]:
     return [one.at - cuts[0].at for one in cuts]
 
 
-def _continue(found: Generation, captured: _Capture) -> None:
+def _continue(found: Generation, captured: Capture) -> None:
     """Replay everything on the device, the steps between those that were captured included."""
     wish, main, loaded = found.wish, captured.main, captured.loaded
     assert main is not None
     assert loaded is not None
-    tape = found.simulation.tape
     found.cache, found.draft_cache = _by_owner(captured.cache)
     first_tokens = [start - wish.prompt + 1 for start in wish.starts()[1:]]
     steps = len(first_tokens)
     # A round is over when the next begins; a forward is not.
     so_far = first_tokens[len(main.cuts) - 1] - bool(wish.assistant) if 0 < len(main.cuts) <= steps else wish.new
     found.cache_before = so_far, _by_owner(main.cache)[0]
-    unit = captured.rhythm.unit
-    growth = captured.growth
-    if growth is not None:
-        groups = {*range(1, captured.rhythm.own), *growth.captured, *(piece.first for piece in growth.pieces if piece.first == piece.last)}
-        seen = {(group - 1) * unit + number for group in groups for number in range(1, 1 + len(captured.inner.get(group, [0] * unit)))}
-        found.captured = sorted({1, *(first_tokens[number - 1] for number in seen)})
-        main_cuts = main.cuts[::unit]
-        whole, starts, last = continued(tape, main_cuts, growth, growth.pieces[-1].last)
-        own = len(main_cuts) - 1
-        starts = [
-            *(one.at for one in main.cuts[: own * unit]),
-            *(
-                begin + more
-                for number, begin in enumerate(starts[own:-1], own + 1)
-                for more in captured.inner.get(growth.piece(number).first, [0])
-            ),
-            starts[-1],
-        ]
-        whole.events.extend(_end(tape, main, whole, last, captured.ending))
-    else:
-        whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
-        starts = [one.at for one in main.cuts[:steps]]
-    names = [f"token {number}" for number in first_tokens]
-    places = [0, loaded.end, main.begin, *(starts or [main.end]), *([whole.cut()] if starts else [])]
-    spans = ["load", "inputs", "prefill", *names, *(["end"] if growth is not None else [])]
-    whole.starts = places
-    whole.spans = [Span(name, number, number + 1) for number, name in enumerate(spans)]
-    found.tape = whole
+    if captured.growth is not None:
+        found.captured = captured.seen(first_tokens)
+    whole = found.tape = captured.whole(found.simulation.tape)
+    spans = [one.name for one in whole.spans]
     done = whole.replay_as_far_as_fits(found.simulation.allocator(), whole.numbers("central"))
     if len(done) < len(spans):
         name = spans[len(done)]

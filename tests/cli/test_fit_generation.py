@@ -1,0 +1,84 @@
+"""`irscope fit` of language models that generate: what is found is what `irscope generate` counts at that size and at the next."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from irscope.errors import UsageError
+from irscope.tools.fit_generation import fit_generation
+from irscope.tools.generate import generate
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+MODEL = (
+    "transformers:llama{num_hidden_layers=2,hidden_size=64,intermediate_size=128,num_attention_heads=4,num_key_value_heads=2,"
+    "vocab_size=1000,dtype=bf16,max_position_embeddings=1000000}"
+)
+MEMORY = 96 << 20
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"free": "length"}, "no size to look for"),
+        ({"free": "batch,new", "prompt": 3}, "no size to look for"),
+        ({"free": "batch"}, "how long the prompt is"),
+        ({"free": "context", "new": 0, "batch": 0}, "no cache"),
+    ],
+)
+def test_a_wrong_question_is_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        fit_generation("somewhere", "1GiB", **given, cache="paged" if said == "no cache" else "dynamic")
+
+
+def _reserved(**sizes: Any) -> int:
+    return generate(MODEL, device="h200", **sizes).peak("reserved")
+
+
+@needs_transformers
+@pytest.mark.parametrize(
+    ("free", "given"),
+    [
+        ("context", {"new": 12}),
+        ("batch", {"prompt": 500, "new": 12}),
+        ("new", {"prompt": 20, "cache": "static", "batch": 64}),
+        ("batch", {"prompt": 300, "new": 3, "cache": "static"}),
+    ],
+)
+def test_the_largest_size_fits_and_the_next_does_not(free: str, given: dict[str, Any]) -> None:
+    found = fit_generation(MODEL, MEMORY, free, device="h200", **given)
+    assert found.limit == "memory" and found.at is not None and found.following is not None
+    sizes = {"prompt": found.wish.prompt, "new": found.wish.new, "batch": found.wish.batch, "cache": found.wish.cache}
+    assert _reserved(**sizes) == found.at.reserved <= MEMORY
+    grown = {"context": "prompt", "batch": "batch", "new": "new"}[free]
+    sizes[grown] += found.following.size - found.largest
+    assert _reserved(**sizes) == found.following.reserved > MEMORY
+
+
+@needs_transformers
+def test_new_tokens_that_were_not_replayed_are_said() -> None:
+    found = fit_generation(MODEL, "64MiB", "new", prompt=100, device="h200")
+    assert found.limit == "replays" and found.fits and found.most > found.largest
+    assert f"more than {found.most:,} does not" in found.report().headline[0]
+
+
+@needs_transformers
+def test_a_table_of_contexts() -> None:
+    found = fit_generation(MODEL, MEMORY, "batch,context", new=4, batch=64, device="h200")
+    assert [row.wish.batch for row in found.rows[:3]] == [64, 128, 256]
+    contexts = [row.largest for row in found.rows]
+    assert contexts == sorted(contexts, reverse=True)
+    (curve,) = found.report().pictures()
+    assert list(curve.data["context"]) == contexts
+    assert [row["largest"] for row in json.loads(json.dumps(found.to_json()))["frontier"]] == contexts
+
+
+@needs_transformers
+def test_what_does_not_fit_at_all() -> None:
+    found = fit_generation(MODEL, "1MiB", "context", device="h200")
+    assert not found.fits and "does not fit" in found.report().headline[0]
