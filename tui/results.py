@@ -11,8 +11,10 @@ from irscope.errors import Cancelled, IrscopeError
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
 from irscope.ir.printer import ValueNames, loose_names
+from irscope.ir.program import Program
 from irscope.report.report import Report
 from irscope.report.units import Kind
+from irscope.training import StepOp, Trace
 from irscope.tui.amounts import Binding, Column
 from irscope.tui.browse.outline import AliasSets, Folds
 from irscope.tui.charts import Timeline
@@ -53,6 +55,8 @@ class Results:
     """The same with a number for every symbol, and these numbers."""
     aliases: AliasSets | None = None
     folds: Folds | None = None
+    step_ops: Mapping[Node, StepOp] = field(default_factory=dict)
+    """Of a captured training step what ran for each node: its phase, and what the memory that it made is for."""
     formulas_of: dict[Node, Mapping[str, str]] = field(default_factory=dict)
     """By measure the formula behind the cost of nodes that were looked at, and what its letters stand for."""
     timeline: Timeline | None = None
@@ -150,6 +154,15 @@ class Results:
     def has_failed(self, *parts: str) -> bool:
         """Whether one of these parts ended with an error, so that waiting for it is no use."""
         return not self.failed.isdisjoint(parts)
+
+
+def step_ops(program: Program) -> dict[Node, StepOp]:
+    """By node the operator of the captured step; nothing for what is no training step."""
+    trace = program.training
+    if not isinstance(trace, Trace):
+        return {}
+    nodes, ops = list(program.graph), trace.in_step(trace.steady)
+    return dict(zip(nodes, ops, strict=True)) if len(nodes) == len(ops) else {}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tui.analyses import result_of
 from irscope.tui.app import IrscopeApp
+from irscope.tui.browse.model import Browse
+from irscope.tui.command import Source
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import StepStack, step_drawing
 from irscope.tui.memory.whatif import OF_TRAINING, Base
@@ -82,6 +84,25 @@ def test_the_backward_of_a_module_and_the_update_of_its_parameters_are_in_it() -
     inside = {op.phase for node, op in zip(nodes, ops, strict=True) if node.scope.path == "2"}
     assert {"forward", "backward"} <= inside
     assert not any("#" in node.scope.path for node in nodes), "calls are counted from the step's begin"
+
+
+def test_the_card_of_a_node_says_its_phase_and_that_a_gradient_is_one() -> None:
+    opened = captured()
+    shown = Browse(opened.program, Source("m"), UNICODE)
+    nodes, row_of = list(opened.program.graph), shown.outline.row_of
+    trace = result_of(opened.manager, "training").trace
+    gradients = [
+        (row_of[node], piece)
+        for node, op in zip(nodes, trace.in_step(trace.steady), strict=True)
+        for _, piece in op.makes
+        if piece.category == "gradient"
+    ]
+    assert gradients
+    for row, piece in gradients:
+        shown.selected = row
+        lines = [text_of(line) for line in shown.detail()]
+        assert lines[1] == "phase  backward"
+        assert lines[2].startswith(f"makes  {piece.name if piece.name.startswith('gradient') else f'gradient {piece.name}'}")
 
 
 def test_phases_follow_one_another() -> None:

@@ -16,7 +16,7 @@ from irscope.ir.spelling import attr_text
 from irscope.ir.types import Type
 from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.report.report import Report
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import bare
 from irscope.tui.amounts import ByteSizes, Column, amount
 from irscope.tui.browse.outline import Group, Outline, writes_in_place
@@ -67,6 +67,13 @@ class _NodeDetail:
         name = label(node.outputs[0], self.results, self.symbols) if node.outputs else ""
         inplace = [Span("  writes into an input", "mark")] if writes_in_place(node) else []
         yield (Span(clean(node.op), "operator"), Span(f"  {name}", "name"), *inplace)
+        ran = self.results.step_ops.get(node)
+        if ran is not None:
+            yield (Span("phase  ", "faint"), Span(ran.phase))
+            # What memory is for in the step: a gradient is no activation.
+            for _, piece in ran.makes:
+                what = piece.name if piece.name.startswith(piece.category) else f"{piece.category} {piece.name}"
+                yield (Span("makes  ", "faint"), Span(clean(what), "name"), Span(f"  {humanise(piece.size, Kind.BYTES)}"))
         yield _heading("outputs")
         yield from self.values(node.outputs, self.output)
         yield _heading("inputs")

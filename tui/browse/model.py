@@ -22,7 +22,7 @@ from irscope.tui.browse.outline import Folds, Group, Ints, Steps, TreeModel, bui
 from irscope.tui.command import Source, run_command, show_command
 from irscope.tui.context import Context
 from irscope.tui.header import header_lines
-from irscope.tui.results import Bound, Results
+from irscope.tui.results import Bound, Results, step_ops
 from irscope.tui.rows import Rows, TableColumn
 from irscope.tui.text import Line, Role, Span, Symbols, fit, text_of
 
@@ -54,6 +54,7 @@ class Browse:
             program.symbols,
             Context(tuple(stated_sizes(program, source.bind)), device=source.settings.device, runtime=program.traits.runtime),
         )
+        self.results.step_ops = step_ops(program)
         self.later: Callable[[Binding], None] | None = None
         """Evaluates numbers in the worker's thread; set by the session."""
         self.rebound: Callable[[Binding], None] = lambda binding: None
