@@ -83,6 +83,19 @@ def test_around_a_node_stand_producers_above_and_consumers_below() -> None:
     assert lit, "what the node reads and makes is drawn heavy"
 
 
+def test_lines_that_go_on_where_nothing_is_drawn_say_so() -> None:
+    made = graph(BRANCHES)
+    made.browse.reveal(row_of(made, "d"))
+    made.follow()
+    made.level(-1)
+    text = shown(made)
+    # At one hop neither what the sum reads is drawn, nor what reads out.
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if "math.add sum" in line)
+    assert "┊ +2" in lines[at - 1], "left and right are not drawn"
+    assert "nn.relu b" not in text and "(x)" not in text
+
+
 def test_keys_walk_from_node_to_node_and_turn_at_branches() -> None:
     made = graph(BRANCHES)
     made.browse.reveal(row_of(made, "sum"))

@@ -80,6 +80,8 @@ class Labels:
     """On the upper border of an open module."""
     flow: Callable[[tuple[Value, ...]], tuple[str, str]]
     """At an edge: left and right of the line, where it leaves the box that its values come from."""
+    beyond: Callable[[Box], tuple[int, int]]
+    """How many nodes that are not drawn make its inputs, and how many read its results."""
 
 
 class Chip(NamedTuple):
@@ -203,6 +205,9 @@ class Canvas:
         for row in range(top, top + height):
             for chip in self._by_row.get(row, ()):
                 view.chip(chip, chip.box.number == selected, bool(chip.box.is_group))
+        for row in range(top - 1, top + height + 1):
+            for chip in self._by_row.get(row, ()):
+                view.beyond(chip, *self._labels.beyond(chip.box))
         for line in self.edges:
             if line.has_label and top <= int(line.points[0][1]) < top + height:
                 view.label(line, self._labels.flow(line.values), any(value in lit for value in line.values))
@@ -310,6 +315,17 @@ class _View:
         self.put(chip.left + 1, chip.top, text[1:-1], middle)
         self.put(chip.left + display_width(text) - 1, chip.top, text[-1], "faint")
 
+    def beyond(self, chip: Chip, above: int, below: int) -> None:
+        """Where lines go on that are not drawn, with how many there are."""
+        for count, y in ((above, chip.top - 1), (below, chip.top + 1)):
+            row, at = y - self.top, chip.middle - self.left
+            if not count or not 0 <= row < self.height or not 0 <= at < self.width or self.bits[row][at]:
+                continue
+            self.put(chip.middle, y, ":" if self.is_plain else "┊", "bar")
+            text = f"+{count:,}"
+            if self.is_free(row, chip.middle + 1, chip.middle + 3 + len(text), over="╌-"):
+                self.put(chip.middle + 1, y, f" {text} ", "faint")
+
     def label(self, line: Edge, texts: tuple[str, str], lit: bool) -> None:
         """Type and bytes left and right of where a line begins, as far as nothing stands there."""
         x, y = int(line.points[0][0]), int(line.points[0][1])
@@ -323,12 +339,13 @@ class _View:
         elif size and self.is_free(row, x + 1, x + display_width(size) + 2):
             self.put(x + 2, y, size, role)
 
-    def is_free(self, row: int, begin: int, end: int) -> bool:
-        """Whether nothing stands in some columns of a row."""
+    def is_free(self, row: int, begin: int, end: int, over: str = "") -> bool:
+        """Whether nothing stands in some columns of a row but characters that may be written over."""
         low, high = begin - self.left, end - self.left
         if not 0 <= row < self.height or low < 0 or high > self.width:
             return False
-        return not any(self.bits[row][low:high]) and not any(at in self.texts[row] for at in range(low, high))
+        texts = self.texts[row]
+        return not any(self.bits[row][low:high]) and all(at not in texts or texts[at][0] in over for at in range(low, high))
 
     def lines(self) -> list[Line]:
         return [tuple(self._spans(row)) for row in range(self.height)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from irscope.ir.graph import Node, Value
@@ -27,6 +28,7 @@ AT_ONCE: Final = 80
 _MOST_INSIDE: Final = 40
 """Nodes of a module that are shown together with what is around it."""
 _LONGEST: Final = 30
+_MOST_COUNTED: Final = 10_000
 _LONGEST_TITLE: Final = 44
 _FIRST_BOXES: Final = 24
 
@@ -420,7 +422,7 @@ class GraphModel:
 
     @cached_property
     def labels(self) -> Labels:
-        return Labels(self._chip, self._frame, self._flow)
+        return Labels(self._chip, self._frame, self._flow, self._beyond)
 
     def _chip(self, box: Box) -> str:
         clean = self.symbols.clean
@@ -438,6 +440,14 @@ class GraphModel:
         if box.kind is BoxKind.NODE:
             return f"{clean(box.detail)} {name}"
         return f"{name} ({clean(box.detail)})" if box.detail and box.kind is BoxKind.MODULE else name
+
+    def _beyond(self, box: Box) -> tuple[int, int]:
+        drawn = self.drawn
+        if self.is_whole or drawn is None or box.node is None:
+            return 0, 0
+        makers = {value.node for value in box.node.inputs if value is not None and value.node is not None}
+        readers = {user for output in box.node.outputs for user in islice(output.users or (), _MOST_COUNTED) if isinstance(user, Node)}
+        return sum(node not in drawn.box_of for node in makers), sum(node not in drawn.box_of for node in readers)
 
     def _flow(self, values: tuple[Value, ...]) -> tuple[str, str]:
         size = bytes_of(values)
