@@ -19,7 +19,7 @@ from irscope.frontends.files.folders import Adapter, Tensors, read_folder
 from irscope.frontends.generation.checkpoint import hollow, tensors_of
 from irscope.frontends.generation.quantised import (
     Held,
-    PackedLinear,
+    PackedLayer,
     computing_type,
     held_by_scheme,
     held_in_checkpoint,
@@ -480,8 +480,8 @@ def _held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
 
 def _parameters(module: Any) -> int:
     """Weights, those that are in few bits included."""
-    packed = [one for one in module.modules() if isinstance(one, PackedLinear)]
-    codes = {id(part) for one in packed for name, part in one.named_parameters(recurse=False) if name != "bias"}
+    packed = [one for one in module.modules() if isinstance(one, PackedLayer)]
+    codes = {id(part) for one in packed for name, part in one.named_parameters(recurse=False) if name in one.held.parts}
     plain = sum(int(one.numel()) for one in module.parameters() if id(one) not in codes)
     return plain + sum(one.held.count for one in packed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -56,16 +56,24 @@ class Held:
     """Tensors of the checkpoint that are read into the host's memory."""
 
 
-class PackedLinear(nn.Module):
-    """A linear layer with codes for weights."""
+class PackedLayer(nn.Module):
+    """A layer with codes for weights."""
 
-    def __init__(self, inputs: int, outputs: int, held: Held, device: torch.device, *, bias: bool) -> None:
+    def __init__(self, held: Held, device: torch.device) -> None:
         super().__init__()
-        self.in_features, self.out_features = inputs, outputs
-        self.held, self.compute_dtype = held, held.dtype
+        self.held = held
         for name, (type_, shape) in held.parts.items():
             made = torch.empty(shape, dtype=_held_dtype(type_), device=device)
             self.register_parameter(name, nn.Parameter(made, requires_grad=False))
+
+
+class PackedLinear(PackedLayer):
+    """A linear layer with codes for weights."""
+
+    def __init__(self, inputs: int, outputs: int, held: Held, device: torch.device, *, bias: bool) -> None:
+        super().__init__(held, device)
+        self.in_features, self.out_features = inputs, outputs
+        self.compute_dtype = held.dtype
         self.bias = nn.Parameter(torch.empty(outputs, dtype=held.dtype, device=device), requires_grad=False) if bias else None
         if "weight_nested_absmax" in held.parts:  # what is added to the scales is one number on the device
             self.register_buffer("offset", torch.empty((), dtype=torch.float32, device=device), persistent=False)
@@ -92,6 +100,28 @@ class PackedLinear(nn.Module):
         self.unpacked = torch.empty(self.out_features, self.in_features, dtype=self.compute_dtype, device=device)
         for name in self.held.parts:
             self._parameters.pop(name)
+
+
+class PackedExperts(PackedLayer):
+    """Experts of a mixture in one tensor, as gpt-oss has them in MXFP4."""
+
+    def __init__(self, before: nn.Module, held: Held, device: torch.device) -> None:
+        super().__init__(held, device)
+        self._inner = int(before.get_parameter("down_proj").shape[1])
+        for name, one in before.named_parameters(recurse=False):
+            if name.endswith("_bias"):
+                self.register_parameter(name, one)
+
+    def forward(self, x: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
+        rows = _rows(x) * indices.shape[-1]
+        bias = self.gate_up_proj_bias.to(torch.float32)
+        inner = torch.empty((rows, self._inner), dtype=x.dtype, device=x.device)
+        del bias
+        bias = self.down_proj_bias.to(torch.float32)
+        routed = torch.empty((rows, x.shape[-1]), dtype=x.dtype, device=x.device)
+        out = torch.empty_like(x)
+        del bias, inner, routed
+        return out
 
 
 def _held_dtype(dtype: Any) -> torch.dtype:
@@ -245,6 +275,12 @@ UNPACKED: Final = Kernel("compressed-tensors 0.20 under transformers: plain weig
 PLAIN_EACH_TIME: Final = Kernel("torchao 0.18, weights alone: a plain copy of one layer's weight in every forward", _plain_each_time)
 
 
+EXPERTS: Final = Kernel(
+    "transformers 5.23 with the package kernels: what experts make of each token, and its sum; routing left out",
+    _fused,
+)
+
+
 def kernel_of(family: str, scheme: str) -> Kernel | None:
     """The kernel that runs weights of a family; None where nobody read one."""
     if family == "bitsandbytes":
@@ -283,12 +319,23 @@ def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, whe
     if packed.unknown:
         raise LoadError(f"its weights are quantised in a way that is not known: {packed.unknown}", code="IRS169", where=where)
     shapes = {name: one for of_file in tensors.files.values() for name, one in of_file.items()}
-    return {held.module: held for one in packed.weights for held in [_held(one, shapes, packed.method, dtype, where)]}
+    found: dict[str, Held] = {}
+    for one in packed.weights:
+        held = _held(one, shapes, packed.method, dtype, where)
+        found[held.module] = held if held.module not in found else _together(found[held.module], held)
+    return found
+
+
+def _together(one: Held, other: Held) -> Held:
+    """What two weights of one module hold."""
+    return replace(one, parts={**one.parts, **other.parts}, count=one.count + other.count, renamed={**one.renamed, **other.renamed})
 
 
 def _held(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
     kernel = kernel_of("compressed-tensors" if method == "compressed-tensors" else one.family, one.scheme)
     module, _, last = one.name.rpartition(".")
+    if one.family == "mxfp4" and last in ("gate_up_proj", "down_proj"):
+        kernel, last = EXPERTS, "weight"
     if kernel is None or last != "weight":
         raise LoadError(
             f"{one.name[:80]!r} is quantised ({one.scheme}), and is no linear layer: what runs it is not modelled",
@@ -350,6 +397,9 @@ def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> 
             before = module.get_submodule(name)
         except AttributeError:
             before = None
+        if before is not None and one.kernel is EXPERTS and _are_experts(before, one):
+            module.set_submodule(name, PackedExperts(before, one, next(before.parameters()).device))
+            continue
         sizes = None if before is None else _sizes(before)
         if before is None or sizes is None:
             what = "is no linear layer of the model" if before is not None else "is not in the model"
@@ -370,6 +420,12 @@ def schemes_of(held: Mapping[str, Held]) -> list[tuple[str, str, int]]:
         key = (one.scheme, one.kernel.name)
         found[key] = found.get(key, 0) + one.count
     return [(*key, count) for key, count in found.items()]
+
+
+def _are_experts(module: nn.Module, held: Held) -> bool:
+    """Whether a module has the weights that are held, each with a bias."""
+    plain = [getattr(module, name, None) for name in ("gate_up_proj", "down_proj", "gate_up_proj_bias", "down_proj_bias")]
+    return all(isinstance(one, Tensor) for one in plain) and held.count == sum(one.numel() for one in plain[:2] if one is not None)
 
 
 def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
@@ -483,8 +539,8 @@ def quantised_layers(settings: Mapping[str, Any], tensors: Tensors | None, dtype
             return None
         try:
             held = held_in_checkpoint(tensors.packed, tensors, computing, where)
-            layers = {name: one for name, one in held.items() if not _EXPERT.search(name)}
-            return Layers(None, layers, computing, where, len(held) - len(layers))
+            layers = {name: one for name, one in held.items() if not _EXPERT.search(name) and one.kernel is not EXPERTS}
+            return Layers(None, layers, computing, where, sum(one.count for name, one in held.items() if name not in layers))
         except LoadError:
             return None
     scheme = scheme_in(settings)

@@ -29,7 +29,7 @@ from irscope.frontends.generation.quantised import (  # noqa: E402
 )
 from irscope.weights.packed import read_packed  # noqa: E402
 from irscope.weights.schemes import parse_scheme  # noqa: E402
-from tests.unit.weights.test_packed import AWQ, DOUBLE, FP8_BLOCKS, GPTQ, INT8, LAYOUTS, MXFP4, NF4, W4A16, Header, _stored  # noqa: E402
+from tests.unit.weights.test_packed import AWQ, DOUBLE, FP8_BLOCKS, GPTQ, INT8, LAYOUTS, NF4, W4A16, Header, _stored  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -153,8 +153,9 @@ def test_compressed_tensors_unpacks_before_the_first_forward() -> None:
 
 
 def test_what_is_not_modelled_is_said() -> None:
-    with pytest.raises(LoadError, match=r"'e\.gate_up_proj' is quantised \(mxfp4\), and is no linear layer"):
-        _held(MXFP4, {})
+    codes = {"e.w1_blocks": ("U8", [4, 64, 12, 16]), "e.w1_scales": ("U8", [4, 64, 12])}
+    with pytest.raises(LoadError, match=r"'e\.w1' is quantised \(mxfp4\), and is no linear layer"):
+        _held(codes, {})
     with pytest.raises(LoadError, match="quantised in a way that is not known: the configuration says awq"):
         _held(GPTQ, {"quant_method": "awq"})
     held, _ = _held({name.replace("l.", "embed.", 1): one for name, one in NF4.items()}, {})
@@ -199,4 +200,34 @@ def test_experts_of_a_checkpoint_stay_plain_in_a_graph() -> None:
     tensors = Tensors({"model.safetensors": stored}, read_packed(stored))
     layers = quantised_layers({}, tensors, torch.bfloat16, "here")
     assert layers is not None and list(layers.held) == ["l"] and layers.assumed.is_guess
-    assert "plain bfloat16 for 1 weights of experts" in layers.assumed.text
+    assert "plain bfloat16 for 98,304 weights of experts" in layers.assumed.text
+
+
+class Experts(nn.Module):
+    """Parameters as gpt-oss has them."""
+
+    def __init__(self, experts: int, hidden: int, inner: int) -> None:
+        super().__init__()
+        self.gate_up_proj = nn.Parameter(torch.empty(experts, hidden, 2 * inner))
+        self.gate_up_proj_bias = nn.Parameter(torch.empty(experts, 2 * inner))
+        self.down_proj = nn.Parameter(torch.empty(experts, inner, hidden))
+        self.down_proj_bias = nn.Parameter(torch.empty(experts, hidden))
+
+
+def test_experts_in_mxfp4_hold_their_codes() -> None:
+    codes = {"e.gate_up_proj_blocks": ("U8", [4, 64, 4, 16]), "e.gate_up_proj_scales": ("U8", [4, 64, 4])}
+    codes |= {"e.down_proj_blocks": ("U8", [4, 128, 1, 16]), "e.down_proj_scales": ("U8", [4, 128, 1])}
+    held, tensors = _held(codes, {"quant_method": "mxfp4"})
+    assert held["e"].count == 4 * 128 * 64 + 4 * 32 * 128
+    module = nn.Module()
+    module.e = Experts(4, 128, 32)
+    replace_linears(module, held, "here")
+    names = {f"e.{name}" for name, _ in module.e.named_parameters()}
+    assert names == {*stored_with(tensors, held).files["model.safetensors"], "e.gate_up_proj_bias", "e.down_proj_bias"}
+    with Made() as seen:
+        out = module.e(torch.zeros(10, 128), torch.zeros(10, 2, dtype=torch.long), torch.zeros(10, 2))
+    assert out.shape == (10, 128)
+    assert ("float32", (20, 32)) in seen.made and ("float32", (20, 128)) in seen.made, "two experts for each token"
+    module.e = Experts(4, 128, 64)
+    with pytest.raises(LoadError, match="'e' is quantised"):
+        replace_linears(module, held, "here")
