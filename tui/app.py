@@ -223,8 +223,9 @@ class IrscopeApp(App[None]):
             while (request := session.queue.next()) is not None:
                 with paused_gc():
                     answer = answered(request.answer)
-                session.put_away()
-                set_aside()
+                    session.put_away()
+                    # Before the collector is on again: it would look through all that the answer has made, and hold up keys.
+                    set_aside()
                 self.post_message(self.Answered(session, request, answer))
 
     def on_irscope_app_answered(self, message: Answered) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from irscope.cli.args import add_step_arguments, step_words
 from irscope.errors import IrscopeError
+from irscope.frontends.base import LoadOptions
 from irscope.passkit.settings import Settings
+from irscope.session import open_model
+from irscope.tui.app import IrscopeApp
 from irscope.tui.command import Source, run_command
 from irscope.tui.session import LATER, NOW, SOON, Bookmarks, History, Place, Queue, Request, Session
 from irscope.tui.text import UNICODE
+from tests.tui.driving import drive, press, screen_text
 from tests.tui.models import NESTED, TWO_LAYERS, model
 
 
@@ -174,3 +180,36 @@ def test_the_command_of_a_training_step_has_its_options() -> None:
         "irscope train-plan --optimizer adamw --fused --accumulate 2 torchvision:resnet50 --bind batch=8 --device l4"
         " --alloc-conf a:True --passes liveness"
     )
+
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+def test_a_bound_size_is_changed_again_and_an_advice_is_typed_as_it_stands() -> None:
+    async def bound(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "D", "1", "4")
+        assert "· batch=4 · a10" in screen_text(app)
+        await press(app, pilot, "c")
+        assert app.focused is not None and getattr(app.focused, "value", "") == "batch=4"
+        await press(app, pilot, "backspace", "8", "enter")
+        # Read again with the other size; the screen and the rest of the context stay.
+        assert app.model_screen is not None and app.model_screen.NAME == "cost"
+        assert app.session.model.options.bind == {"batch": 8}
+        assert "· batch=8 · a10" in screen_text(app)
+        await press(app, pilot, "c", *["backspace"] * 7, "enter")
+        assert app.session.model.options.bind == {} and "batch=1 (assumed)" in screen_text(app)
+        await press(app, pilot, "c", *"batch=2", "enter")
+        assert app.session.model.options.bind == {} and "· batch=2 · a10" in screen_text(app)
+        await press(app, pilot, "c", *",other=3", "enter")
+        assert any("there is no symbol 'other'" in one.message and "symbols: batch" in one.message for one in app._notifications)
+
+    drive(open_model(SAMPLES / "mlp.irs", LoadOptions(bind={"batch": 4})), bound, size=(120, 40))
+
+    async def decided(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        name = app.session.sizes[-1]
+        assert name not in app.session.program.symbols
+        await press(app, pilot, "c", *f"--bind {name}=1", "enter")
+        assert app.session.model.options.bind == {name: 1}
+        assert f"{name}=1" in screen_text(app)
+
+    drive(open_model(SAMPLES / "models" / "control_flow.onnx"), decided)

@@ -167,6 +167,47 @@ def keys(path: str) -> None:
         asyncio.run(run())
 
 
+def late(path: str) -> None:
+    """How late the loop of the UI is while the analyses of all screens run, as somebody who holds a key would notice it."""
+    from irscope.session import open_model
+    from irscope.tui.app import IrscopeApp
+    from irscope.tui.session import quiet_collector
+
+    class Styled(IrscopeApp):
+        CSS_PATH = _STYLE
+
+    model = open_model(Path(path))
+
+    async def run() -> None:
+        app = Styled(model)
+        found: list[float] = []
+
+        async def beat() -> None:
+            while True:
+                before = perf_counter()
+                await asyncio.sleep(_BEAT)
+                found.append(perf_counter() - before - _BEAT)
+
+        async with app.run_test(size=_SIZE) as pilot:
+            beating = asyncio.create_task(beat())
+            for key in ("", "2", "4", "3"):
+                if key:
+                    await pilot.press(key)
+                await asyncio.sleep(0.3)
+                while not app.session.queue.is_idle:
+                    await asyncio.sleep(0.05)
+            beating.cancel()
+            print(json.dumps({"p95": percentile(found, 0.95), "most": max(found)}), flush=True)
+            os._exit(0)
+
+    with quiet_collector():
+        asyncio.run(run())
+
+
+_BEAT = 0.005
+"""Seconds between two looks of `late`."""
+
+
 def page() -> None:
     """Page through a table of a million rows."""
     import numpy as np
@@ -315,7 +356,7 @@ def main(nodes: int = NODES) -> None:
             wall, cpu = min(visible([sys.executable, *command]) for _ in range(3))
             print(f"  {name:26}  {wall:6.2f} wall s, {cpu:.2f} CPU s until it is on the screen    target {VISIBLE:.1f}")
         answered = child("keys", path)
-        simple = child("plain")
+        simple, lateness = child("plain"), child("late", path)
     every: list[tuple[float, float]] = []
     answered["keys"].update(simple["keys"])  # type: ignore[attr-defined]
     print("  keys, from the message to the last paint, ms        wall median  p95    CPU median  p95  most")
@@ -329,6 +370,8 @@ def main(nodes: int = NODES) -> None:
     print(
         f"    all screens          {len(every):3} keys, p95 {walls:.0f} wall, {cpus:.0f} CPU of the UI's thread    target {KEY * 1000:.0f}"
     )
+    p95, most = (float(str(lateness[key])) * 1000 for key in ("p95", "most"))
+    print(f"    while all screens are computed the UI is late to look at a key by {p95:.0f} ms at p95, {most:.0f} at most")
     print(f"  memory above the graph      {answered['memory']:6.0f} MB       target {MEMORY:.0f}, all screens visited")
     print(f"{ROWS:,} rows in a table, CPU ms")
     for what, seconds in child("page").items():
