@@ -18,6 +18,8 @@ from irscope.tui.text import Line, Span, Symbols, cut_line
 
 _SHORTEST_NAME, _LONGEST_NAME = 12, 40
 _LONGEST_FORMULA = 36
+_WIDE = 100
+"""From so many columns on the verdict has its number in the header."""
 
 
 def header_lines(program: Program, nodes: int, results: Results, width: int, symbols: Symbols) -> list[Line]:
@@ -27,7 +29,7 @@ def header_lines(program: Program, nodes: int, results: Results, width: int, sym
     name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
     room = min(max(width - taken, _SHORTEST_NAME), _LONGEST_NAME)
     heading = Span(cut_middle(symbols.clean(name), room, symbols.glyphs.ellipsis), "heading")
-    totals = list(_totals(program, results, symbols))
+    totals = list(_totals(program, results, width, symbols))
     facts = [*_facts(program, nodes, symbols)]
     return [_joined(line, width, symbols) for line in ([heading, *context, *facts], totals)]
 
@@ -46,9 +48,9 @@ def _facts(program: Program, nodes: int, symbols: Symbols) -> Iterator[Span]:
         yield Span(f"assumed {symbols.clean(f'{one.what}={one.value}')}", "unknown")
 
 
-def _totals(program: Program, results: Results, symbols: Symbols) -> Iterator[Span]:
+def _totals(program: Program, results: Results, width: int, symbols: Symbols) -> Iterator[Span]:
     if results.verdict is not None:
-        yield results.verdict
+        yield results.verdict.short(symbols, is_brief=width < _WIDE)
     if not program.has_graph:
         yield _parameters(results, symbols)
         yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))

@@ -20,12 +20,12 @@ from irscope.tui.browse.outline import AliasSets, Folds
 from irscope.tui.charts import Timeline
 from irscope.tui.context import Context
 from irscope.tui.memory.lives import Lives, Measured
-from irscope.tui.text import Span
 
 if TYPE_CHECKING:
     from irscope.passes.cost.count import Costs
     from irscope.passes.inference.engine import Inferred
     from irscope.passes.lifetimes.timeline import Timeline as LiveTensors
+    from irscope.tui.memory.views import Verdict
 
 
 @dataclass
@@ -37,8 +37,10 @@ class Results:
     """What is asked for; it is shown at once, the numbers for it once they are there."""
     binding: Binding = field(default_factory=Binding)
     """Sizes that are shown in place of symbols; formulas stand where there are none."""
-    verdict: Span | None = None
-    """Whether it fits on the device, in a few words: the header begins with it."""
+    verdict: Verdict | None = None
+    """Whether it fits on the device: the header and the Memory screen begin with it."""
+    verdict_for: tuple[object, ...] = ()
+    """The device, lifetimes, run and sizes that it is about, or was asked for."""
     names: ValueNames = field(default_factory=loose_names)
     raw: dict[str, Column] = field(default_factory=dict)
     """Numbers by row as they were found: `flops`, `sizes` of the results, and the column that was `chosen` in place of these."""
@@ -112,6 +114,7 @@ class Results:
     def forget_memory(self) -> None:
         """Another device, lifetime model or run is asked for: what memory was is no longer shown."""
         self.live = self.lives = self.measured = self.timeline = self.verdict = None
+        self.verdict_for = ()
         self.summed = ({}, None)
         self.failed.discard("liveness")
 

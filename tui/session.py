@@ -33,6 +33,7 @@ from irscope.tui.text import Symbols
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.timeline import ShownRun
     from irscope.passes.memory.curve import LifetimeModel
+    from irscope.tui.memory.views import Verdict
 
 T = TypeVar("T")
 
@@ -398,8 +399,35 @@ class Session:
             urgency=NOW,
         )
 
+    def _ask_verdict(self, binding: Binding) -> None:
+        """Whether it fits, as the model's card says it for the sizes, the device and the lifetimes that are chosen."""
+        context, results = self.context, self.results
+        env = dict(context.completed(binding).env)
+        asked = (*context.target, *env.items())
+        if results.verdict_for == asked or (self.browse.node_count > _MOST_KEPT and self.program.symbols):
+            return
+        results.verdict_for, results.verdict = asked, None
+
+        def answer() -> Verdict:
+            from irscope.tools.card import memory_card
+            from irscope.tools.config import chosen_device
+            from irscope.tui.memory.views import ON_HOST, verdict_of
+
+            return (
+                ON_HOST
+                if context.is_on_host
+                else verdict_of(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
+            )
+
+        def take(found: Verdict) -> None:
+            if results.verdict_for == asked:
+                results.verdict = found
+
+        self.ask(f"verdict.{asked}", answer, take, lambda error: None, urgency=LATER)
+
     def _rebound(self, binding: Binding) -> None:
         """Find anew what formulas do not tell for sizes that were put in."""
+        self._ask_verdict(binding)
         if self.column is not COLUMNS[0]:
             self.show_column(self.column)
         # An allocator needs a number for every symbol, so the model is read again.

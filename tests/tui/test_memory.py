@@ -211,7 +211,8 @@ def test_peaks_over_sizes_are_what_the_allocator_reserves_and_the_largest_that_f
     room = opened.manager.get("cuda-memory").target.device.room_bytes
     place = stack.place_of(found.largest)
     assert place is not None and stack.total[place] <= room < stack.total[-1]
-    made.take_verdict(made.counted_for, Verdict("", None, "l4", room))
+    made.browse.results.verdict, made.browse.results.verdict_for = Verdict("", None, "l4", room), made.counted_for
+    made.draw_limit()
     text = "\n".join(text_of(line) for line in made.chart_lines(100, 24))
     assert f"the largest batch that fits: {found.largest:,}" in text and f"the largest that fits: batch={found.largest:,}" in text
     assert "capacity of l4" in text and "~" in text

@@ -128,7 +128,6 @@ class Memory:
         """Whether each step is as wide as it takes time."""
         self._times: tuple[tuple[object, ...], Floats | None, str] | None = None
         self._occupants: tuple[tuple[object, ...], Occupants] | None = None
-        self._verdict: tuple[tuple[object, ...], Verdict | None] | None = None
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
         self._fit: tuple[tuple[object, ...], Fit | IrscopeError] | None = None
         self.by_size: SizeStack | None = None
@@ -190,7 +189,7 @@ class Memory:
         if self.on_time and self._times is not None and self._times[0] == self.counted_for:
             self.stack.use_time(*self._times[1:])
         self.drawings.restacked = None if self.occupants is None else self.stack
-        self._limit()
+        self.draw_limit()
         if window is not None and window[2] == len(self.stack):
             self.stack.start, self.stack.stop = window[:2]
         # What an allocator adds may be highest at another step than tensors are.
@@ -219,21 +218,10 @@ class Memory:
     @property
     def verdict(self) -> Verdict | None:
         """Whether it fits, where that has been found out for what is chosen."""
-        return self._verdict[1] if self._verdict is not None and self._verdict[0] == self.counted_for else None
+        results = self.browse.results
+        return results.verdict if results.verdict_for == self.counted_for else None
 
-    @property
-    def lacks_verdict(self) -> bool:
-        """Whether it has to be found out."""
-        if self.browse.node_count > _MOST_COUNTED and self.browse.program.symbols:
-            return False
-        return self._verdict is None or self._verdict[0] != self.counted_for
-
-    def take_verdict(self, asked: tuple[object, ...], found: Verdict | None) -> None:
-        """Whether it fits for what was asked; None where that cannot be told."""
-        self._verdict = (asked, found)
-        self._limit()
-
-    def _limit(self) -> None:
+    def draw_limit(self) -> None:
         """Draw the memory of the device where the chart comes near it."""
         found, drawing = self.verdict, self.drawings.drawing if self.drawings.is_step else None
         limit = None if found is None or found.room is None else Limit(float(found.room), f"capacity of {found.device}")
@@ -308,7 +296,7 @@ class Memory:
         sizes = [int(str(bare(cell))) for cell in table.cells(name)]
         self.by_size = SizeStack(parts, self.size_name, sizes, modelled)
         self._mark_largest()
-        self._limit()
+        self.draw_limit()
 
     def take_largest(self, asked: tuple[object, ...], found: Fit | IrscopeError) -> None:
         """The largest size that fits, or why there is none."""

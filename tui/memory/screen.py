@@ -18,11 +18,9 @@ from irscope.tui.command import run_command
 from irscope.tui.memory.lives import Lives, Measured, Occupants, measured, occupants_of
 from irscope.tui.memory.model import Found, Memory
 from irscope.tui.memory.views import (
-    ON_HOST,
     VIEWS,
     Counters,
     Drawing,
-    Verdict,
     View,
     allocated,
     counters_of,
@@ -30,7 +28,6 @@ from irscope.tui.memory.views import (
     orders,
     planned,
     step_drawing,
-    verdict_of,
 )
 from irscope.tui.memory.whatif import MOST_NODES, OF_TRAINING, SOURCES, Base, Source, WhatIf
 from irscope.tui.screen import ModelScreen
@@ -138,29 +135,6 @@ class MemoryScreen(ModelScreen):
             self.show()
 
         session.ask("memory.counters", answer, take, lambda error: memory.take_counters(asked, error))
-
-    def _ask_verdict(self) -> None:
-        """Whether it fits, as the model's card says it for sizes, device and lifetime model that are chosen."""
-        memory, session = self.memory, self.session
-        if memory.found is None or not memory.lacks_verdict:
-            return
-        asked, env = memory.counted_for, dict(memory.wanted.env)
-        lifetime, device = memory.context.lifetime, memory.context.device
-        memory.take_verdict(asked, None)
-        if memory.context.is_on_host:
-            memory.take_verdict(asked, ON_HOST)
-            return
-
-        def answer() -> Verdict:
-            from irscope.tools.card import memory_card
-            from irscope.tools.config import chosen_device
-
-            return verdict_of(memory_card(session.model_for(env), chosen_device(device), lifetime))
-
-        def take(found: Verdict) -> None:
-            memory.take_verdict(asked, found)
-
-        session.ask(f"memory.verdict.{asked}", answer, take, lambda error: None)
 
     def _ask_occupants(self) -> None:
         memory = self.memory
@@ -280,7 +254,7 @@ class MemoryScreen(ModelScreen):
         here = memory.step_of_selected
         if memory.stack is not None and here is not None and here != memory.step:
             memory.go_to(here)
-        self._ask_verdict()
+        memory.draw_limit()
         self._ask_counters()
         self._ask_occupants()
         self._ask_times()

@@ -467,11 +467,22 @@ class Verdict:
     """What a model can have there."""
     needed: int | None = None
     """What the verdict compares with it."""
+    amount: str = ""
+    """What is left, or missing."""
+
+    @property
+    def role(self) -> Role:
+        """Its colour."""
+        return "good" if self.fits else "unknown" if self.fits is None else "error"
+
+    def short(self, symbols: Symbols, *, is_brief: bool = False) -> Span:
+        """The verdict in a few words, in hardly any where the room is short."""
+        words = {True: "fits", False: "does NOT fit", None: f"fits {symbols.unknown}"}[self.fits]
+        return Span(f"{words}{f', {symbols.clean(self.amount)}' if self.amount and not is_brief else ''}", self.role)
 
     def lines(self, width: int, most: int, symbols: Symbols) -> list[Line]:
         """The verdict in at most so many lines."""
-        role: Role = "good" if self.fits else "unknown" if self.fits is None else "error"
-        return most_lines((Span(symbols.clean(self.text), role),), width, most, symbols)
+        return most_lines((Span(symbols.clean(self.text), self.role),), width, most, symbols)
 
 
 ON_HOST = Verdict("fits? not known: ONNX Runtime runs on the host, whose memory nobody told; D chooses a device", None, "", None)
@@ -482,13 +493,14 @@ def verdict_of(card: Card) -> Verdict:
     """The verdict of a card, with what is left of the device's memory."""
     memory, device = card.memory, card.device
     text, _ = CardWriter(card).verdict()
-    if memory.fits.value is True and device.room_bytes is not None:
-        text = f"{text}, {signed(device.room_bytes - memory.needed[0], Kind.BYTES)} left"
-    fits = memory.fits.value
-    needed = memory.needed[0].value
-    return Verdict(
-        text, fits if isinstance(fits, bool) else None, device.name, device.room_bytes, needed if isinstance(needed, int) else None
-    )
+    fits, needed, said = memory.fits.value, memory.needed[0], ""
+    if fits is True and device.room_bytes is not None:
+        said = f"{signed(device.room_bytes - needed, Kind.BYTES)} left"
+        text = f"{text}, {said}"
+    elif fits is False and memory.missing is not None:
+        said = f"{signed(memory.missing, Kind.BYTES)} too much"
+    number = needed.value if isinstance(needed.value, int) else None
+    return Verdict(text, fits if isinstance(fits, bool) else None, device.name, device.room_bytes, number, said)
 
 
 def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line]:

@@ -33,6 +33,7 @@ _MOST_CHANGES = 12
 MOST_NODES = 20_000
 """Nodes of a model whose changes are tried one by one."""
 _HALF = 2
+_SCHEMES = ("int8", "nf4")
 _SAME = "nothing: results stay the same"
 _COSTS = {
     "exact": _SAME,
@@ -145,6 +146,18 @@ def _unused(base: Base) -> Iterator[WhatIf | None]:
             yield base.with_curve("advise", one.finding.what, _SAME, base.heights - one.finding.memory, is_exact=True)
 
 
+def _schemes(base: Base) -> Iterator[WhatIf | None]:
+    """Weights in few bits."""
+    from irscope.passes.weights.store_as import StoreAs
+
+    for scheme in _SCHEMES:
+        found = base.manager.get(StoreAs(scheme=scheme, measure="no"))
+        cost = "results change by rounding; kernels may take more"
+        yield base.with_curve(
+            "store-as", f"store {len(found.stored):,} weights as {scheme}", cost, base.heights - (found.before - found.after)
+        )
+
+
 def _orders(base: Base) -> Iterator[WhatIf | None]:
     """Another order, and recomputing what is cheap to compute."""
     from irscope.passes.order.transforms import Recompute
@@ -194,7 +207,12 @@ def resampled(heights: Floats, count: int) -> Floats:
     return found
 
 
-SOURCES: dict[str, Source] = {"changes of the source": _changes, "unused weights": _unused, "orders": _orders}
+SOURCES: dict[str, Source] = {
+    "changes of the source": _changes,
+    "unused weights": _unused,
+    "weights in few bits": _schemes,
+    "orders": _orders,
+}
 """What is asked of a forward, each by itself."""
 OF_TRAINING: dict[str, Source] = {"checkpointing": _checkpoints}
 """And of a step of training."""
