@@ -28,7 +28,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "parameters": ("3",),
     "cost": ("4",),
     "passes": ("5",),
-    "reports": ("7", "down", "down", "enter", "n"),
+    "reports": ("7", "a", *"flops", "enter", "n"),
     "graph": ("g", *"layer1", "enter", "8"),
     "help": ("question_mark",),
 }
