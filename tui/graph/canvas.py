@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from irscope.ir.graph import Value
 from irscope.report.boxes import Box, BoxTree, Measure, Placed, scene
 from irscope.report.boxes import Line as Edge
-from irscope.report.printable import display_width
+from irscope.report.printable import cut_middle, display_width
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
@@ -19,7 +19,7 @@ _ASCII: Final = " |||-+++-+++-+++"
 _ASCII_HEAVY: Final = " ###=###=###=###"
 """What is drawn where lines go up (1), down (2), left (4), right (8) from a place."""
 _GAP, _BORDER = 3.0, 1.0
-_LEAST_LABEL = 4
+_LEAST_LABEL, _LEAST_TYPE = 4, 10
 _WIDEST_LABEL = 37
 """Room for a type and an amount at both sides of a line; longer ones stand there where neighbours leave room."""
 
@@ -332,11 +332,12 @@ class _View:
         row = y - self.top
         role: Role = "plain" if lit else "faint"
         kind, size = texts
-        if kind and self.is_free(row, x - display_width(kind) - 2, x - 1):
-            self.put(x - display_width(kind) - 1, y, kind, role)
-            if size and self.is_free(row, x + 1, x + display_width(size) + 2):
-                self.put(x + 2, y, size, role)
-        elif size and self.is_free(row, x + 1, x + display_width(size) + 2):
+        whole = display_width(kind)
+        room = next((wide for wide in range(whole, min(whole, _LEAST_TYPE) - 1, -1) if self.is_free(row, x - wide - 2, x - 1)), 0)
+        if kind and room:
+            shown = cut_middle(kind, room, self.symbols.glyphs.ellipsis)
+            self.put(x - display_width(shown) - 1, y, shown, role)
+        if size and self.is_free(row, x + 1, x + display_width(size) + 2):
             self.put(x + 2, y, size, role)
 
     def is_free(self, row: int, begin: int, end: int, over: str = "") -> bool:
