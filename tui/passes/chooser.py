@@ -13,9 +13,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from irscope.report.printable import pad
 from irscope.tui.actions import Action, bindings
 from irscope.tui.rows import TableColumn, TableModel
-from irscope.tui.text import Role, Symbols
+from irscope.tui.text import Role, Span, Symbols, cut_end
 from irscope.tui.widgets.paint import Looks
 from irscope.tui.widgets.table import VirtualTable
 
@@ -79,7 +80,15 @@ class PassRows:
             return "operator" if self.places[row] >= 0 else "heading"
 
         if state is None:
-            more = TableColumn("what it does", 30, lambda row: clean(self.about(row)), grows=True, rank=1)
+            # A sentence is cut at its end, not in the middle as a name is.
+            more = TableColumn(
+                "what it does",
+                30,
+                lambda row: clean(self.about(row)),
+                grows=True,
+                rank=1,
+                cell=lambda row, room: (Span(pad(cut_end(clean(self.about(row)), room, symbols), room)),),
+            )
         else:
             known = state
             more = TableColumn("", 7, lambda row: known(self.places[row]) if self.places[row] >= 0 else "", role="faint")
