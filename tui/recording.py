@@ -62,6 +62,8 @@ _ORDER: Final = (
 """Categories from the axis up: what stays from step to step is lowest."""
 RunBy: TypeAlias = Literal["category", "module", "line", "stream"]
 RUN_GROUPINGS: Final[tuple[RunBy, ...]] = ("category", "module", "line", "stream")
+_TRIED: Final = "settings, each simulated"
+"""How the table of settings that were tried is called."""
 _MOST_PARTS: Final = 7
 """As many as there are looks."""
 
@@ -120,6 +122,14 @@ class ShownRun(ABC):
     def name(self) -> str:
         """What tells it from others beside it."""
         return self.title()
+
+    def show_settings(self) -> bool:
+        """Show what settings save that were tried, where some were."""
+        found = next((place for place, table in enumerate(self._others) if table.title.startswith(_TRIED)), None)
+        if found is not None:
+            self._show_alive()
+            self._item.part = len(self._first) + bool(len(self.stack)) + found
+        return found is not None
 
     def go_to(self, step: int) -> None:
         """Put the cursor on a moment; the table is then that of what is alive there."""
@@ -550,6 +560,11 @@ class RecordingApp(App[None]):
 
     def action_peak(self) -> None:
         self.run_shown.go_to(self.run_shown.stack.peak or 0)
+        self.show()
+
+    def action_what_if(self) -> None:
+        if not self.run_shown.show_settings():
+            self.notify("No settings were tried: irscope simulate --try -o writes a recording that says what each saves.", markup=False)
         self.show()
 
     def action_axis(self) -> None:

@@ -178,7 +178,7 @@ class Command:
 
     def _answer(self, args: argparse.Namespace, found: Simulation | Ranks, tried: Tried | None, *, interrupted: bool) -> int:
         if isinstance(found, Simulation) and _is_export(args):
-            write_simulation(Path(args.output), found)
+            write_simulation(Path(args.output), found, () if tried is None else tried.tables())
             sys.stderr.write(f"wrote {printable(args.output)}\n")
             args.output = None
         document = found.document() if tried is None else tried.with_report(found.report())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -45,10 +45,10 @@ _MOST_ROWS: Final = 5000
 _NOWHERE: Final = Origin("", "")
 
 
-def write_simulation(path: Path, simulation: Simulation) -> None:
-    """Write what its name says."""
+def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] = ()) -> None:
+    """Write what its name says; a recording begins with what settings that were tried save."""
     if path.suffix == ".jsonl":
-        write_recording(path, recording_of(simulation))
+        write_recording(path, recording_of(simulation, tried))
     elif path.suffix == ".pickle":
         write_binary(path, [snapshot_bytes(allocator_log(simulation))])
     else:
@@ -61,7 +61,7 @@ def allocator_log(simulation: Simulation) -> AllocatorLog:
     return allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable)
 
 
-def recording_of(simulation: Simulation) -> Recording:
+def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recording:
     """The last step as the warm run, the first one as the cold run; of a program without steps all of it."""
     replayed = simulation.replay()
     counted = [*replayed.outcomes[: len(simulation.steps)]] or replayed.outcomes
@@ -77,7 +77,7 @@ def recording_of(simulation: Simulation) -> Recording:
         problems=tuple(_problems(simulation)),
         complete=simulation.outcome in ("finished", "steps"),
         said=_said(report),
-        tables=tuple(map(_table, report.tables)),
+        tables=tuple(map(_table, (*tried, *report.tables))),
         held=tuple(_held(tape, tape.starts[span.first])),
     )
 

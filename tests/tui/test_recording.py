@@ -304,6 +304,13 @@ def test_the_axis_is_the_time_that_was_measured() -> None:
     assert "does not tell" in shown_run(SIMULATED, UNICODE).toggle_axis()
 
 
+def test_settings_that_were_tried_have_a_key() -> None:
+    table = SaidTable("settings, each simulated: the most saved first", ("setting:text", "saved:bytes"), (("foreach=False", 3 * MIB),))
+    made = shown_run(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)), UNICODE)
+    assert made.show_settings() and "settings, each simulated" in made.reports.part_title()
+    assert not shown_run(SIMULATED, UNICODE).show_settings()
+
+
 @SIZES
 def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
     async def run() -> None:
