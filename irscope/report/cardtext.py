@@ -138,6 +138,10 @@ def _wrapped(text: str, room: int) -> list[str]:
     return lines
 
 
+def _matrices(count: int) -> str:
+    return "1 matrix" if count == 1 else f"{count:,} matrices"
+
+
 class CardWriter:
     """Says in words what a card holds, and remembers which signs it used."""
 
@@ -257,7 +261,7 @@ class CardWriter:
             return
         found: dict[str, Any] = dict(self.card.stored.summary)
         before, after = (self.number(quantity(found[key]), Kind.BYTES) for key in ("weights_before_bytes", "weights_after_bytes"))
-        text = f"{found['scheme']}; weights {before} -> {after}, {found['stored_count']:,} matrices in {found['bits_each']:.3g} bits each"
+        text = f"{found['scheme']}; weights {before} -> {after}, {_matrices(found['stored_count'])} in {found['bits_each']:.3g} bits each"
         if "least_db" in found:
             text += f", rounding error {found['least_db']:.3g} dB at worst"
         yield self.item("as", text)

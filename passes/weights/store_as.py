@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from irscope.devices.catalogue import target_of
 from irscope.errors import UsageError
 from irscope.ir.dims import int_or_zero
+from irscope.ir.dtypes import DTypeKind
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
@@ -113,11 +114,10 @@ class StoreAs(Analysis[Storing]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Storing:
         program, scheme = ctx.program, parse_scheme(self.scheme)
-        if program.packed:
-            first = next(iter(program.packed.values()))
-            hint = f"--as {scheme.name} is for models with plain weights"
-            raise UsageError(f"its weights are quantised already ({first.scheme})", code="IRS432", where=program.path, hint=hint)
         totals = count_parameters(program)
+        if before := next(_quantised(totals), ""):
+            hint = f"--as {scheme.name} is for models with plain weights"
+            raise UsageError(f"its weights are quantised already ({before})", code="IRS432", where=program.path, hint=hint)
         found = Storing(scheme, before=int_or_zero(totals.every_byte), unsized=len(totals.unsized))
         uses = _uses(totals, program.has_graph)
         for weight in totals.weights:
@@ -128,7 +128,8 @@ class StoreAs(Analysis[Storing]):
         if not found.stored:
             reasons = dict.fromkeys(one.kept for one in found.matrices if one.kept)
             said = f"no matrix can be stored as {scheme.text}" + (f": {next(iter(reasons))}" if reasons else "")
-            raise UsageError(said, code="IRS432", where=program.path, hint="--as int8 stores matrices of any size")
+            hint = "--as int8 stores matrices of any size" if any("inputs" in one or "outputs" in one for one in reasons) else ""
+            raise UsageError(said, code="IRS432", where=program.path, hint=hint)
         self._measure(found, ctx)
         if program.has_graph and program.training is None:
             _find_peak(found, ctx)
@@ -235,6 +236,12 @@ class StoreAs(Analysis[Storing]):
             yield f"not measured: {size} would have to be read; --passes 'store-as{{scheme=\"{result.scheme.text}\" measure=yes}}' does"
         else:
             yield "not measured: the values are not there"
+
+
+def _quantised(totals: ParameterTotals) -> Iterator[str]:
+    """How weights are stored that are in few bits already."""
+    yield from (part.scheme for part in totals.packed.values())
+    yield from (weight.type.dtype.text for weight in totals.weights if weight.type.dtype.kind is DTypeKind.BLOCKS)
 
 
 # -- what a weight is ----------------------------------------------------------------------------------------------------

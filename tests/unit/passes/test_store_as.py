@@ -15,6 +15,7 @@ from irscope.errors import UsageError
 from irscope.passes.weights.store_as import StoreAs, Storing
 from irscope.weights.losses import Noise, choice_of, measure_rounding
 from irscope.weights.schemes import SCHEMES, parse_scheme
+from tests.frontends.gguf_files import small
 from tests.unit.weights.test_packed import NF4, write
 
 SAMPLE = Path("samples/models/transformer.onnx")
@@ -107,6 +108,12 @@ def test_weights_that_are_quantised_already(tmp_path: Path) -> None:
     file = write(tmp_path / "model.safetensors", NF4)
     with pytest.raises(UsageError, match=r"its weights are quantised already \(nf4\)"):
         _under(file, "int8")
+
+
+def test_gguf_is_quantised_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = small().write(tmp_path / "small.gguf")
+    assert main([str(file), "--as", "nf4"]) == 2
+    assert "its weights are quantised already (q" in capsys.readouterr().err
 
 
 def test_the_peak_is_modelled_with_what_kernels_take_besides() -> None:
