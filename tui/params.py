@@ -24,7 +24,7 @@ from irscope.tui.browse.filter import parse_filter
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import bars, even_histogram, octave_histogram, size_bins, upright
 from irscope.tui.command import run_command
-from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.rows import TableColumn, TableModel, word_pattern
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Place, Session
 from irscope.tui.text import Line, Span, cut_line, failure_lines, filled, note_lines
@@ -196,7 +196,8 @@ class Params:
             elif term.field == "flops":
                 return "weights have no FLOPs; mem>1MiB compares their bytes"
             else:
-                hit = [term.text in name for name in names]
+                pattern = word_pattern(term.text)
+                hit = [pattern.search(name) is not None for name in names]
             kept &= np.array(hit, dtype=np.bool_) ^ term.negated
         self.models["tensors"].filter(kept)
         return ""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
-import numpy as np
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
@@ -32,7 +31,7 @@ from irscope.tui.analyses import report_of
 from irscope.tui.browse.columns import BrowseColumn, column_of_table, node_rows
 from irscope.tui.command import Source, run_command
 from irscope.tui.passes.chooser import PassRows, PickDialog, in_order, question_of
-from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Role, Span, Symbols, error_lines
@@ -353,13 +352,13 @@ class ReportTable:
         return min(_WIDEST, max(display_width(column.heading) + 1, longest))
 
     @cached_property
-    def _texts(self) -> list[str]:
+    def _texts(self) -> RowTexts:
         columns = [self.cells(column.key) for column in self.table.columns]
-        return [" ".join(str(bare(cell)) for cell in row if cell is not None).lower() for row in zip(*columns, strict=True)]
+        return RowTexts(" ".join(str(bare(cell)) for cell in row if cell is not None) for row in zip(*columns, strict=True))
 
     def filter(self, text: str) -> None:
         """Show only the rows in which every word occurs; a word after `!` must not."""
-        self.model.filter_words(text, lambda word: np.array([word in text for text in self._texts], dtype=np.bool_))
+        self.model.filter_words(text, self._texts.containing)
 
     def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
         """The row of the outline that a row of the table is about; None where it names none."""

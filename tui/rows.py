@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -278,6 +278,12 @@ def ranks_of(keys: Sequence[object] | NDArray[Any]) -> NDArray[np.float64]:
 # The names of all rows as one text: little memory, and a word is found in it at once however many rows there are.
 
 
+@lru_cache(maxsize=64)
+def word_pattern(word: str) -> re.Pattern[str]:
+    """A word of a filter; paths of modules are written with dots and with slashes, and either finds both."""
+    return re.compile(re.sub(r"/|\\\.", "[./]", re.escape(word)))
+
+
 class RowTexts:
     """A lower-case text for each row."""
 
@@ -307,8 +313,7 @@ class RowTexts:
             return found
         if "\n" in word or not len(self):
             return found
-        # Paths of modules are written with dots and with slashes.
-        places = [match.start() for match in re.finditer(re.sub(r"/|\\\.", "[./]", re.escape(word)), self._text)]
+        places = [match.start() for match in word_pattern(word).finditer(self._text)]
         if places:
             found[np.searchsorted(self._starts, np.array(places, dtype=np.int64), side="right") - 1] = True
         return found

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.report.printable import display_width
-from irscope.tui.rows import TableColumn, TableModel, ranks_of
+from irscope.tui.rows import RowTexts, TableColumn, TableModel, ranks_of
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 
 
@@ -152,3 +152,9 @@ def test_a_blank_column_gives_its_room() -> None:
     notes[1] = "here"
     made.refit()
     assert made.widths(40) == [28, 10]
+
+
+@pytest.mark.parametrize("word", ["layer3.1", "layer3/1"])
+def test_paths_are_found_with_dots_and_with_slashes(word: str) -> None:
+    texts = RowTexts(["conv layer3/1/act", "layer3.1.weight", "layer3x1", "layer3/2"])
+    assert texts.containing(word).tolist() == [True, True, False, False]

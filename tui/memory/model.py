@@ -28,7 +28,7 @@ from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
-from irscope.tui.rows import RowTexts, TableColumn, TableModel
+from irscope.tui.rows import RowTexts, TableColumn, TableModel, word_pattern
 from irscope.tui.text import Line, Span, beside, failure_lines, filled, note_lines, text_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Row:
     def has(self, word: str, *, with_reason: bool) -> bool:
         """Whether a word stands in the row."""
         texts = (self.name, self.kind, self.made_by, self.why() if with_reason else "")
-        return any(word in text.lower() for text in texts)
+        return any(word_pattern(word).search(text.lower()) for text in texts)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from irscope.tui.amounts import Floats
 from irscope.tui.charts import Ints, Stack
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import Verdict
-from irscope.tui.rows import TableColumn, TableModel
+from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.text import Line, Symbols
 
 if TYPE_CHECKING:
@@ -262,8 +262,7 @@ class WhatIfs:
 
     def set_filter(self, text: str) -> None:
         """Show only those in which all words occur."""
-        texts = [f"{one.what} {one.cost} {one.source}".lower() for one in self.found]
-        self.table.filter_words(text, lambda word: np.array([word in one for one in texts], dtype=np.bool_))
+        self.table.filter_words(text, RowTexts(f"{one.what} {one.cost} {one.source}" for one in self.found).containing)
 
     def title(self) -> str:
         """What stands above the list."""
