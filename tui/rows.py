@@ -20,6 +20,8 @@ _LEAST_GROWING = 10
 _NOTHING = ColumnRoom(0, 0)
 _TOGETHER = 64
 """Rows whose names are cut together with those before and after them: as many as stand on a screen."""
+_MOST_BLOCKS = 64
+"""Names of so many blocks are kept: those that were looked at last."""
 _LOOKED_AT = 2_000
 """A column is taken for blank when nothing stands in so many rows, and there are no more."""
 
@@ -141,6 +143,8 @@ class Rows:
     def cut(self, column: TableColumn, index: int, room: int, text: str) -> str:
         """The name in a cell within so many columns of the screen, different from the other names around it."""
         block = index // _TOGETHER
+        if len(self._cut) > _MOST_BLOCKS:
+            self._cut.clear()
         cut = self._cut.setdefault((id(column), room, block), {})
         if text not in cut:
             rows = self.shown[max(block - 1, 0) * _TOGETHER : (block + 2) * _TOGETHER].tolist()
