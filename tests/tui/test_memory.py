@@ -284,6 +284,19 @@ def test_counters_with_and_without_numbers() -> None:
     assert text_of(unknown.lines(80, UNICODE)[0]) == "allocator ? sizes depend on symbols"
 
 
+def test_intervals_stand_only_where_the_legend_has_room_beside_them() -> None:
+    opened = open_model(SAMPLES / "tagger.irs", settings=Settings(device="l4")).rebound({"batch": 4})
+    made = Memory(Browse(opened.program, Source("tagger.irs", settings=opened.manager.settings), UNICODE))
+    run = opened.manager.run_one(analysis_of(opened.manager, "liveness"))
+    made.take(Found(made.context.target, Lives(run.value, made.browse.outline), counters_of(run.report()), measured(run.value)))
+    for width, has_intervals in ((78, False), (118, False), (198, True)):
+        lines = [text_of(line) for line in made.chart_lines(width, 30)]
+        steady = next(line for line in lines if "steady " in line)
+        assert (" to " in steady) is has_intervals
+        # Beside one another they leave the chart its room.
+        assert width == 78 or next(number for number, line in enumerate(lines) if "peak ~" in line) == 4
+
+
 @given(st.lists(st.integers(0, 2**48), min_size=9, max_size=9), st.booleans())
 def test_no_counter_is_ever_cut(sizes: list[int], is_modelled: bool) -> None:
     where = Provenance.MODELLED if is_modelled else Provenance.EXACT

@@ -728,7 +728,8 @@ class Memory:
         said = [] if verdict is None else verdict.lines(width, 1 if height < _LEAST_CHART + 6 else 2, symbols)
         table: list[Line] = []
         if counters is not None and height >= _LEAST_CHART + len(said) + (4 if counters.is_known else 1):
-            table = counters.lines(width, symbols)
+            # Intervals stand where there is room for them beside the legend.
+            table = counters.lines(width - _LEAST_LEGEND - _BETWEEN if is_wide and counters.is_known else width, symbols)
         room = height - _LEAST_CHART - len(said)
         if is_wide and counters is not None and counters.is_known:
             size = max(display_width(text_of(line)) for line in table)
