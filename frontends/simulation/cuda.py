@@ -50,7 +50,6 @@ class Device:
         self._handed = {0: 0, 1: 0}
         machine.number_of = self.number
         self.pools = Pools(self.machine)
-        self._fraction = 1.0
         self._metadata = ""
 
     # -- streams ---------------------------------------------------------------------------------------------------
@@ -239,11 +238,11 @@ class Device:
         self.machine.empty_cache()
 
     def c_setMemoryFraction(self, fraction: float, device: int) -> None:
-        self._fraction = fraction
+        self.machine.memory_fraction = fraction
         self.machine.settled_gpu.set_memory_fraction(fraction)
 
     def c_getMemoryFraction(self, device: int) -> float:
-        return self._fraction
+        return self.machine.memory_fraction
 
     def c_getAllocatorBackend(self) -> str:
         return "native"

@@ -80,6 +80,8 @@ class Machine:
         """Modules and lines that asked for memory."""
         self.number_of: Callable[[int], int] = lambda stream: stream
         """The allocator's number of one of torch's streams."""
+        self.memory_fraction = 1.0
+        """What torch.cuda.set_per_process_memory_fraction was given."""
         self.stats = Statistics()
         self.history: tuple[int, int] | None = None
         """From which request of the tape on, and of how many entries at most, snapshots tell what the allocator did."""
@@ -270,8 +272,11 @@ class Machine:
         self.stats.reset_peaks()
 
     def begin_again(self) -> None:
-        """Peaks, statistics and what the most was reserved for begin anew."""
+        """Peaks, statistics, the limit of the process and what the most was reserved for begin anew."""
         self._fold()
+        if self.memory_fraction != 1.0:
+            self.memory_fraction = 1.0
+            self.gpu.set_memory_fraction(1.0)
         self._program_high, self._interval_high = dict.fromkeys(COUNTERS, 0), dict.fromkeys(COUNTERS, 0)
         self.stats = Statistics()
         for piece in self.pieces.values():

@@ -589,8 +589,8 @@ class TapedAllocator(CachingAllocator):
         return Tape(events=array("q"), blocks=array("q"), owners=Slots())
 
     def begin_again(self) -> None:
-        """What was the most until now counts no longer; where nothing is left of it, neither does what was asked for."""
-        if not self.slots:
+        """What was the most until now counts no longer; where nothing is reserved any more, neither does what was asked for."""
+        if not self._device.reserved:
             self.tape = self._empty_tape()
         self.refused, self._most = None, self._device.reserved
         self.fullest = len(self.tape.events), len(self.tape.actions)

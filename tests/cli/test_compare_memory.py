@@ -13,8 +13,8 @@ import pytest
 from irscope.errors import LoadError
 from irscope.frontends.files.snapshot import Frame, is_snapshot, line_of, read_snapshot
 from irscope.tools.compare.memory import compare_runs, read_run
-from tests.cli.forked import irscope
 from tests.cli.test_simulate import LOOP
+from tests.forked import irscope
 
 
 def event(action: str, address: int, size: int, line: int = 0) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forked import irscope
+from tests.forked import irscope
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
+from tests.forked import python
 from tests.tools.distributed_jobs import FOLDER, differences, truths
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -51,8 +51,7 @@ assert found.outcome == "finished", found.error
 def test_counters_are_those_of_the_real_host_code(name: str, rank: int, events: str) -> None:
     runs = truths()[name, rank, events]
     frees = "synchronize" if events == "lazy" else "next_malloc"
-    command = [sys.executable, "-c", RUN, str(FOLDER), name, str(runs[0]["world"]), str(rank), frees]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = python(RUN, str(FOLDER), name, str(runs[0]["world"]), str(rank), frees)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     assert len(found["steps"]) == len(runs[0]["steps"])

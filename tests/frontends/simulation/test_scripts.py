@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import irscope
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
@@ -24,8 +25,7 @@ derivatives, recurrent networks."""
 def test_a_script_prints_what_it_prints_on_the_card(name: str, tmp_path: Path) -> None:
     if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed")
-    command = [sys.executable, "-m", "irscope", "simulate", "--device", "h200", str(FOLDER / f"{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
+    done = irscope("simulate", "--device", "h200", str(FOLDER / f"{name}.py"), folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     printed = [line for line in done.stdout.splitlines() if line.startswith(("MEM", "STAT"))]
     assert printed == TRUTH[name]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
+from tests.forked import python
 from tests.tools.distributed_jobs import FOLDER
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -74,13 +74,14 @@ assert {"parameter", "gradient", "optimizer state"} <= set(tape.kinds)
 places = {origin.line.rpartition(":")[2] for origin in tape.owners.values()}
 assert len(places) > 3 and {"0", "1"} <= {origin.module for origin in tape.owners.values()}
 again = irscope.simulate(work, device="h100", alloc_conf=ALLOC)
-assert again.tape.starts[1] >= len(tape.events) and again.replay().outcomes[-1].after.reserved == again.now["reserved"]
+# The first program left nothing, so that the second one's tape begins anew, and its limit does not hold any more.
+assert list(again.tape.starts) == list(tape.starts) and again.replay().outcomes[-1].after.reserved == again.now["reserved"]
 assert len(found.tape.events) == len(tape.events)
 """
 
 
 def run(text: str, *arguments: str) -> None:
-    done = subprocess.run([sys.executable, "-c", SAME + text, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    done = python(SAME + text, *arguments)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.forked import python
 from tests.tools.oracle.training import cases, predict, simulate
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -52,8 +51,7 @@ print(json.dumps([steady.by_category, steady.phases]))
 @pytest.mark.parametrize("key", ["mlp-adamw", "mlp-sgd-zeroed", "unet-momentum-x2"])
 def test_a_captured_step_tells_the_same_categories_and_phases(key: str) -> None:
     case = cases()[key]
-    command = [sys.executable, "-c", TOLD, case.recorded["model"], case.recorded["setting"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
+    done = python(TOLD, case.recorded["model"], case.recorded["setting"])
     assert done.returncode == 0, done.stderr
     by_category, phases = json.loads(done.stdout.splitlines()[-1])
     captured, _ = predict(case)
@@ -74,8 +72,7 @@ print(json.dumps([tape.sizes[event] if event >= 0 else -tape.sizes[~event] for e
 
 def requests(name: str) -> list[int]:
     """What a function of this file asks for and gives back, in order, as signed sizes."""
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", REQUESTS.format(name=name)], capture_output=True, text=True, check=False, cwd=root)
+    done = python(REQUESTS.format(name=name))
     assert done.returncode == 0, done.stderr
     return [size for size in json.loads(done.stdout.splitlines()[-1]) if size]
 

@@ -1,0 +1,94 @@
+"""Programs in children of one process that has imported torch, so that a test does not wait for that; each begins anew."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).parents[1]
+_MAIN = "import sys; from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
+_IMPORTED = (
+    "irscope.frontends.simulation.process",
+    *(f"torch.distributed.{name}" for name in ("device_mesh", "fsdp", "pipelining", "tensor.parallel")),
+)
+"""None of it touches a device."""
+_servers: list[subprocess.Popen[str]] = []
+
+
+def python(program: str, *arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """What `python -c PROGRAM ARGUMENTS` does in a folder."""
+    if not _servers:
+        paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-m", "tests.forked"]
+        _servers.append(
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}
+            )
+        )
+        atexit.register(_end)
+    [server] = _servers
+    assert server.stdin is not None and server.stdout is not None
+    with tempfile.TemporaryDirectory() as own:
+        out, err = Path(own, "out"), Path(own, "err")
+        asked = {"program": program, "arguments": arguments, "stdout": str(out), "stderr": str(err), "folder": str(folder)}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(arguments, code, out.read_text(), err.read_text())
+
+
+def irscope(*line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `irscope LINE` does in a folder."""
+    return python(_MAIN, *line, folder=folder)
+
+
+def _end() -> None:
+    for server in _servers:
+        server.communicate()
+
+
+def _serve() -> None:
+    """Run what is asked for on standard input, a line of JSON each, and answer with the exit status, negative for a signal."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            _run(json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
+
+
+def _run(asked: dict[str, Any]) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(asked[name], os.O_RDWR | os.O_CREAT, 0o600), number)
+    os.chdir(asked["folder"])
+    sys.argv = ["-c", *asked["arguments"]]
+    code = 0
+    try:
+        exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except BaseException:  # whatever the program raises is what it prints
+        traceback.print_exc()
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
