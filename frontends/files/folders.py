@@ -76,6 +76,16 @@ def read_folder(folder: Path, sink: DiagnosticSink, *, weights: bool = True) -> 
     return config, None
 
 
+def own_cache(folder: Path) -> tuple[str, str]:
+    """The kind of cache that a folder's settings ask for, and the file that says it; empty where none does."""
+    files = ModelFolder(folder)
+    for name in ("generation_config.json", "config.json"):
+        found = (_json_of(files, folder, name) or {}).get("cache_implementation")
+        if isinstance(found, str):
+            return found, name
+    return "", ""
+
+
 def own_code(folder: Path) -> dict[str, str]:
     """What the configuration in a folder says of code beside it: the classes that stand for those of transformers."""
     config = _json_of(ModelFolder(folder), folder, "config.json") or {}

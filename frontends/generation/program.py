@@ -70,6 +70,8 @@ class Wish:
     """What an adapter goes on top of; empty for what it names."""
     trust_remote_code: bool = False
     """Whether code in the folder may run."""
+    cache_from: str = ""
+    """The file in the folder that asks for this cache; empty where the user does, or nobody."""
     assistant: str = ""
     """A smaller model that proposes tokens, which the model then checks together."""
     candidates: int = CANDIDATES

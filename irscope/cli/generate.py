@@ -51,7 +51,7 @@ class Command:
         parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
         parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
         parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
-        parser.add_argument("--cache", choices=CACHES, default="dynamic", help="what keeps keys and values; default: dynamic")
+        parser.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")
         parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
         parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
         parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
@@ -123,8 +124,10 @@ class Generation:
                 summary["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel, _ in loaded.schemes))}"
         if self.assistant is not None:
             summary |= _assistant_rows(self, self.assistant)
-        summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache" + (
-            f", {loaded.attention} attention" if loaded is not None and loaded.attention else ""
+        summary["asked"] = (
+            f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache"
+            + (f" ({wish.cache_from})" if wish.cache_from else "")
+            + (f", {loaded.attention} attention" if loaded is not None and loaded.attention else "")
         )
         summary["for"] = self.simulation.target.text
         summary["taken"] = f"no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
@@ -204,7 +207,7 @@ def generate(
     prompt: int,
     new: int,
     batch: int = 1,
-    cache: str = "dynamic",
+    cache: str = "",
     cache_options: Sequence[str] = (),
     attention: str = "",
     dtype: str = "",
@@ -224,15 +227,20 @@ def generate(
     """What a language model takes to read a prompt and to generate after it, on a device that is not there.
 
     `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}"; a folder
-    with an adapter goes on top of the model that it names, or of `base`. With an `assistant` that proposes tokens, `candidates` in a round,
-    `accepted` are how many of these are right; without a number both ends are looked at, and the answer is the one that takes more. For the
-    rest of this process `torch.cuda` is the simulated device's.
+    with an adapter goes on top of the model that it names, or of `base`. The `cache` is what the folder's settings ask for, else dynamic.
+    With an `assistant` that proposes tokens, `candidates` in a round, `accepted` are how many of these are right; without a number both
+    ends are looked at, and the answer is the one that takes more. For the rest of this process `torch.cuda` is the simulated device's.
     """
+    from irscope.frontends.files.folders import own_cache
     from irscope.frontends.generation.program import CANDIDATES, Wish
 
+    cache_from = ""
+    if not cache:
+        cache, cache_from = own_cache(Path(model)) if os.path.isdir(model) else ("", "")
+        cache, cache_from = (cache, cache_from) if cache in CACHES else ("dynamic", "")
     check_wish(model, prompt, new, min(batch, beams, chunk + 1), cache)
     wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, dtype_of(dtype), beams, samples, chunk, base)
-    wish = replace(wish, trust_remote_code=trust_remote_code, scheme=parse_scheme(store_as) if store_as else None)
+    wish = replace(wish, cache_from=cache_from, trust_remote_code=trust_remote_code, scheme=parse_scheme(store_as) if store_as else None)
     options = Options(device, torch, alloc_conf)
     if not assistant:
         if candidates is not None or accepted is not None:

@@ -15,7 +15,7 @@ from irscope.cli.main import main
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.files.folders import own_code, read_adapter, read_folder
+from irscope.frontends.files.folders import own_cache, own_code, read_adapter, read_folder
 from irscope.frontends.load import load_program
 from irscope.frontends.zoo.names import file_in
 from tests.frontends.hub import llama_tensors, write_adapter, write_llama, write_safetensors
@@ -27,6 +27,22 @@ def test_code_beside_a_configuration_is_known_by_its_names(tmp_path: Path) -> No
     for none in (None, [], "text", {}):
         assert own_code(write_llama(tmp_path / "b", auto_map=none)) == {}
     assert own_code(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "said"),
+    [
+        ({"cache_implementation": "static"}, {}, ("static", "generation_config.json")),
+        ({}, {"cache_implementation": "offloaded"}, ("offloaded", "config.json")),
+        (None, {"cache_implementation": None}, ("", "")),
+        (None, {}, ("", "")),
+    ],
+)
+def test_the_cache_that_a_folder_asks_for(tmp_path: Path, generation: Any, config: dict[str, Any], said: tuple[str, str]) -> None:
+    folder = write_llama(tmp_path / "a", **config)
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(generation))
+    assert own_cache(folder) == said
 
 
 def test_the_code_of_a_base_that_an_adapter_names_never_runs(tmp_path: Path) -> None:

@@ -120,3 +120,11 @@ def test_code_that_the_package_has_itself_is_not_asked_for(planted: Path, tmp_pa
     write_llama(planted, auto_map=CODE)
     _made(planted)
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_cache_is_that_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_llama(tmp_path / "a")
+    (folder / "generation_config.json").write_text('{"cache_implementation": "static"}')
+    for words, said in (([], "static cache (generation_config.json)"), (["--cache", "dynamic"], "dynamic cache,")):
+        assert main(["generate", str(folder), "--prompt", "8", "--new", "4", *words]) == 0
+        assert said in " ".join(capsys.readouterr().out.split())
