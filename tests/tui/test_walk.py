@@ -70,11 +70,11 @@ def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, mo
             assert "why alive" in alive
             assert "95.82 MiB in 6 rows" in alive
             assert "made here" in alive
-            # Which layer costs most? The tabs have 4; the first row is the model, the second its dearest part.
+            # Which layer costs most? The tabs have 4; the first row is the dearest.
             await press(app, pilot, "4")
             costs = words(screen_text(app))
-            assert "Cost by module" in costs
-            dearest = costs.partition("(model)")[2]
+            assert "Cost by layer" in costs
+            dearest = costs.partition("bound by")[2]
             assert 0 <= dearest.find("stem") < dearest.find("layer0")
 
     asyncio.run(run())
