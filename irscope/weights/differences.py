@@ -19,9 +19,10 @@ from irscope.weights.result import Unread
 from irscope.weights.scan import Pool, Tick
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import Array, Floats, Mask, Stored, decode_elements, packed_bytes, stored_tensor
+from irscope.weights.window import dot
 
-_STEP = 1 << 18
-"""Elements of a window: a multiple of 8, so that windows of packed types begin at a byte."""
+_STEP = 1 << 16
+"""Elements of a window: so few that its arrays stay in a cache; a multiple of 8, so that windows of packed types begin at a byte."""
 _EXACT = 2.0**53
 """Integers up to here are exact as 64-bit floats; differences of larger ones are taken as integers."""
 
@@ -150,10 +151,10 @@ def _add(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stor
             x, y, a, b = x[fine], y[fine], a[fine], b[fine]
         away = _less(x, y, a, b, pair[0].dtype) if is_same_type else y - x
         found.max_abs = max(found.max_abs, float(np.abs(away).max(initial=0.0)))
-        found.squares += float(away @ away)
-        found.squares_a += float(x @ x)
-        found.squares_b += float(y @ y)
-        found.product += float(x @ y)
+        found.squares += dot(away, away)
+        found.squares_a += dot(x, x)
+        found.squares_b += dot(y, y)
+        found.product += dot(x, y)
 
 
 def _less(x: Floats, y: Floats, a: Array, b: Array, dtype: DType) -> Floats:

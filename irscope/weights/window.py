@@ -147,15 +147,15 @@ def moments_of(values: Floats, spare: Floats, low: float, high: float, absolute:
         np.abs(values, out=square)
         absolute = _sum_by_product(square)
     np.multiply(values, values, out=square)
-    squares = _dot(values, values)
+    squares = dot(values, values)
     mean = first / count
     if mean * mean * count > _FAR * max(squares - mean * first, 0.0):
         # The deviations are small beside the mean: sums of plain powers would lose them.
         np.subtract(values, mean, out=values)
         np.multiply(values, values, out=square)
-        made = _central(count, mean, _sum_by_product(values), _dot(values, values), _dot(values, square), _dot(square, square))
+        made = _central(count, mean, _sum_by_product(values), dot(values, values), dot(values, square), dot(square, square))
     else:
-        made = _central(count, 0.0, first, squares, _dot(values, square), _dot(square, square))
+        made = _central(count, 0.0, first, squares, dot(values, square), dot(square, square))
     made.absolute, made.squares, made.low, made.high, made.scale = absolute, squares, low, high, scale
     return made
 
@@ -187,7 +187,8 @@ def _sum_by_product(a: Floats) -> float:
     return total + float(np.dot(a[whole:], _ONES[: count - whole]))
 
 
-def _dot(a: Floats, b: Floats) -> float:
+def dot(a: Floats, b: Floats) -> float:
+    """The inner product, in rows so short that no library splits them among threads of its own, which would wait for one another."""
     count = len(a)
     if count <= _ROW:
         return float(np.dot(a, b))
