@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.ir.dtypes import DType
+from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.moments import alive_at
 from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
@@ -20,6 +21,7 @@ from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
+from irscope.tools.generate_formulas import peak_formulas
 from irscope.tools.simulate import current_process, run_program
 from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
 from irscope.weights.schemes import parse_scheme
@@ -75,6 +77,8 @@ class Generation:
     """Tokens whose steps were captured; those between follow the law that they show."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All of it, with a span for each step."""
+    peak_formulas: Mapping[str, PeakFormula] = field(default_factory=dict)
+    """Requested peaks of phases by the sizes that the user chooses, where a formula was found that gives what was counted."""
     of_folder: Sequence[Diagnostic] = ()
     """What was to be said of the files in the model's folder."""
     assistant: Loaded | None = None
@@ -90,6 +94,12 @@ class Generation:
     def formula(self) -> str:
         """Bytes of the cache by the sizes that the user chooses; empty where its layers follow no rule that was found."""
         return cache_formula(self)
+
+    @property
+    def peak_formula(self) -> str:
+        """The requested peak of the phase in which it is highest; empty where no formula was found."""
+        name = max(self.phases, key=lambda one: self.phases[one].peak.requested, default="")
+        return str(self.peak_formulas[name]) if name in self.peak_formulas else ""
 
     def peak(self, counter: str) -> int:
         """The most that a counter is, from loading on."""
@@ -195,6 +205,11 @@ class Generation:
                 for one in self.cache
             ],
             "formula": self.formula,
+            "peak_formula": self.peak_formula,
+            "peak_formulas": {
+                name: {"requested": str(one), "from": one.first, "to": one.last, "of": one.length}
+                for name, one in self.peak_formulas.items()
+            },
             "captured_tokens": list(self.captured),
             "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.simulation.answers],
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
@@ -336,6 +351,7 @@ class Capture:
         """What the law numbers the first step with, less one, and how many it has."""
         self.inner: dict[int, list[int]] = {}
         """Where the steps of groups that were captured begin in them."""
+        self.formulas: dict[str, PeakFormula] = {}
         self.refusal: Exception | None = None
         self.sink = DiagnosticSink()
 
@@ -350,7 +366,10 @@ class Capture:
             self.refusal = error
 
     def _run(self, generator: type[Generator]) -> None:
-        self.take(generator(current_process(), self._wish, self.sink))
+        made = generator(current_process(), self._wish, self.sink)
+        self.take(made)
+        with made.without_limit():
+            self.formulas = peak_formulas(made, self._wish)
 
     def take(self, made: Generator, laws: dict[object, Growth] | None = None) -> None:
         """Capture what the wish asks for, with a model that is loaded. `laws` are those that were found for other lengths."""
@@ -500,6 +519,12 @@ def _continue(found: Generation, captured: Capture) -> None:
     by_name = {"load": (0, done[:1]), "prefill": (1, done[1:3]), "decode": (3, done[3:])}
     complete = {name: one for name, one in by_name.items() if one[1] and name != found.refused_at}
     found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
+    lengths = {"prefill": wish.prompt, "decode": wish.prompt + wish.new}
+    found.peak_formulas = {
+        name: one
+        for name, one in captured.formulas.items()
+        if name in found.phases and one(wish.batch, lengths[name], wish.prompt) == found.phases[name].peak.requested
+    }
     if "decode" in found.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
         found.phases["decode"] = replace(found.phases["decode"], held=done[steps + 1].after)
@@ -569,6 +594,16 @@ def _tables(found: Generation) -> Iterator[Table]:
     if not rows:
         return
     yield Table.of(rows, ["phase", "requested:bytes", "allocated:bytes", "reserved:bytes", "allocated after:bytes"], "peak of each phase")
+    if not found.wish.assistant:
+        known = found.peak_formulas
+        held = [
+            (_DOING[name], str(known[name]), f"{known[name].first:,} to {known[name].last:,}")
+            if name in known
+            else (_DOING[name], "none found", "")
+            for name in found.phases
+            if name != "load"
+        ]
+        yield Table.of(held, ["phase", "formula", "held against lengths"], "requested peaks by batch, prompt and new tokens")
     kinds = dict.fromkeys(kind for phase in found.phases.values() for kind in phase.made_of)
     made = [(kind, *(phase.made_of.get(kind, 0) for phase in found.phases.values())) for kind in kinds]
     made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in found.phases.values())))

@@ -178,3 +178,15 @@ def test_the_cache_is_what_the_model_holds_after_it_has_generated(name: str) -> 
         [sys.executable, "-m", "tests.tools.generate_caches", name, "--lengths=5,40"], capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[0].split()[:2] == [name, "equal"], done.stderr[-500:]
+
+
+@needs_transformers
+def test_formulas_of_peaks_hold_at_other_sizes() -> None:
+    model = "transformers:llama{num_hidden_layers=4,hidden_size=512,intermediate_size=1408,num_attention_heads=8,num_key_value_heads=2,"
+    model += "vocab_size=32000,dtype=bf16,max_position_embeddings=100000}"
+    found = generate(model, prompt=400, new=60, batch=4, device="h200")
+    assert list(found.peak_formulas) == ["prefill", "decode"]
+    assert found.peak_formula == str(found.peak_formulas["prefill"])
+    other = generate(model, prompt=1500, new=40, batch=3, device="h200")
+    for name, length in (("prefill", 1500), ("decode", 1540)):
+        assert found.peak_formulas[name](3, length, 1500) == other.phases[name].peak.requested
