@@ -148,6 +148,8 @@ class Loaded:
     parameters: int
     parameter_bytes: int
     is_encoder_decoder: bool
+    has_senses: bool
+    """Whether images or sounds may be in the prompt besides text."""
     schemes: Sequence[tuple[str, str, int]] = ()
     """How weights in few bits are stored, what runs each, and how many parameters they are."""
 
@@ -228,6 +230,7 @@ class Generator:
             _parameters(module),
             sum(one.numel() * one.element_size() for one in module.parameters()),
             bool(config.is_encoder_decoder),
+            any(getattr(config, f"{sense}_config", None) is not None for sense in ("vision", "audio")),
             schemes_of(held),
         )
 

@@ -140,7 +140,8 @@ class Generation:
             + (f", {loaded.attention} attention" if loaded is not None and loaded.attention else "")
         )
         summary["for"] = self.simulation.target.text
-        summary["taken"] = f"no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
+        senses = "a prompt of text alone, " if loaded is not None and loaded.has_senses else ""
+        summary["taken"] = f"{senses}no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
         if self.captured:
             few, steps = len(self.captured), len(wish.starts()) - 1
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"

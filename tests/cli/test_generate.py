@@ -16,7 +16,7 @@ from irscope.errors import UsageError
 from irscope.frontends.generation.program import Wish
 from irscope.tools.generate import generate
 from irscope.weights.schemes import parse_scheme
-from tests.tools.generate_jobs import ASSISTED, compare, rows
+from tests.tools.generate_jobs import ASSISTED, VISION, compare, rows
 from tests.unit.weights.test_packed import LAYOUTS, stored_bytes_of, write
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -63,8 +63,8 @@ def test_counters_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
 
 
 @needs_transformers
-@pytest.mark.parametrize("row", rows(ASSISTED)[::2], ids=lambda row: row["job"]["id"])
-def test_counters_with_an_assistant_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
+@pytest.mark.parametrize("row", [*rows(ASSISTED)[::2], *rows(VISION)], ids=lambda row: row["job"]["id"])
+def test_counters_with_an_assistant_or_without_images_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
     assert compare(row) == []
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 _DATA = Path(__file__).parent.parent / "data" / "generate"
-TRUTH = tuple(_DATA / f"{name}.jsonl" for name in ("truth", "architectures", "assisted"))
-ASSISTED = TRUTH[-1:]
+TRUTH = tuple(_DATA / f"{name}.jsonl" for name in ("truth", "architectures", "assisted", "vision"))
+ASSISTED, VISION = TRUTH[2:3], TRUTH[3:]
 COUNTERS = ("requested", "allocated", "reserved")
 _DTYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 
