@@ -12,6 +12,9 @@ To add a screen:
 All logic belongs into a class beside the screen that knows nothing of Textual; the screen keeps it with `session.keep(NAME, make)`.
 Questions go through `session.ask(key, answer, take, fail)`: `answer` runs in the worker's thread and may call passes
 (`irscope.tui.analyses.result_of(manager, "liveness{model=ssa}")`), `take` and `fail` run on the UI's thread; afterwards `show()` is called.
+What the numbers are for, `session.context`, is one for all screens: sizes, device, lifetimes and run. A screen asks anew in `asked()`
+where what it has is not for `context.target` and `results.complete` (a number for every symbol) or `results.binding` (formulas stay where
+no size was put in); work that would hold up keys for long goes through `session.apart`.
 What a pass returns is shown as it is; its module is imported where it runs, or for its types alone, so that the first paint waits for no
 pass.
 """
