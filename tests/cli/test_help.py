@@ -13,6 +13,7 @@ import pytest
 
 from irscope.cli.main import COMMANDS, GROUPS, command_named, main, overview, parser_of
 from irscope.errors import ExitCode
+from tests.frontends.hub import write_safetensors
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -40,7 +41,13 @@ NEEDS = {
 """Commands whose examples are only parsed, and why."""
 
 
-PACKAGES = {"torchvision:": "torchvision", "zoo resnet": "torchvision", " timm ": "timm", "compare-flops": "torch"}
+PACKAGES = {
+    "torchvision:": "torchvision",
+    "transformers:": "transformers",
+    "zoo resnet": "torchvision",
+    " timm ": "timm",
+    "compare-flops": "torch",
+}
 """What examples with these words need."""
 
 
@@ -54,6 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("examples")
     for name, sample in FILES.items():
         shutil.copy(SAMPLES / sample, made / name)
+    for name, sizes in (("before", [4, 4]), ("after", [4, 8])):
+        write_safetensors(made / f"{name}.safetensors", {"fc.weight": sizes})
     (made / "irscope.toml").write_text('budgets = ["parameters < 1M"]\nmodels = ["model.onnx"]\n', encoding="utf-8")
     return made
 
