@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from irscope.tools.generate import Generation
 from irscope.tools.simulation import rows_of
 from irscope.tui.charts import Floats, Ints, Limit
 from irscope.tui.memory.views import StepStack
-from irscope.tui.recording import ShownRun
+from irscope.tui.recording import RecordingApp, ShownRun
 from irscope.tui.text import Symbols
 
 _MOST_MOMENTS: Final = 2_000
@@ -171,3 +171,8 @@ def _widths(phases: Sequence[str]) -> Floats:
 
 def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+
+
+def run_generation(found: Generation) -> None:
+    """Show what a language model takes to generate, until the user leaves."""
+    RecordingApp(partial(GeneratedRun, found)).run()

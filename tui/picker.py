@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from irscope.errors import IrscopeError
+from irscope.errors import IrscopeError, OutputError
+from irscope.files import config_folder, write_text
 from irscope.recording import is_recording
 from irscope.report.units import Kind, humanise
 from irscope.session import kind_of
 from irscope.tui.rows import TableColumn, TableModel
-from irscope.tui.start import SAMPLES, read_recent
 from irscope.tui.text import Symbols
 
 _MOST_LOOKED_AT = 2_000
@@ -23,6 +24,9 @@ _SUFFIXES = frozenset(
     [".irs", ".onnx", ".ort", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".bin", ".ckpt", ".safetensors", ".jsonl", ".gguf"]
 )
 """How names of files end that are looked into."""
+_MOST_RECENT = 20
+SAMPLES = Path(__file__).parent / "samples"
+"""The folder of the models that come with irscope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +124,31 @@ def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = 
         TableColumn("folder", 24, place, grows=True, role="faint", rank=4),
     )
     return TableModel(columns, len(files), symbols, empty="There is no model here; o asks for a path.")
+
+
+def recent_file() -> Path:
+    """Where the list is kept."""
+    return config_folder() / "recent.json"
+
+
+def read_recent(file: Path | None = None) -> list[Path]:
+    """The paths, last first; a list that is missing or damaged is an empty one."""
+    try:
+        found = json.loads((file or recent_file()).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [Path(one) for one in found if isinstance(one, str) and one][:_MOST_RECENT] if isinstance(found, list) else []
+
+
+def note_opened(path: Path, file: Path | None = None) -> None:
+    """Put a path at the head of the list. Where it cannot be written, nothing is noted: this is only a convenience."""
+    file = file or recent_file()
+    full = Path(os.path.abspath(path))
+    if full.is_relative_to(SAMPLES):
+        return
+    paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST_RECENT]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
+    except (OSError, UnicodeError, OutputError):
+        return

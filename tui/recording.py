@@ -6,9 +6,9 @@ import itertools
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from textual import events
@@ -37,9 +37,6 @@ from irscope.tui.widgets.charts import EventsPane
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Keys, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
-
-if TYPE_CHECKING:
-    from irscope.tools.generate import Generation
 
 _BEFORE: Final = "before"
 _REFUSED: Final = "out_of_memory"
@@ -482,14 +479,17 @@ class RecordingApp(App[None]):
         *bindings("app", RECORDING_ACTIONS),
     ]
 
-    def __init__(self, recording: Recording | Generation, symbols: Symbols | None = None, *, others: Sequence[Recording] = ()) -> None:
-        """`others` stand beside it: other ranks of the same job, or other runs."""
+    def __init__(
+        self, shown: Recording | Callable[[Symbols], ShownRun], symbols: Symbols | None = None, *, others: Sequence[Recording] = ()
+    ) -> None:
+        """A recording, or what makes a run of another kind; `others` stand beside it: other ranks of the same job, or other runs."""
         super().__init__()
         self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.set_class(not self.symbols.has_braille, "-ascii")
-        self.runs = [shown_run(one, self.symbols) for one in (recording, *others)]
+        first = shown_run(shown, self.symbols) if isinstance(shown, Recording) else shown(self.symbols)
+        self.runs = [first, *(shown_run(one, self.symbols) for one in others)]
         self._at = 0
         if others:
             table = _beside(self.runs)
@@ -641,18 +641,14 @@ class RecordingApp(App[None]):
         self.exit()
 
 
-def shown_run(recording: Recording | Generation, symbols: Symbols) -> ShownRun:
+def shown_run(recording: Recording, symbols: Symbols) -> ShownRun:
     """What the screen shows; LoadError where the recording's tables make no sense."""
-    if not isinstance(recording, Recording):
-        from irscope.tui.generation import GeneratedRun
-
-        return GeneratedRun(recording, symbols)
     try:
         return RecordedRun(recording, symbols)
     except (ValueError, IrscopeError) as error:
         raise LoadError(f"a table that makes no sense: {error}", code="IRS477", where=recording.path) from error
 
 
-def run_recording(recording: Recording | Generation, *others: Recording) -> None:
-    """Show a recording, others beside it, or what a language model takes to generate, until the user leaves."""
+def run_recording(recording: Recording, *others: Recording) -> None:
+    """Show a recording, others beside it, until the user leaves."""
     RecordingApp(recording, others=others).run()

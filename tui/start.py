@@ -5,7 +5,6 @@ It is on the screen before anything is read: this module imports little besides 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -21,8 +20,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 
-from irscope.errors import IrscopeError, OutputError
-from irscope.files import config_folder, write_text
+from irscope.errors import IrscopeError
 from irscope.tui.actions import ACTIONS, QUESTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
@@ -220,6 +218,8 @@ class StartApp(App[object]):
         self.reading = None
         if not isinstance(message.answer, IrscopeError):
             if message.path.exists():  # a model by name is in no folder
+                from irscope.tui.picker import note_opened  # not at the top: it imports what reads models
+
                 note_opened(message.path)
             self.exit(message.answer)
             return
@@ -294,39 +294,3 @@ def opened(read: Read, path: Path | None = None, folder: Path | None = None) -> 
     if app.was_cancelled:
         raise KeyboardInterrupt
     return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# The files that were opened last, and the samples that come with irscope.
-
-_MOST = 20
-SAMPLES = Path(__file__).parent / "samples"
-"""The folder of the models that come with irscope."""
-
-
-def recent_file() -> Path:
-    """Where the list is kept."""
-    return config_folder() / "recent.json"
-
-
-def read_recent(file: Path | None = None) -> list[Path]:
-    """The paths, last first; a list that is missing or damaged is an empty one."""
-    try:
-        found = json.loads((file or recent_file()).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return []
-    return [Path(one) for one in found if isinstance(one, str) and one][:_MOST] if isinstance(found, list) else []
-
-
-def note_opened(path: Path, file: Path | None = None) -> None:
-    """Put a path at the head of the list. Where it cannot be written, nothing is noted: this is only a convenience."""
-    file = file or recent_file()
-    full = Path(os.path.abspath(path))
-    if full.is_relative_to(SAMPLES):
-        return
-    paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST]
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
-    except (OSError, UnicodeError, OutputError):
-        return

@@ -102,7 +102,7 @@ class Command:
         )
         if args.tui:
             # By name: the UI is a layer above the command line, which only starts it.
-            importlib.import_module("irscope.tui.recording").run_recording(found)
+            importlib.import_module("irscope.tui.generation").run_generation(found)
         elif args.format == "json":
             write_json(found.to_json(), args)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -93,7 +94,7 @@ def test_a_token_is_one_moment_and_each_phase_has_its_place() -> None:
 
 def test_the_screen_has_the_verdict_the_peak_and_the_cache_by_layer() -> None:
     async def run() -> None:
-        app = RecordingApp(generation(), UNICODE)
+        app = RecordingApp(partial(GeneratedRun, generation()), UNICODE)
         async with app.run_test(size=(80, 24)) as pilot:
 
             def shown() -> str:
@@ -120,7 +121,7 @@ def test_a_device_that_is_nearly_full_has_its_line() -> None:
 
 def test_the_command_needs_a_terminal_and_starts_the_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     opened: list[object] = []
-    monkeypatch.setattr("irscope.tui.recording.run_recording", opened.append)
+    monkeypatch.setattr("irscope.tui.generation.run_generation", opened.append)
     found = generation()
     monkeypatch.setattr("irscope.cli.generate.generate", lambda *_, **__: found)
     command = ["generate", "./my-model", "--prompt", "4096", "--new", "6", "--tui"]

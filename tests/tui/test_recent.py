@@ -10,8 +10,7 @@ import pytest
 
 from irscope.session import open_model
 from irscope.tui.app import FileWatch
-from irscope.tui.picker import files_table, known_files, samples
-from irscope.tui.start import note_opened, read_recent
+from irscope.tui.picker import files_table, known_files, note_opened, read_recent, samples
 from irscope.tui.text import ASCII, UNICODE, text_of
 
 

@@ -31,8 +31,9 @@ from irscope.recording import (
 )
 from irscope.report.values import bare
 from irscope.tui.memory.views import StepStack
+from irscope.tui.picker import read_recent
 from irscope.tui.recording import RecordedRun, RecordingApp, shown_run
-from irscope.tui.start import StartApp, read_recent
+from irscope.tui.start import StartApp
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
 from tests.tui.driving import begun, start_headless

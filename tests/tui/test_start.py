@@ -17,8 +17,8 @@ from textual.pilot import Pilot
 from irscope.cli.main import main
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.picker import files_in, samples
-from irscope.tui.start import START_ACTIONS, StartApp, Tell, note_opened, read_recent
+from irscope.tui.picker import files_in, note_opened, read_recent, samples
+from irscope.tui.start import START_ACTIONS, StartApp, Tell
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
 from tests.tui.driving import begun, start_headless
