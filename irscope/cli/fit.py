@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from irscope.amounts import COUNT
 from irscope.cli.args import add_model_arguments, add_output_arguments, amount_of, open_from, progress_from, write_answer
+from irscope.cli.generate import add_how_arguments, how_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.passes.memory.points import find_symbol
@@ -16,7 +17,12 @@ from irscope.report.printable import printable
 from irscope.tools.config import device_for
 from irscope.tools.fit import COUNTERS, Search, best_of, fit_document, frontier_document, unfit_lines
 from irscope.tools.fit_generation import fit_generation
-from irscope.tools.generate import CACHES
+from irscope.tools.generate import How
+
+_FLAGS = {"store_as": "--as", "samples": "--sample", "cache_options": "--cache-option"}
+_ANY = ("base", "trust_remote_code")
+"""What may be said of models of any kind."""
+_USUAL = How(cache_options=[])._asdict()
 
 
 class Command:
@@ -59,17 +65,20 @@ class Command:
         parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="of a language model that generates: tokens of the prompt")
         parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
         parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
-        parser.add_argument("--cache", choices=CACHES, help="what keeps keys and values; default: dynamic")
-        parser.add_argument("--dtype", default="", metavar="TYPE", help="its element type; default: what the configuration says")
+        add_how_arguments(parser)
         add_model_arguments(parser)
         add_output_arguments(parser, plots="the peak by size, with the memory that there is")
 
     def run(self, args: argparse.Namespace) -> int:
         free = [name.strip() for name in args.free.split(",") if name.strip()]
-        if {"context", "new"} & {*free} or any(one is not None for one in (args.prompt, args.new, args.cache)):
-            return self._generating(args, free)
-        if args.batch is not None or args.dtype:
-            raise UsageError("--batch and --dtype are for a model that generates", code="IRS337", hint="`--bind batch=4` gives a size")
+        how = how_from(args)
+        if {"context", "new"} & {*free} or any(one is not None for one in (args.prompt, args.new)) or how.cache:
+            return self._generating(args, free, how)
+        said = ["--batch"] * (args.batch is not None)
+        said += [_FLAGS.get(name, f"--{name}") for name, one in how._asdict().items() if name not in _ANY and one != _USUAL[name]]
+        if said:
+            hint = "`--prompt 4096` says that it does, `--bind batch=4` gives a size of another"
+            raise UsageError(f"{said[0]} is for a model that generates", code="IRS337", hint=hint)
         model = open_from(args, open_sizes=free)
         report_diagnostics(model.diagnostics, args.verbose)
         search = Search(model, args.counter)
@@ -91,7 +100,7 @@ class Command:
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
         return ExitCode.FINDINGS
 
-    def _generating(self, args: argparse.Namespace, free: list[str]) -> int:
+    def _generating(self, args: argparse.Namespace, free: list[str], how: How) -> int:
         """The same of a language model that generates."""
         watching = progress_from(args)
         found = fit_generation(
@@ -101,12 +110,11 @@ class Command:
             prompt=args.prompt,
             new=args.new,
             batch=args.batch,
-            cache=args.cache or "dynamic",
-            dtype=args.dtype,
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
             told=functools.partial(watching[0].progress, None) if watching else None,
+            **how._asdict(),
         )
         for one in watching:
             one.ended()

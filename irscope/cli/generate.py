@@ -10,8 +10,27 @@ from irscope.cli.args import add_output_arguments, amount_of, check_terminal, wr
 from irscope.errors import ExitCode, UsageError
 from irscope.tools.config import device_for
 from irscope.tools.engines import serve
-from irscope.tools.generate import CACHES, generate
+from irscope.tools.generate import CACHES, How, generate
 from irscope.weights.schemes import SCHEMES
+
+
+def add_how_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a language model is loaded and generates, besides the sizes."""
+    count = amount_of(COUNT)
+    parser.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")
+    parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
+    parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
+    parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
+    parser.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help=f"weights in few bits: {', '.join(SCHEMES)}")
+    parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
+    parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
+    parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
+
+
+def how_from(args: argparse.Namespace) -> How:
+    """What the same arguments say."""
+    names = {"cache_options": "cache_option", "samples": "sample"}
+    return How(**{name: getattr(args, names.get(name, name)) for name in How._fields})
 
 
 class Command:
@@ -51,14 +70,7 @@ class Command:
         parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
         parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
         parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
-        parser.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")
-        parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
-        parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
-        parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
-        parser.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help=f"weights in few bits: {', '.join(SCHEMES)}")
-        parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
-        parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
-        parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
+        add_how_arguments(parser)
         parser.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
         parser.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
         parser.add_argument(
@@ -83,22 +95,13 @@ class Command:
             prompt=args.prompt,
             new=args.new,
             batch=args.batch,
-            cache=args.cache,
-            cache_options=args.cache_option,
-            attention=args.attention,
-            dtype=args.dtype,
-            beams=args.beams,
-            samples=args.sample,
-            chunk=args.chunk,
             assistant=args.assistant,
             candidates=args.candidates,
             accepted=args.accepted,
-            store_as=args.store_as,
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
-            base=args.base,
-            trust_remote_code=args.trust_remote_code,
+            **how_from(args)._asdict(),
         )
         if args.tui:
             # By name: the UI is a layer above the command line, which only starts it.
@@ -113,7 +116,7 @@ class Command:
     def _serve(args: argparse.Namespace) -> int:
         for name, usual in (
             ("batch", 1),
-            ("cache", "dynamic"),
+            ("cache", ""),
             ("beams", 1),
             ("sample", False),
             ("chunk", 0),

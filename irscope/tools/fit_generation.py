@@ -15,12 +15,12 @@ from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
-from irscope.tools.generate import Capture, check_wish, dtype_of
+from irscope.tools.generate import Capture, How, how_text, weights_rows, wish_of
 from irscope.tools.simulate import current_process, run_program
 from irscope.tools.simulation import Options, memory_of
 
 if TYPE_CHECKING:
-    from irscope.frontends.generation.program import Generator, Wish
+    from irscope.frontends.generation.program import Generator, Loaded, Wish
     from irscope.memory.growth import Growth
 
 FREE: Final = ("context", "batch", "new")
@@ -67,6 +67,7 @@ class GenerationFit:
     """Where more were not replayed: no larger size fits, since more is asked for than there is."""
     looks: int = 0
     """Sizes that were replayed whole."""
+    loaded: Loaded | None = None
     rows: list[GenerationFit] = field(default_factory=list)
     """Where two sizes are free: one for each of the second."""
 
@@ -108,7 +109,9 @@ class GenerationFit:
         fixed = ", ".join(
             f"{name} {value:,}" for name, value in given.items() if name != self.free and (self.free, name) != ("context", "prompt")
         )
-        summary["asked"] = f"{fixed}, {wish.cache} cache"
+        summary["asked"] = f"{fixed}, {how_text(wish, self.loaded)}"
+        if self.loaded is not None:
+            summary |= weights_rows(self.loaded)
         if self.free == "context":
             summary["context"] = f"prompt and new tokens together: a prompt of {max(self.largest - wish.new, 0):,} and {wish.new:,} new"
         summary["for"] = self.target.text
@@ -131,7 +134,11 @@ class GenerationFit:
         curve = Series("largest context by batch", Column("batch", Kind.COUNT), (y,), data, stacked=False, sampled=True)
         wish = self.rows[0].wish
         headline = f"the largest context for each batch in {memory}, counted as reserved, for {self.target.text}"
-        summary = {"model": wish.model, "asked": f"new {wish.new:,}, {wish.cache} cache; context is prompt and new tokens together"}
+        weights = weights_rows(self.loaded) if self.loaded is not None else {}
+        summary = weights | {
+            "model": wish.model,
+            "asked": f"new {wish.new:,}, {how_text(wish, self.loaded)}; context is prompt and new tokens together",
+        }
         table = Table.of(cells, columns, "context by batch")
         return Report("fit", headline=(headline,), summary=summary, tables=(table,), pictures=lambda: (curve,) if len(cells) > 1 else ())
 
@@ -182,8 +189,16 @@ def fit_generation(
     prompt: int | None = None,
     new: int | None = None,
     batch: int | None = None,
-    cache: str = "dynamic",
+    cache: str = "",
+    cache_options: Sequence[str] = (),
+    attention: str = "",
     dtype: str = "",
+    beams: int = 1,
+    samples: bool = False,
+    chunk: int = 0,
+    base: str = "",
+    store_as: str = "",
+    trust_remote_code: bool = False,
     device: str = "",
     torch: str = "",
     alloc_conf: str = "",
@@ -192,17 +207,16 @@ def fit_generation(
     """The largest size with which a language model generates in so much memory, such as "24GiB"; None is what the device has.
 
     `free` is "context", which is prompt and new tokens together, "batch" or "new"; "batch,context" gives the largest context for batches
-    of 1, 2, 4 and so on. What is not free is as given: one new token and a batch of 1 unless said otherwise. `told` hears of progress.
+    of 1, 2, 4 and so on. What is not free is as given: one new token and a batch of 1 unless said otherwise. How the model is loaded and
+    generates is said as for `generate`. `told` hears of progress.
     """
-    from irscope.frontends.generation.program import Wish
-
     looked_for = [one.strip() for one in free.split(",")]
     if any(one not in FREE for one in looked_for) or (len(looked_for) > 1 and set(looked_for) != {"context", "batch"}):
         raise UsageError(f"{free!r} is no size to look for", code="IRS337", hint=f"{', '.join(FREE)}, or batch,context for a table")
     if prompt is None and "context" not in looked_for:
         raise UsageError("how long the prompt is has to be said", code="IRS696", hint="`--prompt 4096`")
-    check_wish(model, prompt or 1, new or 1, batch or 1, cache)
-    wish = Wish(model, prompt or 1, new or 1, batch or 1, cache, dtype=dtype_of(dtype))
+    how = How(cache, cache_options, attention, dtype, beams, samples, chunk, base, store_as, trust_remote_code)
+    wish = wish_of(model, prompt or 1, new or 1, batch or 1, how)
     options = Options(device, torch, alloc_conf)
     target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     search = _Search(wish, tuple(sorted(looked_for)), _budget(memory, target), target, options, told)
@@ -246,6 +260,7 @@ class _Search:
             with process.machine.without_limit():
                 made = Generator(process, self._wish, DiagnosticSink())
                 self.found = self._frontier(made) if len(self._free) > 1 else self._largest(made, self._wish, self._free[0])
+                self.found.loaded = made.loaded
                 made.loaded.module = None
         except (UsageError, LoadError) as error:
             self.refusal = error

@@ -129,16 +129,10 @@ class Generation:
             summary["held_before_the_last_token"] = f"{_text(held.allocated)} allocated"
         summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
         if loaded is not None:
-            summary["weights"] = _weights_text(loaded)
-            if loaded.schemes:
-                summary["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel, _ in loaded.schemes))}"
+            summary |= weights_rows(loaded)
         if self.assistant is not None:
             summary |= _assistant_rows(self, self.assistant)
-        summary["asked"] = (
-            f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {wish.cache} cache"
-            + (f" ({wish.cache_from})" if wish.cache_from else "")
-            + (f", {loaded.attention} attention" if loaded is not None and loaded.attention else "")
-        )
+        summary["asked"] = f"prompt of {wish.prompt:,}, {wish.new:,} new tokens, batch {wish.batch}, {how_text(wish, loaded)}"
         summary["for"] = self.simulation.target.text
         senses = "a prompt of text alone, " if loaded is not None and loaded.has_senses else ""
         summary["taken"] = f"{senses}no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
@@ -217,6 +211,51 @@ class Generation:
         }
 
 
+class How(NamedTuple):
+    """How a model is loaded and generates, besides the sizes."""
+
+    cache: str = ""
+    """Empty for what the folder asks for, else dynamic."""
+    cache_options: Sequence[str] = ()
+    attention: str = ""
+    dtype: str = ""
+    beams: int = 1
+    samples: bool = False
+    chunk: int = 0
+    base: str = ""
+    store_as: str = ""
+    trust_remote_code: bool = False
+
+
+def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
+    """What to load and to generate, with what a folder asks for; UsageError for what there is not."""
+    from irscope.frontends.files.folders import own_cache
+    from irscope.frontends.generation.program import Wish
+
+    cache, cache_from = how.cache, ""
+    if not cache:
+        cache, cache_from = own_cache(Path(model)) if os.path.isdir(model) else ("", "")
+        cache, cache_from = (cache, cache_from) if cache in CACHES else ("dynamic", "")
+    _check_wish(model, prompt, new, min(batch, how.beams, how.chunk + 1), cache)
+    return Wish(
+        model,
+        prompt,
+        new,
+        batch,
+        cache,
+        _options_of(how.cache_options),
+        how.attention,
+        dtype_of(how.dtype),
+        how.beams,
+        how.samples,
+        how.chunk,
+        how.base,
+        how.trust_remote_code,
+        cache_from,
+        scheme=parse_scheme(how.store_as) if how.store_as else None,
+    )
+
+
 def generate(
     model: str,
     *,
@@ -247,16 +286,10 @@ def generate(
     With an `assistant` that proposes tokens, `candidates` in a round, `accepted` are how many of these are right; without a number both
     ends are looked at, and the answer is the one that takes more. For the rest of this process `torch.cuda` is the simulated device's.
     """
-    from irscope.frontends.files.folders import own_cache
-    from irscope.frontends.generation.program import CANDIDATES, Wish
+    from irscope.frontends.generation.program import CANDIDATES
 
-    cache_from = ""
-    if not cache:
-        cache, cache_from = own_cache(Path(model)) if os.path.isdir(model) else ("", "")
-        cache, cache_from = (cache, cache_from) if cache in CACHES else ("dynamic", "")
-    check_wish(model, prompt, new, min(batch, beams, chunk + 1), cache)
-    wish = Wish(model, prompt, new, batch, cache, _options_of(cache_options), attention, dtype_of(dtype), beams, samples, chunk, base)
-    wish = replace(wish, cache_from=cache_from, trust_remote_code=trust_remote_code, scheme=parse_scheme(store_as) if store_as else None)
+    how = How(cache, cache_options, attention, dtype, beams, samples, chunk, base, store_as, trust_remote_code)
+    wish = wish_of(model, prompt, new, batch, how)
     options = Options(device, torch, alloc_conf)
     if not assistant:
         if candidates is not None or accepted is not None:
@@ -296,7 +329,7 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
     return found
 
 
-def check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> None:
+def _check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> None:
     """UsageError for files, and for sizes and caches that there are not."""
     if os.path.isfile(model):
         hint = "name the folder of the model, with its config.json; `irscope FILE` says what weights and cache of a GGUF file take"
@@ -693,6 +726,23 @@ def _short(line: str) -> str:
     """A place in an installed package, from the package on."""
     folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
     return line.removeprefix(max(folders, key=len, default=""))
+
+
+def weights_rows(loaded: Loaded) -> dict[str, str]:
+    """What the weights take, and whose kernels were read where they are not plain numbers."""
+    found = {"weights": _weights_text(loaded)}
+    if loaded.schemes:
+        found["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel, _ in loaded.schemes))}"
+    return found
+
+
+def how_text(wish: Wish, loaded: Loaded | None) -> str:
+    """The cache and the kind of attention."""
+    return (
+        f"{wish.cache} cache"
+        + (f" ({wish.cache_from})" if wish.cache_from else "")
+        + (f", {loaded.attention} attention" if loaded is not None and loaded.attention else "")
+    )
 
 
 def _weights_text(loaded: Loaded) -> str:

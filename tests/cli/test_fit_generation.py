@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from irscope.cli.main import main
 from irscope.errors import UsageError
 from irscope.tools.fit_generation import fit_generation
 from irscope.tools.generate import generate
@@ -48,12 +49,14 @@ def _reserved(**sizes: Any) -> int:
         ("batch", {"prompt": 500, "new": 12}),
         ("new", {"prompt": 20, "cache": "static", "batch": 64}),
         ("batch", {"prompt": 300, "new": 3, "cache": "static"}),
+        ("context", {"new": 12, "store_as": "nf4", "attention": "eager"}),
+        ("batch", {"prompt": 300, "new": 9, "beams": 3, "dtype": "f32", "chunk": 100}),
     ],
 )
 def test_the_largest_size_fits_and_the_next_does_not(free: str, given: dict[str, Any]) -> None:
     found = fit_generation(MODEL, MEMORY, free, device="h200", **given)
     assert found.limit == "memory" and found.at is not None and found.following is not None
-    sizes = {"prompt": found.wish.prompt, "new": found.wish.new, "batch": found.wish.batch, "cache": found.wish.cache}
+    sizes = given | {"prompt": found.wish.prompt, "new": found.wish.new, "batch": found.wish.batch, "cache": found.wish.cache}
     assert _reserved(**sizes) == found.at.reserved <= MEMORY
     grown = {"context": "prompt", "batch": "batch", "new": "new"}[free]
     sizes[grown] += found.following.size - found.largest
@@ -76,6 +79,21 @@ def test_a_table_of_contexts() -> None:
     (curve,) = found.report().pictures()
     assert list(curve.data["context"]) == contexts
     assert [row["largest"] for row in json.loads(json.dumps(found.to_json()))["frontier"]] == contexts
+
+
+@needs_transformers
+def test_how_it_is_stored_is_asked_for_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    plain, coded = (fit_generation(MODEL, MEMORY, "context", new=4, store_as=scheme, attention="eager").loaded for scheme in ("", "nf4"))
+    assert plain is not None and coded is not None and coded.parameter_bytes < plain.parameter_bytes
+    assert main(["fit", MODEL, "--memory", "96MiB", "--free", "context", "--new", "4", "--as", "nf4", "--attention", "eager"]) == 0
+    shown = capsys.readouterr().out
+    assert "in nf4" in shown and "bitsandbytes" in shown and "eager attention" in shown
+
+
+@pytest.mark.parametrize("option", [["--as", "nf4"], ["--beams", "2"], ["--sample"], ["--attention", "eager"], ["--batch", "2"]])
+def test_options_of_generation_are_refused_where_nothing_is_generated(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "somewhere", *option]) == 2
+    assert f"{option[0]} is for a model that generates" in capsys.readouterr().err
 
 
 @needs_transformers
