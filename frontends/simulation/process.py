@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -15,17 +18,14 @@ import torch
 
 from irscope.devices import Target
 from irscope.errors import UsageError
-from irscope.frontends.eager.pretend import _applied, _patch, cudnn_without_card, current
+from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_without_card, current, pinned
 from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.cuda import Device, device_count
-from irscope.frontends.simulation.foreign import install_foreign
-from irscope.frontends.simulation.host import PinnedMemory
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
-from irscope.frontends.simulation.sequence import install_numbers
 from irscope.frontends.simulation.sparse import SparseKernels
-from irscope.frontends.simulation.special import special_kernels
+from irscope.frontends.simulation.special import install_foreign, special_kernels
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
 from irscope.memory.caching.allocator import PendingFrees
@@ -171,3 +171,128 @@ class Process:
 
         storage: Any = torch.UntypedStorage
         storage.__new__ = new
+
+
+# --------------------------------------------------------------------------------------------------
+# Pinned host memory: real memory of the plain allocator, known by its address and counted.
+
+_ALLOCATE: Final = 2
+"""The place of `allocate` in the table of c10::Allocator, after two destructors."""
+_METHODS: Final = 16
+
+
+class _DataPtr(ctypes.Structure):
+    """c10::DataPtr: the memory, the deleter, what it gets, the device."""
+
+    _fields_ = (("data", ctypes.c_uint64), ("deleter", ctypes.c_uint64), ("context", ctypes.c_uint64), ("device", ctypes.c_uint64))
+
+
+class PinnedMemory:
+    """An allocator as torch's plain one that remembers what it gave."""
+
+    def __init__(self) -> None:
+        self.bytes = self.peak = 0
+        self._high = 0
+        """The most since the last interval ended."""
+        self._kept: list[Any] = []
+        # A method that returns an object gets the address for it as its first argument on x86-64, the only machine that is simulated on.
+        plain = pinned.plain()
+        methods = (ctypes.c_uint64 * _METHODS).from_address(ctypes.c_uint64.from_address(plain).value)
+        table = (ctypes.c_uint64 * _METHODS)(*methods)
+        signature = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t)
+        self._allocate = signature(methods[_ALLOCATE])
+        self._plain = plain
+        self._delete: dict[int, tuple[int, int]] = {}
+        self._deaths = Deaths()
+        callback = signature(self._give)
+        table[_ALLOCATE] = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        made = (ctypes.c_uint64 * 4)(ctypes.addressof(table))
+        self._kept += [table, callback, made]
+        pinned.allocator = ctypes.addressof(made)
+
+    def _give(self, into: int, allocator: int, size: int) -> int:
+        self.settle()
+        self._allocate(into, self._plain, size)
+        found = _DataPtr.from_address(into)
+        if found.data:
+            self._delete[found.context] = (found.deleter, found.data)
+            pinned.sizes[found.data] = size
+            found.deleter = self._deaths.deleter
+            self.bytes += size
+            self.peak = max(self.peak, self.bytes)
+            self._high = max(self._high, self.bytes)
+        return into
+
+    def end_of_interval(self) -> tuple[int, int]:
+        """The most bytes since the last call, and those there are."""
+        self.settle()
+        high, self._high = self._high, self.bytes
+        return high, self.bytes
+
+    def settle(self) -> None:
+        """Give back what is no longer used."""
+        for context in self._deaths.take():
+            deleter, data = self._delete.pop(context)
+            self.bytes -= pinned.sizes.pop(data)
+            ctypes.CFUNCTYPE(None, ctypes.c_uint64)(deleter)(context)
+
+
+# --------------------------------------------------------------------------------------------------
+# The thread of autograd's engine that works for the device, as far as it shows in the order of a backward.
+
+_PEEK: Final = re.compile(rb"\x48\x8d\x3d(.{4})(?:\x66|\x48)*\xe8.{4}\x48\x8b(?:\x80(.{4})|\x40(.)|\x00)", re.S)
+"""lea rdi, [where the thread's variables are]; call __tls_get_addr; mov rax, [rax + offset]."""
+_LENGTH: Final = 32
+_LEA: Final = 7
+
+
+def _counter() -> Any:
+    """This thread's number of the next node; None where the code that reads it looks otherwise."""
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        peek = library._ZN2at15sequence_number4peekEv
+        find = ctypes.CDLL(None).__tls_get_addr
+    except (OSError, AttributeError):
+        return None
+    peek.restype, find.restype, find.argtypes = ctypes.c_uint64, ctypes.c_void_p, [ctypes.c_void_p]
+    start = ctypes.cast(peek, ctypes.c_void_p).value or 0
+    found = _PEEK.search(ctypes.string_at(start, _LENGTH))
+    if found is None:
+        return None
+    place = start + found.start() + _LEA + int.from_bytes(found[1], "little", signed=True)
+    offset = int.from_bytes(found[2] or found[3] or b"\0", "little", signed=True)
+    made = ctypes.c_uint64.from_address((find(place) or 0) + offset)
+    return made if made.value == peek() else None
+
+
+def install_numbers() -> None:
+    """Number the nodes that a backward makes as the engine's thread for the device would.
+
+    torch runs a backward on the device in a thread of its own; here it runs in the program's, so that lines of the program are known.
+    Nodes that a backward makes itself, as with `create_graph`, are numbered by thread, and the engine takes the highest number first.
+    """
+    counter = _counter()
+    if counter is None:
+        return
+    from torch.autograd import graph
+
+    module: Any = graph
+    original: Callable[..., Any] = module._engine_run_backward
+    of_thread = [0]
+    depth = [0]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if depth[0]:
+            return original(*args, **kwargs)
+        before, counter.value = counter.value, of_thread[0]
+        depth[0] += 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            depth[0] -= 1
+            of_thread[0], counter.value = counter.value, before
+
+    places: tuple[Any, ...] = (module, torch.autograd)
+    for where in places:
+        if getattr(where, "_engine_run_backward", None) is original:
+            where._engine_run_backward = run

@@ -391,8 +391,7 @@ class Capture:
 
     def program(self) -> None:
         """Load, and take."""
-        from irscope.frontends.generation.assisted import AssistedGenerator
-        from irscope.frontends.generation.program import Generator
+        from irscope.frontends.generation.program import AssistedGenerator, Generator
 
         try:
             self._run(AssistedGenerator if self._wish.assistant else Generator)

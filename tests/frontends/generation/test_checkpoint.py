@@ -11,7 +11,7 @@ import pytest
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.files.folders import Tensors, read_folder
-from irscope.frontends.generation.checkpoint import hollow
+from irscope.frontends.generation.program import hollow
 from irscope.ir.dtypes import DType
 
 
