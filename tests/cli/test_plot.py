@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from irscope.cli.main import main
+from tests.forked import irscope
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 MLP = str(SAMPLES / "mlp.irs")
@@ -75,7 +74,7 @@ def test_a_simulated_program_draws_its_memory(tmp_path: Path) -> None:
     )
     picture, page = tmp_path / "picture.svg", tmp_path / "page.html"
     line = ["simulate", "--device", "l4", "--format", "html", "-o", str(page), "--plot", str(picture), str(script)]
-    subprocess.run([sys.executable, "-m", "irscope", *line], check=True, capture_output=True)
+    assert irscope(*line, folder=tmp_path).returncode == 0
     assert "memory asked for, by category" in picture.read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     assert f"<h1>{script} on NVIDIA L4" in text

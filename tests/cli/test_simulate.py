@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import irscope
+from tests.forked import irscope, python
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
@@ -214,9 +215,7 @@ def work(size):
 found = irscope.simulate(work, 1000, device="h100", world=4, rank=2)
 assert found.result == 1000 and found.outcome == "finished" and found.to_json()["rank"] == 2
 """
-    script = tmp_path / "own.py"
-    script.write_text(text)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = python(text, folder=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -290,14 +289,23 @@ def test_special_ranks_in_the_middle_of_a_world(tmp_path: Path) -> None:
     assert "14 of 64 ranks were simulated" in found["diagnostics"][0]["message"]
 
 
+def _is_running(noted: Path) -> bool | None:
+    """Whether the process runs that noted its number in a file; None where it has not yet."""
+    number = noted.read_text() if noted.exists() else ""
+    return Path("/proc", number.strip()).exists() if number.endswith(" ") else None
+
+
 def test_ctrl_c_keeps_what_was_simulated(tmp_path: Path) -> None:
     """The first run ends, the second waits; each is told once."""
     script = tmp_path / "train.py"
-    script.write_text(SPECIAL + "import os, pathlib, time\nif rank:\n    pathlib.Path('running').touch()\n    time.sleep(99)\n")
+    script.write_text(
+        SPECIAL + "import os, pathlib, time\npathlib.Path(f'rank-{rank}').write_text(f'{os.getpid()} ')\ntime.sleep(999 * rank)\n"
+    )
     command = [sys.executable, "-m", "irscope", "simulate", "--quiet", "--world", "2", "--rank", "all", str(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+    wide = {**os.environ, "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=wide) as running:
         until = time.monotonic() + 200
-        while not (tmp_path / "running").exists() and time.monotonic() < until:
+        while not (_is_running(tmp_path / "rank-1") and _is_running(tmp_path / "rank-0") is False) and time.monotonic() < until:
             time.sleep(0.1)
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
@@ -391,5 +399,5 @@ def small():
 first, second = irscope.simulate(large, device="h100"), irscope.simulate(small, device="h100")
 print(second.result, second.peak("allocated"), second.peak("reserved"), first.peak("allocated") > 2 << 30)
 """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=120)
+    done = python(text)
     assert done.stdout.splitlines()[-1] == f"4096 4096 {2 << 20} True", done.stderr[-1000:]

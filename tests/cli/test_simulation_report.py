@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from irscope.amounts import RATE, parse_amount
 from irscope.errors import UsageError
 from tests.cli.test_simulate import LOOP, simulate
+from tests.forked import irscope, python
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
@@ -46,7 +46,7 @@ tables = {table.title.partition(":")[0]: table.to_dicts() for table in found.rep
 
 
 def run(text: str) -> None:
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300)
+    done = python(text)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -260,9 +260,9 @@ def test_a_program_that_fails_has_no_verdict(tmp_path: Path) -> None:
 
 def test_a_script_of_train_plan_is_simulated(tmp_path: Path) -> None:
     told = json.loads(simulate(tmp_path, LOOP, "--device", "h100", "--format", "json").stdout)
-    command = [sys.executable, "-m", "irscope", "train-plan", str(tmp_path / "train.py"), "--device", "h100"]
-    planned = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=False)
+    command = ("train-plan", str(tmp_path / "train.py"), "--device", "h100")
+    planned = irscope(*command, "--format", "json", folder=tmp_path)
     assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout) == told
-    refused = subprocess.run([*command, "--optimizer", "adam"], capture_output=True, text=True, check=False)
+    refused = irscope(*command, "--optimizer", "adam", folder=tmp_path)
     assert refused.returncode == 2 and "--optimizer is about a captured step" in refused.stderr

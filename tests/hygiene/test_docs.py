@@ -15,6 +15,7 @@ import pytest
 from irscope.cli.main import COMMANDS, main
 from irscope.codes import CODES
 from irscope.errors import ExitCode
+from tests import forked
 from tests.tools.pages import GENERATED
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,8 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What a documented command prints on stdout."""
     name, *arguments = shlex.split(command)
     assert name == "irscope"
+    if arguments[0] == "simulate":
+        return forked.irscope(*arguments, folder=ROOT).stdout
     main(arguments)
     return capsys.readouterr().out
 

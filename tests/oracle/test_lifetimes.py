@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,31 @@ from tests.tools.torch_files.helpers import read, save_exported, save_traced  # 
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture(params=list(MODELS), ids=lambda made: made.__name__)
-def case(request: pytest.FixtureRequest) -> tuple[Any, tuple[Any, ...]]:
+@dataclass(frozen=True)
+class Case:
+    """A model with its files and its eager run, each made once."""
+
+    model: Any
+    args: tuple[Any, ...]
+    folder: Path
+
+    @cached_property
+    def exported(self) -> Path:
+        return save_exported(self.folder / "model.pt2", self.model, self.args)
+
+    @cached_property
+    def traced(self) -> Path:
+        return save_traced(self.folder / "model.pt", self.model, self.args)
+
+    @cached_property
+    def eager(self) -> Recording:
+        return record_module(self.model, self.args)
+
+
+@pytest.fixture(scope="module", params=list(MODELS), ids=lambda made: made.__name__)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     torch.manual_seed(0)
-    return request.param().eval(), MODELS[request.param]()
+    return Case(request.param().eval(), MODELS[request.param](), tmp_path_factory.mktemp("lifetimes"))
 
 
 def check(timeline: Timeline, truth: Recording, parameters: int) -> None:
@@ -44,44 +67,38 @@ def parameter_bytes(program: Program) -> int:
     return sum(weight.type.nbytes for weight in program.weights())
 
 
-def test_eager(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:
-    model, args = case
-    program = read("exported", save_exported(tmp_path / "model.pt2", model, args))
+def test_eager(case: Case) -> None:
+    program = read("exported", case.exported)
     timeline = Manager(program).get(Liveness())
     assert timeline.model == "eager"
-    check(timeline, record_module(model, args), parameter_bytes(program))
+    check(timeline, case.eager, parameter_bytes(program))
 
 
-def test_graph_executor(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:
-    model, args = case
-    path = save_exported(tmp_path / "model.pt2", model, args)
-    program = read("exported", path)
-    module = torch.export.load(path).module()
+def test_graph_executor(case: Case) -> None:
+    program = read("exported", case.exported)
+    module = torch.export.load(case.exported).module()
     constants = [item for item in vars(module).values() if isinstance(item, torch.Tensor)]
-    truth = record(module, args, lambda: [*module.parameters(), *module.buffers(), *constants])
+    truth = record(module, case.args, lambda: [*module.parameters(), *module.buffers(), *constants])
     check(Manager(program).get(Liveness(model="ssa")), truth, parameter_bytes(program))
     check(Manager(program).get(Liveness(model="jit")), truth, parameter_bytes(program))
 
 
-def test_eager_from_a_trace(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:
+def test_eager_from_a_trace(case: Case) -> None:
     """A trace tells which line ran, and not what it says: a variable that is bound again later under its name cannot be known."""
-    model, args = case
-    program = read("torchscript", save_traced(tmp_path / "model.pt", model, args))
+    program = read("torchscript", case.traced)
     manager = Manager(program)
     predicted = measure(program.graph, manager.get(Ranges(model="eager")), manager.get(Alias())).peak
-    truth = record_module(model, args).peak
-    if isinstance(model, Locals):
+    truth = case.eager.peak
+    if isinstance(case.model, Locals):
         assert predicted == pytest.approx(truth, rel=0.05)
     else:
         assert predicted == truth
 
 
-def test_torchscript_interpreter(case: tuple[Any, tuple[Any, ...]], tmp_path: Path) -> None:
-    model, args = case
-    path = save_traced(tmp_path / "model.pt", model, args)
-    program = read("torchscript", path)
-    module = torch.jit.load(path)
-    truth = record(module, args, lambda: [*module.parameters(), *module.buffers()])
+def test_torchscript_interpreter(case: Case) -> None:
+    program = read("torchscript", case.traced)
+    module = torch.jit.load(case.traced)
+    truth = record(module, case.args, lambda: [*module.parameters(), *module.buffers()])
     timeline = Manager(program).get(Liveness(model="jit"))
     assert timeline.undecided == 0
     assert timeline.peak == truth.peak
