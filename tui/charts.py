@@ -392,7 +392,7 @@ class Stack(StepChart):
                 is_modelled = any(self._is_modelled_at(name, step) for name in rest)
                 amount = self.amount(sum(values[name] for name in rest), is_modelled=is_modelled)
                 entries.append((Span(f"{len(rest)} more "), Span(amount, "name")))
-            rows = _wrapped(entries, width)
+            rows = _legend_rows(entries, width)
             if len(rows) <= most:
                 break
         return [cut_line(row, width, symbols) for row in rows[:most]]
@@ -408,10 +408,10 @@ class Stack(StepChart):
         """What each fill stands for, without what there is none of, in as many rows as that takes."""
         spans = self.legend(symbols)
         entries = [spans[2 * number : 2 * number + 2] for number, part in enumerate(self.parts.values()) if part.any()]
-        return [cut_line(row, width, symbols) for row in _wrapped(entries, width)]
+        return [cut_line(row, width, symbols) for row in _legend_rows(entries, width)]
 
 
-def _wrapped(entries: Iterable[Line], width: int) -> list[Line]:
+def _legend_rows(entries: Iterable[Line], width: int) -> list[Line]:
     """Entries of a legend in as many rows as they take."""
     rows: list[Line] = [()]
     for entry in entries:
@@ -585,7 +585,7 @@ def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, colu
     step = 1
     while True:
         # Bins begin at multiples of the step, so that each is as wide as the others.
-        sides = [_joined(exponents, counts, step) for counts in ([one[1] for one in octaves], [one[2] for one in octaves])]
+        sides = [_joined_bins(exponents, counts, step) for counts in ([one[1] for one in octaves], [one[2] for one in octaves])]
         held = [at for side in sides for at in side]
         first, last = (min(held), max(held)) if held else (0, -1)
         spans = [last - first + 1 if side else 0 for side in sides]
@@ -601,7 +601,7 @@ def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, colu
     return Histogram((*negative, zeros, *positive), ends, (len(negative), len(negative) + 1), axis)
 
 
-def _joined(exponents: Sequence[int], counts: Iterable[int], step: int) -> dict[int, int]:
+def _joined_bins(exponents: Sequence[int], counts: Iterable[int], step: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for exponent, count in zip(exponents, counts, strict=True):
         if count:

@@ -30,18 +30,18 @@ def header_lines(program: Program, nodes: int, results: Results, width: int, sym
     room = min(max(width - taken, _SHORTEST_NAME), _LONGEST_NAME)
     heading = Span(cut_middle(symbols.clean(name), room, symbols.glyphs.ellipsis), "heading")
     totals = list(_totals(program, results, width, symbols))
-    facts = [*_facts(program, nodes, symbols)]
-    return [_joined(line, width, symbols) for line in ([heading, *context, *facts], totals)]
+    facts = [*_about_model(program, nodes, symbols)]
+    return [_line_of(line, width, symbols) for line in ([heading, *context, *facts], totals)]
 
 
-def _joined(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
+def _line_of(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
     line: list[Span] = []
     for span in spans:
         line += [Span(symbols.glyphs.separator, "faint"), span] if line else [span]
     return cut_line(line, width, symbols)
 
 
-def _facts(program: Program, nodes: int, symbols: Symbols) -> Iterator[Span]:
+def _about_model(program: Program, nodes: int, symbols: Symbols) -> Iterator[Span]:
     size = f"{nodes:,} {'node' if nodes == 1 else 'nodes'}" if program.has_graph else "no graph"
     yield Span(f"{symbols.clean(program.format)}, {size}")
     for one in program.guesses:
@@ -52,17 +52,17 @@ def _totals(program: Program, results: Results, width: int, symbols: Symbols) ->
     if results.verdict is not None:
         yield results.verdict.short(symbols, is_brief=width < _WIDE)
     if not program.has_graph:
-        yield _parameters(results, symbols)
+        yield _parameters_span(results, symbols)
         yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
         return
     sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
     yield _peak_span(results, sign, symbols)
-    yield _flops(results, sign, symbols)
-    yield _parameters(results, symbols)
+    yield _flops_span(results, sign, symbols)
+    yield _parameters_span(results, symbols)
     yield _known_span(results, symbols)
 
 
-def _parameters(results: Results, symbols: Symbols) -> Span:
+def _parameters_span(results: Results, symbols: Symbols) -> Span:
     report = results.params
     if report is None:
         return _waiting("parameters", results.has_failed("params"), symbols)
@@ -73,7 +73,7 @@ def _parameters(results: Results, symbols: Symbols) -> Span:
     return Span(f"{sign}{count} parameters ({sign}{size})")
 
 
-def _flops(results: Results, sign: str, symbols: Symbols) -> Span:
+def _flops_span(results: Results, sign: str, symbols: Symbols) -> Span:
     costs = results.costs
     if costs is None:
         return _waiting("FLOPs", results.has_failed("flops"), symbols)

@@ -411,12 +411,12 @@ class Session:
         def answer() -> Verdict:
             from irscope.tools.card import memory_card
             from irscope.tools.config import chosen_device
-            from irscope.tui.memory.views import ON_HOST, verdict_of
+            from irscope.tui.memory.views import ON_HOST, card_verdict
 
             return (
                 ON_HOST
                 if context.is_on_host
-                else verdict_of(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
+                else card_verdict(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
             )
 
         def take(found: Verdict) -> None:

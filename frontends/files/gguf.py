@@ -277,7 +277,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
         header = read_header(path)
         parts = _parts(path, header)
         for part, of_part in parts:
-            _add(part, of_part, table)
+            _fill_table(part, of_part, table)
             for key, value in of_part.metadata.items():
                 if key != "split.no":
                     table.metadata.setdefault(key, _text(value))
@@ -319,7 +319,7 @@ def _parts(path: Path, header: Header) -> list[tuple[Path, Header]]:
     return found
 
 
-def _add(path: Path, header: Header, table: WeightTable) -> None:
+def _fill_table(path: Path, header: Header, table: WeightTable) -> None:
     for one in header.tensors:
         size = one.dtype.bytes_of(math.prod(one.shape))
         start = header.data_start + one.offset

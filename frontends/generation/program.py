@@ -195,7 +195,7 @@ class Generator:
                 where=wish.model,
                 hint="name a class that does, such as LlamaForCausalLM",
             )
-        held = _held(wish, source, wanted or torch.float32)
+        held = _linears_held(wish, source, wanted or torch.float32)
         if tensors is None or wish.scheme is not None:
             with torch.device("meta"):
                 made = cls._from_config(config, dtype=wanted).to(wanted)
@@ -234,7 +234,7 @@ class Generator:
             chosen,
             str(getattr(module.config, "_attn_implementation", attention) or ""),
             list(inputs_taken(module, config, inspect.signature(cls.forward).parameters)),
-            _parameters(module),
+            _parameter_count(module),
             sum(one.numel() * one.element_size() for one in module.parameters()),
             bool(config.is_encoder_decoder),
             any(getattr(config, f"{sense}_config", None) is not None for sense in ("vision", "audio")),
@@ -463,7 +463,7 @@ def _taken_quantisation(config: Any) -> dict[str, Any]:
     return {} if found is None else dict(found if isinstance(found, dict) else found.to_dict())
 
 
-def _held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
+def _linears_held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
     """What linear layers hold in the place of plain weights; nothing where weights are plain."""
     settings = source.quantisation
     packed = source.tensors.packed if source.tensors is not None else Packed()
@@ -490,7 +490,7 @@ def _held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
     return held
 
 
-def _parameters(module: Any) -> int:
+def _parameter_count(module: Any) -> int:
     """Weights, those that are in few bits included."""
     packed = [one for one in module.modules() if isinstance(one, PackedLayer)]
     codes = {id(part) for one in packed for name, part in one.named_parameters(recurse=False) if name in one.held.parts}

@@ -113,7 +113,7 @@ class PackedExperts(PackedLayer):
                 self.register_parameter(name, one)
 
     def forward(self, x: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
-        rows = _rows(x) * indices.shape[-1]
+        rows = _row_count(x) * indices.shape[-1]
         bias = self.gate_up_proj_bias.to(torch.float32)
         inner = torch.empty((rows, self._inner), dtype=x.dtype, device=x.device)
         del bias
@@ -138,7 +138,7 @@ _FUSED_ROWS: Final = 4
 to a limit that depends on the card and the shape, at most 1,536: the whole weight is what they may take at most."""
 
 
-def _rows(x: Tensor) -> int:
+def _row_count(x: Tensor) -> int:
     return x.numel() // x.shape[-1]
 
 
@@ -204,7 +204,7 @@ def _four_bit_plain(layer: PackedLinear, x: Tensor, *, twice: bool) -> tuple[tup
 
 
 def _four_bit_product(layer: PackedLinear, x: Tensor) -> Tensor:
-    if _rows(x) <= _FUSED_ROWS:
+    if _row_count(x) <= _FUSED_ROWS:
         return _output(layer, x, bias=layer.bias)
     scales, weight = _four_bit_plain(layer, x, twice=True)
     out = F.linear(x, weight, layer.bias)
@@ -281,7 +281,7 @@ EXPERTS: Final = Kernel(
 )
 
 
-def kernel_of(family: str, scheme: str) -> Kernel | None:
+def kernel_for_weights(family: str, scheme: str) -> Kernel | None:
     """The kernel that runs weights of a family; None where nobody read one."""
     if family == "bitsandbytes":
         return EIGHT_BIT if scheme.startswith("int8") else FOUR_BIT
@@ -292,7 +292,7 @@ def kernel_of(family: str, scheme: str) -> Kernel | None:
 
 def _kernel_for(scheme: Scheme) -> Kernel:
     """What runs a named scheme. Packed integers are for fused kernels, whatever transformers makes of compressed-tensors."""
-    found = MARLIN if scheme.family == "compressed-tensors" else kernel_of(scheme.family, scheme.name)
+    found = MARLIN if scheme.family == "compressed-tensors" else kernel_for_weights(scheme.family, scheme.name)
     assert found is not None
     return found
 
@@ -306,7 +306,7 @@ def held_by_scheme(module: nn.Module, scheme: Scheme, kept: Iterable[str], dtype
     left = set(kept)
     found: dict[str, Held] = {}
     for name, one in module.named_modules():
-        sizes = _sizes(one)
+        sizes = _linear_sizes(one)
         if sizes is None or name in left or scheme.refuses(*sizes):
             continue
         parts = {_parameter(part.name): (part.dtype, part.shape) for part in scheme.parts(*sizes)}
@@ -321,18 +321,18 @@ def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, whe
     shapes = {name: one for of_file in tensors.files.values() for name, one in of_file.items()}
     found: dict[str, Held] = {}
     for one in packed.weights:
-        held = _held(one, shapes, packed.method, dtype, where)
-        found[held.module] = held if held.module not in found else _together(found[held.module], held)
+        held = _held_weight(one, shapes, packed.method, dtype, where)
+        found[held.module] = held if held.module not in found else _held_together(found[held.module], held)
     return found
 
 
-def _together(one: Held, other: Held) -> Held:
+def _held_together(one: Held, other: Held) -> Held:
     """What two weights of one module hold."""
     return replace(one, parts={**one.parts, **other.parts}, count=one.count + other.count, renamed={**one.renamed, **other.renamed})
 
 
-def _held(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
-    kernel = kernel_of("compressed-tensors" if method == "compressed-tensors" else one.family, one.scheme)
+def _held_weight(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
+    kernel = kernel_for_weights("compressed-tensors" if method == "compressed-tensors" else one.family, one.scheme)
     module, _, last = one.name.rpartition(".")
     if one.family == "mxfp4" and last in ("gate_up_proj", "down_proj"):
         kernel, last = EXPERTS, "weight"
@@ -358,7 +358,7 @@ def _parameter(name: str) -> str:
     return name.lstrip("_").replace(".", "_")
 
 
-def _sizes(module: nn.Module) -> tuple[int, int] | None:
+def _linear_sizes(module: nn.Module) -> tuple[int, int] | None:
     """Outputs and inputs of a linear layer; None for other modules."""
     if type(module) is nn.Linear:
         return module.out_features, module.in_features
@@ -400,7 +400,7 @@ def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> 
         if before is not None and one.kernel is EXPERTS and _are_experts(before, one):
             module.set_submodule(name, PackedExperts(before, one, next(before.parameters()).device))
             continue
-        sizes = None if before is None else _sizes(before)
+        sizes = None if before is None else _linear_sizes(before)
         if before is None or sizes is None:
             what = "is no linear layer of the model" if before is not None else "is not in the model"
             raise LoadError(

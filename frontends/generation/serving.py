@@ -95,9 +95,9 @@ def serve(process: Process, wish: Wish, tokens: int, tp: int, sink: DiagnosticSi
             )
         plan = _plan(module, tp, wish.model)
         shares = list(_shares(module, plan, tp, kv_heads))
-        kept = list(_kept(module, tp, wish.model))
+        kept = list(_kept_of_token(module, tp, wish.model))
         if tp > 1:
-            _cut(
+            _cut_to_rank(
                 module,
                 [one for one in shares if "_output" not in (how := _style(one.name, plan)) and "_input" not in how],
                 heads // tp,
@@ -142,7 +142,7 @@ def _shares(module: Any, plan: Mapping[str, str], tp: int, kv_heads: int) -> Ite
         if id(tensor) in vocabulary:
             shape[0] = -(-shape[0] // _VOCABULARY_PAD) * _VOCABULARY_PAD // tp
         elif tp > 1:
-            _share(
+            _keep_share(
                 shape,
                 _style(name, plan),
                 tp if name.rpartition(".")[0].rpartition(".")[2] not in ("k_proj", "v_proj") else min(tp, kv_heads),
@@ -165,7 +165,7 @@ def _style(name: str, plan: Mapping[str, str]) -> str:
     return ""
 
 
-def _share(shape: list[int], style: str, parts: int) -> None:
+def _keep_share(shape: list[int], style: str, parts: int) -> None:
     """Weights of linear layers are out x in; those of experts have their number before that."""
     if "colwise" in style:
         place = 0 if len(shape) < 3 else len(shape) - 2
@@ -176,7 +176,7 @@ def _share(shape: list[int], style: str, parts: int) -> None:
     shape[place] = -(-shape[place] // parts)
 
 
-def _cut(module: Any, shares: Sequence[Share], heads: int, kv_heads: int, tp: int) -> None:
+def _cut_to_rank(module: Any, shares: Sequence[Share], heads: int, kv_heads: int, tp: int) -> None:
     """The model on one rank: its own code runs on what is left of its parameters.
 
     Layers whose results are gathered, since the code takes them apart, are left whole.
@@ -195,7 +195,7 @@ def _cut(module: Any, shares: Sequence[Share], heads: int, kv_heads: int, tp: in
                 setattr(part, attribute, heads)
 
 
-def _kept(module: Any, tp: int, where: str) -> Iterator[Kept]:
+def _kept_of_token(module: Any, tp: int, where: str) -> Iterator[Kept]:
     """What a rank keeps of a token, from what the layers of the model's own cache hold after some: heads are shared, one at least each."""
     latent = {
         next(int(part) for part in name.split(".") if part.isdecimal()): one.weight.shape[0]

@@ -30,7 +30,7 @@ class _Beside(nn.Module):
         super().__init__()
         self.base_layer = layer
         device = next((one.device for one in layer.parameters()), torch.device("cpu"))
-        down, up = (torch.empty(sizes_of(one), dtype=_held(one.dtype), device=device) for one in (pair.down, pair.up))
+        down, up = (torch.empty(sizes_of(one), dtype=_dtype_in_memory(one.dtype), device=device) for one in (pair.down, pair.up))
         self._dtype = down.dtype
         self._looks_up = isinstance(layer, nn.Embedding)
         self.lora_dropout = nn.ModuleDict({"default": nn.Dropout(dropout) if dropout else nn.Identity()})
@@ -82,7 +82,7 @@ def _linear(weight: Tensor) -> nn.Linear:
     return made
 
 
-def _held(dtype: DType) -> torch.dtype | None:
+def _dtype_in_memory(dtype: DType) -> torch.dtype | None:
     """peft holds adapters that are stored in 16 bits in f32, unless it is told not to."""
     return torch.float32 if dtype in (DType.F16, DType.BF16) else torch_dtype(dtype)
 

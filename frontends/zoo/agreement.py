@@ -24,7 +24,7 @@ def _disagreements(module: Any, tensors: Tensors) -> Iterator[str]:
     for name, tensor in module.state_dict(keep_vars=True).items():
         owners.setdefault(id(tensor), set()).add(name)
     stored = {name: shape for held in tensors.files.values() for name, (_, shape) in held.items()}
-    places = _places(module, list(stored), wanted)
+    places = _places_in_module(module, list(stored), wanted)
     if places is None:
         return
     reached = {place for place, _ in places.values()}
@@ -32,11 +32,11 @@ def _disagreements(module: Any, tensors: Tensors) -> Iterator[str]:
     missing = [name for name in wanted if not any(one in reached for one in next(held for held in owners.values() if name in held))]
     lacking = [name for name in missing if not _is_one_of(module, "_keys_to_ignore_on_load_missing", name)]
     if lacking:
-        yield f"the folder lacks {_counted(lacking)} of the model that its configuration describes"
+        yield f"the folder lacks {_tensors_text(lacking)} of the model that its configuration describes"
     left = [name for name, (place, _) in places.items() if place not in wanted]
     left = [name for name in left if not _is_one_of(module, "_keys_to_ignore_on_load_unexpected", places[name][0])]
     if left:
-        yield f"the folder holds {_counted(left)} that the model of its configuration does not have"
+        yield f"the folder holds {_tensors_text(left)} that the model of its configuration does not have"
     for name, (place, is_whole) in places.items():
         if is_whole and place in wanted and stored[name] != wanted[place]:
             sizes = ("x".join(map(str, one)) or "a number" for one in (stored[name], wanted[place]))
@@ -44,7 +44,7 @@ def _disagreements(module: Any, tensors: Tensors) -> Iterator[str]:
             return
 
 
-def _counted(names: list[str]) -> str:
+def _tensors_text(names: list[str]) -> str:
     shown = repr(sorted(names)[0][:80])
     return f"the tensor {shown}" if len(names) == 1 else f"{len(names):,} tensors, such as {shown},"
 
@@ -55,7 +55,7 @@ def _is_one_of(module: Any, table: str, name: str) -> bool:
     return any(re.search(pattern, name) for pattern in getattr(module, table, None) or ())
 
 
-def _places(module: Any, names: list[str], wanted: dict[str, tuple[int, ...]]) -> dict[str, tuple[str, bool]] | None:
+def _places_in_module(module: Any, names: list[str], wanted: dict[str, tuple[int, ...]]) -> dict[str, tuple[str, bool]] | None:
     """The module's name of each stored tensor, and whether that is all of it; None where the package's rules are not to be had.
 
     Newer versions of transformers store some weights otherwise than they hold them, experts for one, and say how.

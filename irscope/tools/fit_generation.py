@@ -378,7 +378,7 @@ class _Search:
         tape = tape.until((run.end, sum(one.at < run.end for one in tape.actions)))
         tape.starts = [0, made.loaded.end, begin, run.cuts[0].at if run.cuts else run.end, run.end]
         tape.spans = [Span("load", 0, 1), Span("prefill", 2, 3), Span("decode", 3, 4)]
-        return _look(size, self._replayed(tape))
+        return _highest_of(size, self._replayed(tape))
 
     def _whole(self, made: Generator, wish: Wish, size: int) -> tuple[Look, int]:
         """What is reserved until the last token is made; and the last token that fits, 0 where not even the prompt does."""
@@ -390,10 +390,10 @@ class _Search:
             if one.peak.reserved > self._memory:
                 break
             fit = int(one.name.split()[1]) if one.name.startswith("token") else int(one.name == "prefill")
-        return _look(size, outcomes), wish.new if outcomes[-1].name == "end" and outcomes[-1].peak.reserved <= self._memory else fit
+        return _highest_of(size, outcomes), wish.new if outcomes[-1].name == "end" and outcomes[-1].peak.reserved <= self._memory else fit
 
 
-def _look(size: int, outcomes: Sequence[Outcome]) -> Look:
+def _highest_of(size: int, outcomes: Sequence[Outcome]) -> Look:
     most = max(one.peak.reserved for one in outcomes)
     name = next(one.name for one in outcomes if one.peak.reserved == most)
     return Look(size, most, "load" if name == "load" else "prefill" if name in ("inputs", "prefill") else "decode")

@@ -310,12 +310,12 @@ def _assisted(wish: Wish, accepted: int | None, options: Options) -> Generation:
     if accepted is not None:
         return generate_as(replace(wish, accepted=accepted), options)
     none, every = (generate_as(replace(wish, accepted=number), options) for number in (0, wish.candidates))
-    more, less = (none, every) if _rank(none) > _rank(every) else (every, none)
+    more, less = (none, every) if _by_memory(none) > _by_memory(every) else (every, none)
     more.other = less
     return more
 
 
-def _rank(one: Generation) -> tuple[bool, int, int]:
+def _by_memory(one: Generation) -> tuple[bool, int, int]:
     return bool(one.refused_at), one.peak("reserved"), one.peak("allocated")
 
 
@@ -447,7 +447,7 @@ class Capture:
             # From the second group of a run on that begins with a longer prompt: the first still reads what the prompt's forward left.
             at = number - 2 if before else starts[(number - 2) * unit]
             run = made.run(at, max(end - at, 1), 5 * unit)
-            self.inner |= {number + more: _inside(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
+            self.inner |= {number + more: _begins_in_group(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
             return read(run, run.cuts[: 4 * unit + 1 : unit])[1:]
 
         growth = Growth(capture)
@@ -475,7 +475,7 @@ class Capture:
             if any(what.back < 0 for verb, what, _ in rest.requests if verb in ("free", "record")):
                 return None
             self.groups = groups + 1
-            self.inner[groups + 1] = _inside(run.cuts[unit:-1])
+            self.inner[groups + 1] = _begins_in_group(run.cuts[unit:-1])
             growth.pieces.append(Piece(groups + 1, groups + 1, rest, (0,) * len(rest.sizes)))
             self.ending, self.cache = (run.cuts[unit], Cut(run.end, {})), run.cache
         return growth
@@ -524,7 +524,7 @@ class Capture:
         return whole
 
 
-def _inside(cuts: Sequence[Cut]) -> list[int]:
+def _begins_in_group(cuts: Sequence[Cut]) -> list[int]:
     """Where the steps of a group begin in it."""
     return [one.at - cuts[0].at for one in cuts]
 
@@ -767,7 +767,7 @@ def cache_formula(found: Generation) -> str:
         return ""
     terms: dict[_Factor, int] = {}
     for one in found.cache:
-        what, rate = _term(one, found)
+        what, rate = _growth_term(one, found)
         terms[what] = terms.get(what, 0) + rate
     for new, layers in ((wish.new, found.cache), found.cache_before):
         counted = wish.batch * wish.beams * sum(rate * what.tokens(wish.prompt, new) for what, rate in terms.items())
@@ -798,7 +798,7 @@ class _Factor(NamedTuple):
         return f"({self.of})" if " " in self.of else self.of
 
 
-def _term(one: CacheLayer, found: Generation) -> tuple[_Factor, int]:
+def _growth_term(one: CacheLayer, found: Generation) -> tuple[_Factor, int]:
     """What a layer's bytes for one sequence are proportional to, and the factor."""
     wish, loaded = found.wish, found.loaded
     own = one.bytes // (wish.batch * wish.beams)

@@ -117,11 +117,11 @@ def _difference(pair: tuple[Stored, Stored], files: tuple[WeightFiles, WeightFil
             if equal == start and a.dtype is b.dtype and np.array_equal(raw_a, raw_b):
                 equal = stop
                 continue
-            _add(found, raw_a, raw_b, pair, stop - start)
+            _add_window(found, raw_a, raw_b, pair, stop - start)
         if found.changed:
             for start in range(0, equal, _STEP):
                 raw = _raw(a, files[0], start, min(start + _STEP, equal))
-                _add(found, raw, raw, pair, min(start + _STEP, equal) - start)
+                _add_window(found, raw, raw, pair, min(start + _STEP, equal) - start)
     except Unreadable as problem:
         return Unread(str(problem))
     return found
@@ -135,7 +135,7 @@ def _raw(tensor: Stored, files: WeightFiles, start: int, stop: int) -> npt.NDArr
     return raw
 
 
-def _add(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stored], count: int) -> None:
+def _add_window(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stored], count: int) -> None:
     """Add what one window says."""
     a, b = (decode_elements(raw, tensor.dtype, count) for raw, tensor in zip((raw_a, raw_b), pair, strict=True))
     with np.errstate(all="ignore"):

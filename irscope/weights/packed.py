@@ -419,10 +419,10 @@ def _scale_text(shape: tuple[int, ...], scales: tuple[int, ...]) -> str:
     if math.prod(scales) == 1:
         return ""
     if len(scales) >= 2 and scales[-1] > 1 and scales[-2]:
-        return f" blocks of {_power(-(-shape[-2] // scales[-2]))}x{_power(-(-shape[-1] // scales[-1]))}"
+        return f" blocks of {_next_power_of_two(-(-shape[-2] // scales[-2]))}x{_next_power_of_two(-(-shape[-1] // scales[-1]))}"
     return " by row"
 
 
-def _power(size: int) -> int:
+def _next_power_of_two(size: int) -> int:
     """The next power of two: the last block of a side may be shorter."""
     return 1 << (size - 1).bit_length() if size else 0

@@ -124,11 +124,11 @@ def parse_scheme(text: str) -> Scheme:
             known = ", ".join((*options, "embeddings", "head"))
             wrong = f"{key}={value}" if key in options else key
             raise UsageError(f"{name} has no setting {wrong!r}", code="IRS432", hint=f"it has {known}")
-    _check(name, kind, options)
+    _check_options(name, kind, options)
     return Scheme(name, options, **flags)
 
 
-def _check(name: str, kind: _Kind, options: Mapping[str, int]) -> None:
+def _check_options(name: str, kind: _Kind, options: Mapping[str, int]) -> None:
     for key, allowed in kind.allowed.items():
         if options[key] not in allowed:
             said = ", ".join(map(str, allowed))
@@ -264,5 +264,5 @@ def _scheme(name: str, options: Mapping[str, int]) -> Scheme:
     if kind is None:
         raise UsageError(f"there is no way to store weights called {name!r}", code="IRS432")
     found = {**kind.options, **options}
-    _check(name, kind, found)
+    _check_options(name, kind, found)
     return Scheme(name, found)

@@ -173,7 +173,7 @@ class StoreAs(Analysis[Storing]):
         scheme, stored = result.scheme, result.stored
         count, after = sum(one.count for one in stored), sum(one.after for one in stored)
         room = target_of(ctx.settings).device.room_bytes
-        verdict = _verdict(result, room, ctx)
+        verdict = _fit_verdict(result, room, ctx)
         summary: dict[str, object] = {
             "scheme": f"{scheme.text}: {scheme.like}",
             "weights_before_bytes": _sum(result.before, result),
@@ -392,7 +392,7 @@ def _besides(found: Storing, ctx: PassContext) -> int | None:
     return most
 
 
-def _verdict(result: Storing, room: int | None, ctx: PassContext) -> str:
+def _fit_verdict(result: Storing, room: int | None, ctx: PassContext) -> str:
     title = target_of(ctx.settings).device.title
     if room is None:
         return ""

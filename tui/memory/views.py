@@ -489,7 +489,7 @@ ON_HOST = Verdict("fits? not known: ONNX Runtime runs on the host, whose memory 
 """Of a model whose runtime takes the host where no device is named."""
 
 
-def verdict_of(card: Card) -> Verdict:
+def card_verdict(card: Card) -> Verdict:
     """The verdict of a card, with what is left of the device's memory."""
     memory, device = card.memory, card.device
     text, _ = CardWriter(card).verdict()

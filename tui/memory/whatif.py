@@ -250,9 +250,9 @@ class WhatIfs:
 
         columns = (
             TableColumn("what would lower the peak", 30, lambda row: clean(found[row].what), grows=True, role="name"),
-            TableColumn("saves", 12, lambda row: size(found[row].saves), lambda: _numbers(one.saves for one in found), right=True),
+            TableColumn("saves", 12, lambda row: size(found[row].saves), lambda: _as_floats(one.saves for one in found), right=True),
             TableColumn(
-                "peak then", 12, lambda row: size(found[row].peak), lambda: _numbers(one.peak for one in found), right=True, rank=1
+                "peak then", 12, lambda row: size(found[row].peak), lambda: _as_floats(one.peak for one in found), right=True, rank=1
             ),
             TableColumn("costs", 26, lambda row: clean(found[row].cost), grows=True, rank=2),
             TableColumn("pass", 12, lambda row: found[row].source, rank=3, role="operator"),
@@ -282,7 +282,7 @@ class WhatIfs:
         return Table.of(rows, columns=columns, title="what would lower the peak")
 
 
-def _numbers(cells: Iterator[Quantity]) -> Floats:
+def _as_floats(cells: Iterator[Quantity]) -> Floats:
     return np.array([float(str(one.value)) for one in cells], dtype=np.float64)
 
 

@@ -111,7 +111,7 @@ def _told(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None
     words = weight_change(row, values).split(", ")
     if a is None or b is None:
         return words[0]
-    types = {"retyped": (_dtype(a), _dtype(b)), "reshaped": (_shape(a), _shape(b))}
+    types = {"retyped": (_dtype(a), _dtype(b)), "reshaped": (_shape_text(a), _shape_text(b))}
     return ", ".join(f"{word} {' to '.join(types[word])}" if word in types else word for word in words)
 
 
@@ -119,7 +119,7 @@ def _dtype(weight: Value) -> str:
     return weight.type.dtype.text
 
 
-def _shape(weight: Value) -> str:
+def _shape_text(weight: Value) -> str:
     """The sizes of a type's text."""
     text = weight.type.text
     return text[text.find("[") :] if "[" in text else text
