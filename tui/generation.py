@@ -13,7 +13,7 @@ from irscope.tools.generate import Generation
 from irscope.tools.simulation import rows_of
 from irscope.tui.charts import Floats, Ints, Limit
 from irscope.tui.memory.views import StepStack
-from irscope.tui.recording import RecordingApp, ShownRun
+from irscope.tui.recording import RecordingApp, ShownRun, stack_place
 from irscope.tui.text import Symbols
 
 _MOST_MOMENTS: Final = 2_000
@@ -22,8 +22,6 @@ _PHASES: Final[Mapping[str, str]] = {"load": "loading", "inputs": "prompt", "pre
 _DECODING: Final = "decoding"
 _PARTS: Final[Mapping[str, float]] = {"loading": 0.15, "prompt": 0.35, _DECODING: 0.47, "end": 0.03}
 """Of the chart."""
-_ORDER: Final = ("parameter", "buffer", "input", "cache", "activation", "output", "temporary", "workspace")
-"""Categories from the axis up: what stays is lowest."""
 
 
 class GeneratedRun(ShownRun):
@@ -95,7 +93,7 @@ class GeneratedRun(ShownRun):
             there = int(self._sizes[resident[codes[resident] == code]].sum()) if len(resident) else 0
             column = np.concatenate(([0], np.cumsum(np.where(of_events == code, self._changes, 0)))) + there
             found[kind] = column[self._places].astype(np.float64)
-        return {kind: found[kind] for kind in sorted(found, key=_place) if found[kind].any()}
+        return {kind: found[kind] for kind in sorted(found, key=stack_place) if found[kind].any()}
 
     @cached_property
     def _lives(self) -> tuple[Ints, Ints]:
@@ -167,10 +165,6 @@ def _widths(phases: Sequence[str]) -> Floats:
         of_phase = names == phase
         found[of_phase] = part / max(int(of_phase.sum()), 1)
     return found
-
-
-def _place(name: str) -> tuple[int, str]:
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
 def run_generation(found: Generation) -> None:

@@ -50,6 +50,7 @@ _ORDER: Final = (
     "optimizer state",
     "gradient",
     "communication",
+    "cache",
     _HELD,
     "activation",
     "output",
@@ -337,7 +338,7 @@ def _stack(items: Sequence[MemoryEvent], keys: Sequence[str], steps: tuple[Ints,
     begins, ends = steps
     count = int(ends.max(initial=1))
     found: dict[str, Floats] = {}
-    for key in sorted(codes, key=_place):
+    for key in sorted(codes, key=stack_place):
         chosen = number == codes[key]
         change = np.bincount(begins[chosen], sizes[chosen], count + 1) - np.bincount(ends[chosen], sizes[chosen], count + 1)
         found[key] = np.cumsum(change[:count])
@@ -346,7 +347,8 @@ def _stack(items: Sequence[MemoryEvent], keys: Sequence[str], steps: tuple[Ints,
     return Stack(few, places=places) if phases is None else StepStack(few, phases, places=places)
 
 
-def _place(name: str) -> tuple[int, str]:
+def stack_place(name: str) -> tuple[int, str]:
+    """By what categories are sorted from the axis up."""
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 

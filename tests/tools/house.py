@@ -184,7 +184,7 @@ def only_from_tests() -> list[str]:
         for node in module.tree.body:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.decorator_list:
                 continue
-            if words[node.name] == 1:
+            if words[node.name] == 1 and not node.name.startswith("__"):  # Python itself calls those
                 dead.append(f"{module.name}.{node.name}{'' if node.name in tested else ' (nor from tests)'}")
     return dead
 

@@ -38,11 +38,6 @@ def _files(model: Model) -> WeightFiles:
     return WeightFiles(model.program.path)
 
 
-def has_other_values(found: Difference | Unread | None) -> bool:
-    """Whether values are known to differ."""
-    return isinstance(found, Difference) and bool(found.changed)
-
-
 def weight_change(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None) -> str:
     """What changed, in a few words; empty where nothing did, or where values were not compared."""
     found = None if values is None else values.get(row)
