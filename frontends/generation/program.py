@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import struct
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import LoadError, UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.files.folders import INDEX, Adapter, Tensors, read_folder, stored_bytes
 from irscope.frontends.generation.quantised import (
     Held,
@@ -51,8 +52,28 @@ from irscope.weights.schemes import Scheme, scheme_in
 if TYPE_CHECKING:
     from torch import nn
 
+_HOOKS: Final = frozenset(("_before_forward", "_after_forward", "_answer"))
+"""Functions of a `Generator` that a model's own code calls."""
 CANDIDATES: Final = 20
 """Tokens that an assistant proposes in a round unless it is told otherwise (`num_assistant_tokens` of transformers 5)."""
+
+
+class ModelFails(Exception):
+    """The code of the model or of its package raised what is the cause of this; faults of irscope's own are raised as they are."""
+
+
+@contextmanager
+def of_the_model() -> Iterator[None]:
+    """What is raised within is the model's failure, unless it comes from what irscope does when the model calls it."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, IrscopeError):
+        raise
+    except Exception as error:
+        codes = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+        if any(code.co_name in _HOOKS and Path(code.co_filename).parent == Path(__file__).parent for code in codes):
+            raise
+        raise ModelFails from error
 
 
 @dataclass(frozen=True)
@@ -209,10 +230,13 @@ class Generator:
         with hollow(tensors) as folder:
             config.save_pretrained(str(folder))
             try:
-                module = cls.from_pretrained(
-                    str(folder), dtype=wanted, device_map="cuda", attn_implementation=attention, local_files_only=True
-                ).eval()
-            except (ValueError, ImportError) as error:
+                with of_the_model():
+                    module = cls.from_pretrained(
+                        str(folder), dtype=wanted, device_map="cuda", attn_implementation=attention, local_files_only=True
+                    ).eval()
+            except ModelFails as failure:
+                if not isinstance(error := failure.__cause__, ValueError | ImportError):
+                    raise
                 raise LoadError(
                     f"transformers cannot load it: {' '.join(str(error).split())[:300]}", code="IRS197", where=wish.model
                 ) from error
@@ -277,7 +301,7 @@ class Generator:
             module.register_forward_hook(lambda _, args, kwargs, out: self._after_forward(found, kwargs, out), with_kwargs=True),
         )
         try:
-            with torch.no_grad(), self._answers():
+            with torch.no_grad(), self._answers(), of_the_model():
                 out = module.generate(**inputs, **options)
         finally:
             for hook in hooks:
@@ -571,7 +595,10 @@ def tensors_of(module: nn.Module) -> Tensors:
 
 @contextmanager
 def hollow(tensors: Tensors) -> Iterator[Path]:
-    """A folder with these tensors, for as long as the context lasts: only what `frontends.files.folders` read and checked is written."""
+    """A folder with these tensors, for as long as the context lasts, in which what is mapped takes no memory.
+
+    Only what `frontends.files.folders` read and checked is written.
+    """
     folder = Path(mkdtemp(prefix="irscope-"))
     try:
         places: dict[str, str] = {}
@@ -582,9 +609,30 @@ def hollow(tensors: Tensors) -> Iterator[Path]:
             places |= dict.fromkeys(of_file, file)
         if len(tensors.files) > 1:
             (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": tensors.bytes}, "weight_map": places}))
-        yield folder
+        with _mapped_as_shared():
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _mapped_as_shared() -> Iterator[None]:
+    """Open checkpoints without room for copies of what is written to them.
+
+    safetensors maps a file privately and writable, for which Linux sets memory aside or refuses to map what is larger than it all. What is
+    mapped in here is a file of our own, which nothing writes to.
+    """
+    storage: Any = torch.UntypedStorage
+    inherited = storage.from_file
+
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        return inherited(filename, True, nbytes)
+
+    storage.from_file = staticmethod(from_file)
+    try:
+        yield
+    finally:
+        del storage.from_file
 
 
 def _write_hollow(path: Path, tensors: Mapping[str, tuple[DType, tuple[int, ...]]], where: str) -> None:

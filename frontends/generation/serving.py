@@ -12,7 +12,7 @@ import torch
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
-from irscope.frontends.generation.program import Generator, Wish, cache_of
+from irscope.frontends.generation.program import Generator, Wish, cache_of, of_the_model
 from irscope.frontends.generation.quantised import PackedLinear
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
@@ -203,7 +203,7 @@ def _kept_of_token(module: Any, tp: int, where: str) -> Iterator[Kept]:
         if name.endswith(_LATENT)
     }
     ids = torch.zeros(1, _PROBE, dtype=torch.int64, device="cuda")
-    with torch.no_grad():
+    with torch.no_grad(), of_the_model():
         cache = cache_of({}, module(input_ids=ids, use_cache=True))
     layers = getattr(cache, "layers", None)
     if not layers:
@@ -230,7 +230,7 @@ def _forward_peak(process: Process, module: Any, tokens: int) -> int:
     ids = torch.zeros(1, tokens, dtype=torch.int64, device="cuda")
     machine = process.machine
     _, before = machine.end_of_interval()
-    with torch.no_grad():
+    with torch.no_grad(), of_the_model():
         out = module(input_ids=ids, use_cache=False, logits_to_keep=1)
     peak, _ = machine.end_of_interval()
     del out

@@ -20,7 +20,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, largest, quantity
 from irscope.tools.generate import dtype_of
-from irscope.tools.simulate import current_process, run_program
+from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options
 from irscope.weights.schemes import parse_scheme
 
@@ -313,17 +313,11 @@ def _serve(wish: Wish, engine: Engine, options: Options) -> Serving:
     from irscope.frontends.generation import serving
 
     found: list[Served] = []
-    refused: list[Exception] = []
 
     def program() -> None:
-        try:
-            found.append(serving.serve(current_process(), wish, engine.whole("max_tokens"), engine.whole("tp"), DiagnosticSink()))
-        except (UsageError, LoadError) as error:
-            refused.append(error)
+        found.append(serving.serve(current_process(), wish, engine.whole("max_tokens"), engine.whole("tp"), DiagnosticSink()))
 
-    simulation = run_program(program, wish.model, options)
-    if refused:
-        raise refused[0]
+    simulation = run_own(program, wish.model, options)
     if not found:
         raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
     memory = simulation.target.device.memory_bytes

@@ -16,7 +16,7 @@ from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.generate import Capture, How, how_text, weights_rows, wish_of
-from irscope.tools.simulate import current_process, run_program
+from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, memory_of
 
 if TYPE_CHECKING:
@@ -220,9 +220,7 @@ def fit_generation(
     options = Options(device, torch, alloc_conf)
     target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     search = _Search(wish, tuple(sorted(looked_for)), _budget(memory, target), target, options, told)
-    simulation = run_program(search.program, wish.model, options)
-    if search.refusal is not None:
-        raise search.refusal
+    simulation = run_own(search.program, wish.model, options)
     if search.found is None:
         raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
     return search.found
@@ -249,21 +247,17 @@ class _Search:
         self._laws: dict[object, Growth] = {}
         self._done = 0
         self.found: GenerationFit | None = None
-        self.refusal: Exception | None = None
 
     def program(self) -> None:
         from irscope.diagnostics import DiagnosticSink
         from irscope.frontends.generation.program import Generator
 
-        try:
-            process = current_process()
-            with process.machine.without_limit():
-                made = Generator(process, self._wish, DiagnosticSink())
-                self.found = self._frontier(made) if len(self._free) > 1 else self._largest(made, self._wish, self._free[0])
-                self.found.loaded = made.loaded
-                made.loaded.module = None
-        except (UsageError, LoadError) as error:
-            self.refusal = error
+        process = current_process()
+        with process.machine.without_limit():
+            made = Generator(process, self._wish, DiagnosticSink())
+            self.found = self._frontier(made) if len(self._free) > 1 else self._largest(made, self._wish, self._free[0])
+            self.found.loaded = made.loaded
+            made.loaded.module = None
 
     def _frontier(self, made: Generator) -> GenerationFit:
         rows: list[GenerationFit] = []

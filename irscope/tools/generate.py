@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
-from irscope.errors import LoadError, UsageError
+from irscope.errors import UsageError
 from irscope.ir.dtypes import DType
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
@@ -22,7 +22,7 @@ from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.generate_formulas import peak_formulas
-from irscope.tools.simulate import current_process, run_program
+from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
 from irscope.weights.schemes import parse_scheme
 
@@ -75,6 +75,8 @@ class Generation:
     """After fewer tokens: how many, and what it was."""
     captured: Sequence[int] = ()
     """Tokens whose steps were captured; those between follow the law that they show."""
+    has_no_law: bool = False
+    """Whether all steps were run since no few of them show how sizes grow."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All of it, with a span for each step."""
     peak_formulas: Mapping[str, PeakFormula] = field(default_factory=dict)
@@ -136,9 +138,11 @@ class Generation:
         summary["for"] = self.simulation.target.text
         senses = "a prompt of text alone, " if loaded is not None and loaded.has_senses else ""
         summary["taken"] = f"{senses}no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
-        if self.captured:
-            few, steps = len(self.captured), len(wish.starts()) - 1
+        few, steps = len(self.captured), len(wish.starts()) - 1
+        if few:
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
+        elif self.has_no_law:
+            summary["steps"] = f"all {steps:,} were run: no few of them show how sizes grow"
         return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
 
     def _peak_place(self) -> str:
@@ -351,17 +355,13 @@ def dtype_of(text: str) -> DType | None:
 def generate_as(wish: Wish, options: Options) -> Generation:
     """The same of a wish."""
     captured = Capture(wish)
-    simulation = run_program(captured.program, wish.model, options)
+    simulation = run_own(captured.program, wish.model, options)
     for model in (captured.loaded, captured.assistant):
         if model is not None:
             model.module = None  # what is simulated next finds an empty device
-    if captured.refusal is not None:
-        raise captured.refusal
     of_folder = [one for one in captured.sink if one.code != "IRS165"]  # the graph is what the package runs
     found = Generation(wish, simulation, captured.loaded, assistant=captured.assistant, of_folder=of_folder)
     if captured.main is None:
-        if simulation.outcome != "oom":
-            raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
         found.refused_at = "prefill" if captured.loaded is not None else "load"
         return found
     _continue(found, captured)
@@ -380,26 +380,21 @@ class Capture:
         """The last step, where it was captured: of the run that is continued it is unless said otherwise."""
         self.cache: Sequence[CacheLayer] = ()
         self.growth: Growth | None = None
+        self.has_no_law = False
+        """Whether one was looked for in vain."""
         self.rhythm = Rhythm()
         self.before = self.groups = 0
         """What the law numbers the first step with, less one, and how many it has."""
         self.inner: dict[int, list[int]] = {}
         """Where the steps of groups that were captured begin in them."""
         self.formulas: dict[str, PeakFormula] = {}
-        self.refusal: Exception | None = None
         self.sink = DiagnosticSink()
 
     def program(self) -> None:
         """Load, and take."""
         from irscope.frontends.generation.program import AssistedGenerator, Generator
 
-        try:
-            self._run(AssistedGenerator if self._wish.assistant else Generator)
-        except (UsageError, LoadError) as error:
-            self.refusal = error
-
-    def _run(self, generator: type[Generator]) -> None:
-        made = generator(current_process(), self._wish, self.sink)
+        made = (AssistedGenerator if self._wish.assistant else Generator)(current_process(), self._wish, self.sink)
         self.take(made)
         with made.without_limit():
             self.formulas = peak_formulas(made, self._wish)
@@ -420,6 +415,7 @@ class Capture:
                 self.main = made.run(wish.prompt, wish.new, rhythm.own * rhythm.unit)
                 self.growth = self._law(made, self.main, groups, has_rest=steps > groups * rhythm.unit, laws=laws)
                 if self.growth is None:
+                    self.has_no_law = True
                     self.main = made.run(wish.prompt, wish.new)
             if self.ending is None:
                 self.cache = self.main.cache
@@ -540,6 +536,7 @@ def _continue(found: Generation, captured: Capture) -> None:
     # A round is over when the next begins; a forward is not.
     so_far = first_tokens[len(main.cuts) - 1] - bool(wish.assistant) if 0 < len(main.cuts) <= steps else wish.new
     found.cache_before = so_far, _by_owner(main.cache)[0]
+    found.has_no_law = captured.has_no_law
     if captured.growth is not None:
         found.captured = captured.seen(first_tokens)
     whole = found.tape = captured.whole(found.simulation.tape)

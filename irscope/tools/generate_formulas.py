@@ -64,6 +64,8 @@ def _samples(made: Generator, wish: Wish, sizes: list[tuple[int, int]], *, is_de
 
     Of decoding it is that of the last token, less what is there from reading the prompt, which is told by batch and prompt.
     """
+    from irscope.frontends.generation.program import ModelFails
+
     found: dict[tuple[int, int], list[int]] = {}
     besides: dict[tuple[int, int], int] = {}
     like: object = None
@@ -74,7 +76,9 @@ def _samples(made: Generator, wish: Wish, sizes: list[tuple[int, int]], *, is_de
         begin = made.asked(replace(wish, batch=batch, prompt=prompt, new=new))
         try:
             run = made.run(prompt, new, 0 if is_decoding or new == 1 else 1)
-        except _REFUSED:
+        except ModelFails as failure:
+            if not isinstance(failure.__cause__, _REFUSED):
+                raise
             break
         tape = made.tape()
         read = run.cuts[0].at if run.cuts else run.end

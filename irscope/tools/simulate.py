@@ -130,6 +130,33 @@ def run_program(program: Callable[[], Any], name: str, options: Options) -> Simu
     return found
 
 
+def run_own(program: Callable[[], Any], name: str, options: Options) -> Simulation:
+    """Run what irscope itself does with a model on a simulated device: it ends, or memory is refused, and all else is an error."""
+    from irscope.frontends.generation.program import ModelFails
+
+    ours: list[Exception] = []
+
+    def strict() -> Any:
+        import torch
+
+        try:
+            return program()
+        except ModelFails as failure:
+            raise (failure.__cause__ or failure) from None  # its traceback has the line
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            ours.append(error)
+            raise
+
+    simulation = run_program(strict, name, options)
+    if ours:
+        raise ours[0]
+    if simulation.outcome not in ("finished", "oom"):
+        raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or name)
+    return simulation
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C; what was simulated so far is kept."""
 

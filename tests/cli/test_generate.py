@@ -16,6 +16,7 @@ from irscope.errors import UsageError
 from irscope.frontends.generation.program import Wish
 from irscope.tools.generate import generate
 from irscope.weights.schemes import parse_scheme
+from tests.forked import python
 from tests.tools.generate_jobs import ASSISTED, VISION, compare, rows
 from tests.unit.weights.test_packed import LAYOUTS, stored_bytes_of, write
 
@@ -47,6 +48,72 @@ def test_a_wrong_question_is_one_line(given: dict[str, Any], said: str) -> None:
 
 def _irscope(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "irscope", *arguments], capture_output=True, text=True, check=False, timeout=300)
+
+
+STRICT = """
+import sys, torch
+from irscope.errors import LoadError, UsageError
+from irscope.frontends.generation.program import of_the_model
+from irscope.tools.simulate import run_own
+from irscope.tools.simulation import Options
+
+def says(what):
+    raise what
+
+def model(raises):
+    with of_the_model():
+        raises()
+
+def within_a_hook():
+    with of_the_model():
+        exec(compile("def _before_forward(): says(ValueError('ours'))\\n_before_forward()", f"{FOLDER}/program.py", "exec"), globals())
+
+import irscope.frontends.generation as package
+FOLDER = package.__path__[0]
+kept = []
+for program in (
+    lambda: kept.append(torch.zeros(1 << 20, device="cuda")),
+    lambda: torch.zeros(1 << 50, device="cuda"),
+    lambda: model(lambda: torch.zeros(1 << 50, device="cuda")),
+    lambda: says(KeyError("ours")),
+    lambda: says(UsageError("asked wrongly")),
+    lambda: model(lambda: says(IndexError("too long a prompt"))),
+    within_a_hook,
+):
+    try:
+        print(run_own(program, "model", Options("h200")).outcome)
+    except Exception as error:
+        print(type(error).__name__, getattr(error, "code", ""), str(error))
+"""
+
+
+def test_what_fails_is_never_left_out_of_the_answer() -> None:
+    assert python(STRICT).stdout.splitlines() == [
+        "finished",
+        "oom",
+        "oom",
+        "KeyError  'ours'",
+        "UsageError IRS600 asked wrongly",
+        "LoadError IRS697 <string>:9: it does not run: IndexError: too long a prompt",
+        "ValueError  ours",
+    ]
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", ["peak_formulas", "read_steps"])
+def test_a_fault_after_the_real_run_is_an_error(name: str) -> None:
+    program = f"""
+import irscope.tools.generate as module
+def fails(*args, **kwargs):
+    raise ValueError("a fault of irscope's own")
+module.{name} = fails
+from irscope.cli.main import main
+sys.exit(main(["generate", {TINY!r}, "--prompt", "20", "--new", "30"]))
+"""
+    done = python(f"import sys{program}")
+    assert done.returncode == 4, done.stderr
+    assert done.stdout == "" and "IRS900: ValueError: a fault of irscope's own" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @needs_transformers

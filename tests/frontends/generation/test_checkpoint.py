@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from irscope.errors import LoadError
 from irscope.frontends.files.folders import Tensors, read_folder
 from irscope.frontends.generation.program import hollow
 from irscope.ir.dtypes import DType
+from tests.forked import python
 
 
 def _safetensors(path: Path, tensors: dict[str, list[int]], *, cut: int = 0) -> None:
@@ -98,3 +100,35 @@ def test_a_hollow_checkpoint_takes_no_space_and_leaves_nothing() -> None:
         assert found is not None
         assert found.bytes == tensors.bytes
     assert not folder.exists()
+
+
+MAPPED = """
+import resource
+from irscope.frontends.files.folders import Tensors
+from irscope.frontends.generation.program import hollow
+from irscope.ir.dtypes import DType
+import torch
+
+private = torch.UntypedStorage.from_file
+with hollow(Tensors({"model.safetensors": {"a": (DType.F32, (30 << 28,))}})) as folder:
+    # The limit counts what is mapped privately and writable: what Linux sets memory aside for.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, most))
+    file = folder / "model.safetensors"
+    print(file.stat().st_size >= 30 << 30, file.stat().st_blocks * 512 < 1 << 20)
+    print(torch.UntypedStorage.from_file(str(file), shared=False, nbytes=30 << 30).nbytes() == 30 << 30)
+    try:
+        from safetensors import safe_open
+        with safe_open(str(file), framework="pt") as opened:
+            print(opened.get_tensor("a").shape == (30 << 28,))
+    except ImportError:
+        print(True)
+print(torch.UntypedStorage.from_file == private)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(sys.platform != "linux", reason="what a limit of data counts")
+def test_a_checkpoint_larger_than_the_memory_takes_none() -> None:
+    done = python(MAPPED)
+    assert done.stdout.split() == ["True"] * 5, done.stderr
