@@ -16,7 +16,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, Stub, Unpickled, pickled_payload, pickled_type, read_pickle, span_bytes
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
-from irscope.frontends.zoo.names import configured_by
+from irscope.frontends.zoo.names import configured_by, settings_in
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Names, Role, paused_gc
@@ -367,7 +367,6 @@ def read_weights(path: Path, table: WeightTable) -> None:
 # -- weights in few bits -----------------------------------------------------------------------------------------------
 
 
-_LARGEST_CONFIGURATION = 16 << 20
 _CONFIGURED = ("model", "pytorch_model")
 """How names of files begin to which the configuration beside them belongs; others may be of an adapter, or of any model."""
 
@@ -375,16 +374,10 @@ _CONFIGURED = ("model", "pytorch_model")
 def quantization_beside(folder: Path) -> dict[str, Any]:
     """The `quantization_config` of a folder as hubs have them; nothing where there is none that may be read."""
     for name in ("config.json", "quantize_config.json"):
-        try:
-            found = ModelFolder(folder).find(name)
-            if found is None or found.size > _LARGEST_CONFIGURATION:
-                continue
-            settings = json.loads(Path(found.path).read_bytes())
-        except (Forbidden, OSError, ValueError, RecursionError):
-            continue
-        if isinstance(settings, dict) and (config := quantization_in(settings)):
+        settings = settings_in(folder, name)
+        if config := quantization_in(settings):
             return config
-        if isinstance(settings, dict) and name == "quantize_config.json":
+        if settings and name == "quantize_config.json":
             return {"quant_method": "gptq", **settings}  # AutoGPTQ's own file, before configurations had one
     return {}
 

@@ -5,7 +5,6 @@ What a folder holds is data: configurations and the headers of weights are read 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,10 +22,8 @@ from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.ir.types import TensorType, tensor
 from irscope.weights.packed import Packed, read_packed
-from irscope.weights.source import Forbidden, ModelFolder
+from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
-_LARGEST_CONFIG: Final = 16 << 20
-"""Bytes; those of models are some kilobytes, with long tables of quantised layers some hundred."""
 INDEX: Final = "model.safetensors.index.json"
 _WEIGHTS: Final = (INDEX, "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin")
 """In the order in which `from_pretrained` looks for them."""
@@ -102,19 +99,12 @@ def _find(files: ModelFolder, folder: Path, name: str) -> Path | None:
 
 
 def _json_of(files: ModelFolder, folder: Path, name: str) -> dict[str, Any] | None:
-    path = _find(files, folder, name)
-    if path is None:
-        return None
-    where = str(folder / name)
-    if path.stat().st_size > _LARGEST_CONFIG:
-        raise LoadError(f"it has {path.stat().st_size:,} bytes", code="IRS197", where=where, hint="a configuration has some kilobytes")
     try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise LoadError("it is no valid JSON", code="IRS197", where=where, hint="copy it again") from None
-    if not isinstance(found, dict):
-        raise LoadError("it is no JSON object", code="IRS197", where=where, hint="copy it again")
-    return found
+        return files.settings(name)
+    except Forbidden as error:
+        raise LoadError(f"{name!r} {error}", code="IRS197", where=str(folder), hint=error.hint) from None
+    except Malformed as error:
+        raise LoadError(str(error), code="IRS197", where=str(folder / name), hint=error.hint) from None
 
 
 def _tensors_of(folder: Path, name: str, sink: DiagnosticSink) -> Tensors:

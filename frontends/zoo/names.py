@@ -10,17 +10,16 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
-import json
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.optiontext import OptionsError, items, read_options
-from irscope.weights.source import Forbidden, ModelFolder
+from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
 SCRIPT: Final = "script"
@@ -76,7 +75,7 @@ def parse_name(text: str) -> Name:
     package, model, options = parts
     given = _parsed_options(text, options)
     if package == "timm" and os.path.isdir(model):
-        config = _configuration(Path(model))
+        config = settings_in(Path(model))
         if "num_classes" in config:
             given.setdefault("num_classes", config["num_classes"])
         model = str(config["architecture"])
@@ -100,7 +99,6 @@ def _parts(text: str) -> tuple[str, str, str] | None:
 
 # -- folders as hubs have them -----------------------------------------------------------------------------------------
 
-_LARGEST_CONFIGURATION: Final = 16 << 20
 _GRAPHS: Final = (".onnx", ".pt2", ".irs")
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _GGUF: Final = (".gguf",)
@@ -114,7 +112,7 @@ def configured_by(folder: Path) -> str:
     """The package that makes a model of the configuration in a folder, installed or not; empty where there is none."""
     if is_adapter(folder):
         return "transformers"
-    config = _configuration(folder)
+    config = settings_in(folder)
     if isinstance(config.get("architecture"), str) and "model_type" not in config:
         return "timm"
     return "transformers" if "model_type" in config or "architectures" in config else ""
@@ -131,30 +129,26 @@ def _package_of(folder: Path) -> str:
 
 def is_adapter(folder: Path) -> bool:
     """Whether a folder holds an adapter, which goes on top of a model."""
-    return "peft_type" in _configuration(folder, "adapter_config.json")
+    return "peft_type" in settings_in(folder, "adapter_config.json")
 
 
-def _configuration(folder: Path, name: str = "config.json") -> dict[str, object]:
+def settings_in(folder: Path, name: str = "config.json") -> dict[str, Any]:
     """The settings in a folder's config.json; nothing where it has none that may be read."""
     try:
-        found = ModelFolder(folder).find(name)
-        if found is None or found.size > _LARGEST_CONFIGURATION:
-            return {}
-        settings = json.loads(Path(found.path).read_bytes())
-    except (Forbidden, OSError, ValueError, RecursionError):
+        return ModelFolder(folder).settings(name) or {}
+    except (Forbidden, Malformed, OSError):
         return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _is_broken(folder: Path) -> bool:
     """Whether a folder has a config.json that may be read and is none."""
     try:
-        found = ModelFolder(folder).find("config.json")
-        return found is not None and not isinstance(json.loads(Path(found.path).read_bytes()[:_LARGEST_CONFIGURATION]), dict)
+        ModelFolder(folder).settings("config.json")
     except (Forbidden, OSError):
         return False
-    except (ValueError, RecursionError):
+    except Malformed:
         return True
+    return False
 
 
 def _files_in(folder: Path) -> list[str]:

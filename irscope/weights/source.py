@@ -6,17 +6,20 @@ the processor's cache is as fast, and memory stays flat by itself.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from irscope.ir.places import Blob, Computed, FileRegion, Payload
 
 _AT_ONCE = 1 << 30
+_LARGEST_SETTINGS: Final = 16 << 20
+"""Bytes; those of models are some kilobytes, with long tables of quantised layers some hundred."""
 
 
 class Unreadable(Exception):
@@ -133,6 +136,14 @@ class Forbidden(Exception):
         self.hint = hint
 
 
+class Malformed(Exception):
+    """A file of settings that holds none; the text says why, `hint` what to do."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """A regular file that may be read, without links in its path."""
@@ -162,6 +173,22 @@ class ModelFolder:
             return None
         self._check(real, status)
         return DataFile(real, status.st_size)
+
+    def settings(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in a file such as config.json; None where there is none, Forbidden where it must not be read."""
+        file = self.find(name)
+        if file is None:
+            return None
+        if file.size > _LARGEST_SETTINGS:
+            raise Malformed(f"it has {file.size:,} bytes", "a configuration has some kilobytes")
+        try:
+            with open(file.path, "rb") as data:
+                found = json.load(data)
+        except (ValueError, RecursionError):
+            raise Malformed("it is no valid JSON", "copy it again") from None
+        if not isinstance(found, dict):
+            raise Malformed("it is no JSON object", "copy it again")
+        return found
 
     def open(self, file: DataFile) -> int:
         """A descriptor of a file that was found. OSError where it cannot be opened, Forbidden where it was replaced meanwhile."""
