@@ -17,8 +17,10 @@ from irscope.ir.dims import Dim, SymDim, bind, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.report.cardtext import formula_text
+from irscope.report.celltext import SIGNS
+from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare, plain
+from irscope.report.values import Provenance, bare, plain
 from irscope.tui.browse.outline import Group, Mask, Outline, Rows
 from irscope.tui.text import Symbols
 
@@ -165,10 +167,11 @@ class Column:
         """Whether some of the numbers are formulas."""
         return bool(self.values.formulas)
 
-    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = ()) -> str:
+    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = (), *, stated: Binding | None = None, room: int = 0) -> str:
         """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
 
-        `alike` are rows that stand together with this one, which have one sum.
+        `alike` are rows that stand together with this one, which have one sum. In place of a formula that has no `room` stands the number
+        at the sizes that are `stated`, with the sign of what is assumed.
         """
         if self.blank is not None and self.blank[row]:
             return ""
@@ -179,6 +182,9 @@ class Column:
         if value is None:
             return symbols.unknown
         shown = _formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind)
+        if stated is not None and isinstance(value, SymDim) and display_width(shown) > room:
+            number = stated.of(value)
+            shown = shown if number is None or isinstance(number, SymDim) else f"{SIGNS[Provenance.ASSUMED]}{humanise(number, self.kind)}"
         if self.kind is Kind.FLOPS and self.title == "FLOPs":
             shown = shown.replace(" FLOPs", "").replace("FLOPs", "").rstrip()
         return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"

@@ -13,7 +13,7 @@ from irscope.errors import UsageError
 from irscope.ir.program import Runtime
 from irscope.report.card import StatedSize
 from irscope.report.cardtext import sizes_text
-from irscope.report.printable import cut_middle
+from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
 from irscope.tui.amounts import Binding
 
@@ -128,18 +128,38 @@ class Context:
         """What memory depends on besides sizes."""
         return self.device, self.lifetime, self.run
 
-    def words(self, ellipsis: str, width: int) -> list[str]:
-        """The context for the header: sizes with who stated them, the device with its memory, lifetimes, and the run; sizes are cut."""
-        others = list(self._words())
-        room = max(width - sum(map(len, others)) - 3 * len(others), 12)
-        sizes = sizes_text(self.sizes, _BY_USER)
-        return [*([cut_middle(sizes, room, ellipsis)] if sizes else []), *others]
+    def words(self, width: int, apart: int = 3) -> list[str]:
+        """The context for the header in so many columns: sizes with who stated them, the device with its memory, lifetimes, and the run.
 
-    def _words(self) -> Iterator[str]:
+        Where the room is short, words that say least go first: who chose the device, what its memory is where the model runs on the host,
+        and what an exporter calls a size. Then sizes go, from the last; how many is said. Nothing is cut within a word.
+        """
+        found: list[str] = []
+        for sizes, is_brief in self._forms():
+            found = [*([sizes] if sizes else []), *self._target_words(is_brief)]
+            if sum(map(display_width, found)) + apart * len(found) <= width:
+                break
+        return found
+
+    def _forms(self) -> Iterator[tuple[str, bool]]:
+        """Sizes as text and whether the rest is to be brief, the longest first."""
+        sizes = self.sizes
+        yield sizes_text(sizes, _BY_USER), False
+        yield sizes_text(sizes, _BY_USER), True
+        sizes = tuple(replace(one, role="") for one in sizes)
+        for shown in range(len(sizes), 0, -1):
+            more = f" +{len(sizes) - shown} more" if shown < len(sizes) else ""
+            yield f"{sizes_text(sizes[:shown], _BY_USER)}{more}", True
+
+    def _target_words(self, is_brief: bool) -> Iterator[str]:
         profile = self.profile
         if profile is not None:
-            named = f"{device_text(profile)}{'' if self.device else ' (default)'}"
-            yield f"host; times on {named}" if self.is_on_host else named
+            named = device_text(profile)
+            if is_brief:
+                yield f"host; times on {profile.name}" if self.is_on_host else named
+            else:
+                named = f"{named}{'' if self.device else ' (default)'}"
+                yield f"host; times on {named}" if self.is_on_host else named
         if self.lifetime != "auto":
             yield f"{self.lifetime} lifetimes"
         if self.run != "worst":

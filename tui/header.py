@@ -23,8 +23,8 @@ _WIDE = 100
 
 
 def header_lines(program: Program, nodes: int, results: Results, width: int, symbols: Symbols) -> list[Line]:
-    """What it is and what the numbers are for; below, the verdict, the peak and the other totals. What does not fit is cut at the end."""
-    context = [Span(symbols.clean(text), "name") for text in results.context.words(symbols.glyphs.ellipsis, width - _SHORTEST_NAME)]
+    """What it is and what the numbers are for; below, the verdict, the peak and the other totals. What has no room is left out whole."""
+    context = [Span(symbols.clean(text), "name") for text in results.context.words(width - _SHORTEST_NAME)]
     taken = display_width(symbols.glyphs.separator.join(["", *(one.text for one in context)]))
     name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
     room = min(max(width - taken, _SHORTEST_NAME), _LONGEST_NAME)
@@ -35,9 +35,16 @@ def header_lines(program: Program, nodes: int, results: Results, width: int, sym
 
 
 def _line_of(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
+    """The first, and what of the others has room for all of it."""
     line: list[Span] = []
+    taken = 0
+    apart = Span(symbols.glyphs.separator, "faint")
     for span in spans:
-        line += [Span(symbols.glyphs.separator, "faint"), span] if line else [span]
+        added = [apart, span] if line else [span]
+        room = sum(display_width(one.text) for one in added)
+        if not line or taken + room <= width:
+            line += added
+            taken += room
     return cut_line(line, width, symbols)
 
 
@@ -52,17 +59,17 @@ def _totals(program: Program, results: Results, width: int, symbols: Symbols) ->
     if results.verdict is not None:
         yield results.verdict.short(symbols, is_brief=width < _WIDE)
     if not program.has_graph:
-        yield _parameters_span(results, symbols)
+        yield _parameters_span(results, width, symbols)
         yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
         return
     sign = SIGNS[Provenance.ASSUMED] if program.guesses else ""
     yield _peak_span(results, sign, symbols)
     yield _flops_span(results, sign, symbols)
-    yield _parameters_span(results, symbols)
+    yield _parameters_span(results, width, symbols)
     yield _known_span(results, symbols)
 
 
-def _parameters_span(results: Results, symbols: Symbols) -> Span:
+def _parameters_span(results: Results, width: int, symbols: Symbols) -> Span:
     report = results.params
     if report is None:
         return _waiting("parameters", results.has_failed("params"), symbols)
@@ -70,7 +77,7 @@ def _parameters_span(results: Results, symbols: Symbols) -> Span:
     coverage = report.coverage
     partial = coverage is not None and coverage.known < coverage.total
     sign = symbols.at_least if partial else ""
-    return Span(f"{sign}{count} parameters ({sign}{size})")
+    return Span(f"{sign}{count} parameters{f' ({sign}{size})' if width >= _WIDE else ''}")
 
 
 def _flops_span(results: Results, sign: str, symbols: Symbols) -> Span:

@@ -475,18 +475,30 @@ class ScreenTabs(Painted):
         self.symbols = symbols
 
     def tabs(self, width: int) -> list[tuple[str, Line]]:
-        """Each screen with what stands for it; where the room is short, titles get shorter."""
+        """Each screen with what stands for it; where the room is short, one sign parts two of them, and then titles get shorter."""
         longest = max(len(record.title) for record in SCREENS)
-        room = next((room for room in range(longest, 0, -1) if self._total(room) <= width), 1)
-        return [(record.name, self._tab(record.key, record.title[:room], record.name == self.shown)) for record in SCREENS]
+        is_wide = self._total(longest, 4) <= width
+        room = longest if is_wide else next((room for room in range(longest, 0, -1) if self._total(room, 3) <= width), 1)
+        tabs: list[tuple[str, Line]] = []
 
-    def _total(self, room: int) -> int:
-        return sum(len(record.title[:room]) + 4 for record in SCREENS) + 1
+        def sign(text: str) -> Span:
+            return Span(text, "plain" if text == " " else "mark")
 
-    def _tab(self, key: str, title: str, is_shown: bool) -> Line:
-        if is_shown:
-            return (Span("[", "mark"), Span(f"{key} {title}", "heading"), Span("]", "mark"))
-        return (Span(" "), Span(key, "name"), Span(f" {title} ", "faint"))
+        before = " "
+        for record in SCREENS:
+            title, after = record.title[:room], " "
+            if record.name == self.shown:
+                before, after = "[", "]"
+                middle = [Span(f"{record.key} {title}", "heading")]
+            else:
+                middle = [Span(record.key, "name"), Span(f" {title}", "faint")]
+            is_closed = is_wide or record is SCREENS[-1]
+            tabs.append((record.name, (sign(before), *middle, *([sign(after)] if is_closed else []))))
+            before = " " if is_wide else after
+        return tabs
+
+    def _total(self, room: int, around: int) -> int:
+        return sum(len(record.title[:room]) + around for record in SCREENS) + 1
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width

@@ -25,6 +25,8 @@ from irscope.report.values import Cell, Quantity, bare
 GAP = "  "
 _LEAST = 10
 """Names are not cut shorter than this."""
+_SHORT = 12
+"""Columns of words, such as a state or a kind, are not cut: half of a word says nothing."""
 LEAST_FIRST = 18
 """The first column tells the rows apart, so it keeps more."""
 
@@ -50,7 +52,8 @@ class GridColumn:
 
     @property
     def least_width(self) -> int:
-        return min(self.natural_width, self.least) if self.cuttable else self.natural_width
+        is_whole = not self.cuttable or self.natural_width <= max(self.least, _SHORT)
+        return self.natural_width if is_whole else self.least
 
 
 @dataclass(frozen=True, slots=True)

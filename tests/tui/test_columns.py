@@ -96,4 +96,14 @@ def test_a_drawing_assumes_small_sizes_and_says_which() -> None:
     context = Context(stated, Binding({"a": 7}))
     assert context.complete.env == {"a": 7, "b": 1}
     assert context.assumed == "b=1"
-    assert context.words("…", 80)[0] == "a=7; b=1 (assumed)"
+    assert context.words(80)[0] == "a=7; b=1 (assumed)"
+
+
+def test_a_formula_without_room_gives_way_to_the_number_at_the_stated_sizes() -> None:
+    sizes = browse(SYMBOLIC).results.sizes
+    assert sizes is not None
+    row = next(row for row, value in enumerate(sizes.values) if sizes.is_symbolic and "x" in sizes.text(row, UNICODE))
+    whole = sizes.text(row, UNICODE)
+    stated = Binding(dict.fromkeys(browse(SYMBOLIC).results.symbols, 1))
+    assert sizes.text(row, UNICODE, stated=stated, room=len(whole)) == whole
+    assert sizes.text(row, UNICODE, stated=stated, room=len(whole) - 1) == "*" + whole.partition(" x ")[0]

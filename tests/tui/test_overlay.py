@@ -192,7 +192,6 @@ def test_a_column_that_cannot_be_made_says_why() -> None:
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_a_table_of_a_report_becomes_the_last_column(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7")
-    await press(app, pilot, "o")
     screen = app.screen
     await press(app, pilot, "down", "down", "enter")
     made = getattr(screen, "reports")  # noqa: B009

@@ -10,6 +10,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
+from textual.widgets._footer import FooterKey
 
 from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
@@ -39,7 +40,10 @@ async def test_number_keys_show_the_screens(app: IrscopeApp, pilot: Pilot[None],
         assert shown(app) == record.name
         assert f"[{record.key} " in screen_text(app)
         assert isinstance(app.focused, Widget)
-        assert screen_text(app).splitlines()[-1].rstrip().endswith("? Help q Quit")
+        first, *_, last = screen_text(app).splitlines()
+        assert all(f"{one.key} {one.title}" in first for one in SCREENS)
+        assert last.rstrip().endswith("? Help q Quit")
+        assert all(key.description in last for key in app.screen.query(FooterKey) if key.display and key.description)
 
 
 @pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC], ids=["empty", "foreign", "hostile", "nested", "symbolic"])

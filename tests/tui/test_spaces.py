@@ -49,8 +49,8 @@ def test_the_allocator_gives_no_byte_twice() -> None:
     # A buffer that is given back at a step may go to another one within it.
     in_forward = replace(made.buffers, last=made.buffers.last - 1)
     assert clashes(in_forward) == []
-    assert made.top % (2 << 20) == 0
-    assert (made.buffers.offset + made.buffers.size).max() <= made.top
+    assert made.end % (2 << 20) == 0
+    assert (made.buffers.offset + made.buffers.size).max() <= made.end
 
 
 def test_orders_stand_over_one_axis() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.errors import PassError
+from irscope.report.card import ASSUMED_SIZE, StatedSize
 from irscope.report.printable import display_width
 from irscope.tui.browse.model import Browse
 from irscope.tui.results import Failed
@@ -102,6 +104,19 @@ def test_header_of_a_known_model() -> None:
     shown = text(browse(TWO_LAYERS).header(200))
     assert shown.startswith("two.irs · h200 139.80 GiB (default) · irs, 4 nodes\ntensor peak ")
     assert shown.endswith("264.45 KFLOPs · 33,024 parameters (129.00 KiB) · known: costs 4/4, sizes 4/4")
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 100, 120])
+def test_nothing_in_a_header_is_cut_within_a_word(width: int) -> None:
+    """What has no room goes whole: who chose the device, then sizes from the last, of which it says how many."""
+    shown = browse(SYMBOLIC)
+    sizes = tuple(StatedSize(name, 8, ASSUMED_SIZE, role) for name, role in (("batch", "batch"), ("length", "seq"), ("channels", "")))
+    shown.context = replace(shown.context, of_model=sizes)
+    first, second = (text_of(line) for line in shown.header(width))
+    assert len(first) <= width and len(second) <= width and "…" not in first + second
+    assert "batch=8" in first and "(assumed)" in first and "h200 139.80 GiB" in first
+    assert ("length=8" in first and "channels=8" in first) or "more" in first
+    assert "peak" in second
 
 
 def test_header_of_a_model_about_which_something_was_guessed() -> None:

@@ -313,7 +313,7 @@ class Browse:
 # ----------------------------------------------------------------------------------------------------
 # The tree with its columns: operator, type of the result, FLOPs, and bytes of the results or what was chosen in their place.
 
-_FLOPS, _FORMULA, _LAST = 10, 16, 13
+_FLOPS, _FORMULA, _LAST, _LONGEST_LAST = 10, 16, 13, 24
 _NARROWEST_TREE, _NARROWEST_TYPE, _WIDEST_TYPE, _TYPE_SHARE = 22, 12, 40, 0.3
 _TYPE = 1
 """The number of the column of types."""
@@ -358,20 +358,14 @@ class TreeTable(Rows):
             return self._made[2]
         last = results.chosen
         is_symbolic = any(column is not None and column.is_symbolic for column in (results.flops, last or results.sizes))
+        flops = _FORMULA if is_symbolic else _FLOPS
+        title = "result bytes" if last is None else self.symbols.clean(last.title)
+        width = max(_FORMULA + 1 if is_symbolic else _LAST, min(display_width(title), _LONGEST_LAST))
         columns = (
             TableColumn("module / operator", _NARROWEST_TREE, self.browse.row_text, grows=True, cell=self.tree_cell),
             TableColumn("result type", _WIDEST_TYPE, str, least=_NARROWEST_TYPE, share=_TYPE_SHARE, rank=3, cell=self.type_cell),
-            self._number(
-                "FLOPs", results.flops, "flops", _FORMULA if is_symbolic else _FLOPS, least=_FORMULA if is_symbolic else _FLOPS, rank=1
-            ),
-            self._number(
-                "result bytes" if last is None else self.symbols.clean(last.title),
-                last or results.sizes,
-                "sizes",
-                _FORMULA + 1 if is_symbolic else _LAST,
-                least=_FORMULA + 1 if is_symbolic else _LAST,
-                rank=2,
-            ),
+            self._number("FLOPs", results.flops, "flops", flops, least=flops, rank=1),
+            self._number(title, last or results.sizes, "sizes", width, least=width, rank=2),
         )
         self._made = (results.columns, len(results.failed), columns)
         return columns
@@ -383,7 +377,8 @@ class TreeTable(Rows):
         def text(row: int) -> str:
             if column is None:
                 return self.symbols.unknown if failed else self.symbols.waiting
-            return column.text(row, self.symbols, self.tree.alike(row))
+            stated = self.results.context.complete
+            return column.text(row, self.symbols, self.tree.alike(row), stated=stated, room=width)
 
         def role(row: int) -> Role:
             value = 0 if column is None else column.values[row]

@@ -198,7 +198,7 @@ _ALWAYS = frozenset({"help", "quit"})
 
 
 class Keys(Footer):
-    """The keys of where one is; those for help and for leaving stay where the room is short."""
+    """The keys of where one is, as many as have room for all of their label; those for help and for leaving are always among them."""
 
     DEFAULT_CSS = """
     Keys > .always { dock: right; width: auto; height: 1; padding: 0 0 0 1; background: $footer-background; }
@@ -210,9 +210,27 @@ class Keys(Footer):
     def compose(self) -> ComposeResult:
         keys = list(super().compose())
         kept = [key for key in keys if isinstance(key, FooterKey) and key.action in _ALWAYS]
-        yield from (key for key in keys if key not in kept)
+        others = [key for key in keys if key not in kept]
+        self._fit(others, kept)
+        yield from others
         with HorizontalGroup(classes="always"):
             yield from kept
+
+    def on_resize(self) -> None:
+        always = list(self.query(".always FooterKey"))
+        self._fit([key for key in self.query(FooterKey) if key not in always], always)
+
+    def _fit(self, keys: Iterable[Widget], always: Iterable[Widget]) -> None:
+        """Hide the keys that have no room, from the last."""
+        room = self.app.size.width - 1 - sum(map(_key_width, always))
+        for key in keys:
+            room -= _key_width(key)
+            key.display = room >= 0
+
+
+def _key_width(key: Widget) -> int:
+    """What a key takes in the footer: its name and its label, a blank after each."""
+    return display_width(f"{key.key_display} {key.description} ") if isinstance(key, FooterKey) else 0
 
 
 # ----------------------------------------------------------------------------------------------------
