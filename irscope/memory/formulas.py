@@ -1,116 +1,180 @@
-"""Formulas of peaks: from how much is alive at the same moment of programs that ask alike at several sizes.
+"""Formulas of peaks: from how much is alive at the same moment of programs at several sizes.
 
-Between programs that make the same requests in the same order, what is alive at a moment is a sum of sizes. Where these are polynomials of
-the batch and of a length, so is the sum; it is found from as many programs as it has coefficients, and held against others.
+Moments are the same where as many blocks of the same origin are alive, in whatever order they were asked for. Where sizes of blocks are
+polynomials of batch, prompt and new tokens, so is their sum; it is found from some programs, and held against others.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
-
-Powers: TypeAlias = "tuple[int, int]"
-"""Of the batch and of the length."""
+from typing import Final, NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True, eq=True)
+class Sizes(NamedTuple):
+    """What the user chooses."""
+
+    batch: int
+    prompt: int
+    new: int
+
+
+Powers: TypeAlias = "tuple[int, int, int]"
+"""Of the batch, the prompt and new tokens."""
+Moments: TypeAlias = "Mapping[int, int]"
+"""What is alive, by what it is made of."""
+BY_PROMPT: Final = ((0, 0, 0), (0, 1, 0), (0, 2, 0), (1, 0, 0), (1, 1, 0), (1, 2, 0))
+BY_BOTH: Final = ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0), (1, 1, 0), (1, 0, 1))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Bytes of each sequence that grow with the tokens until so many are seen."""
+
+    rate: int
+    most: int
+    of: str
+    """The prompt, or prompt + new."""
+
+    def __call__(self, at: Sizes) -> int:
+        return at.batch * self.rate * min(at.prompt + (at.new if self.of != "prompt" else 0), self.most)
+
+
+@dataclass(frozen=True)
 class Polynomial:
-    """Bytes by a batch and a length."""
+    """Bytes by the sizes, with what windows keep."""
 
     terms: Mapping[Powers, int]
+    windows: tuple[Window, ...] = ()
 
-    def __call__(self, batch: int, length: int) -> int:
-        return sum(factor * batch**i * length**j for (i, j), factor in self.terms.items())
+    def __call__(self, at: Sizes) -> int:
+        found: int = sum(factor * at.batch**i * at.prompt**j * at.new**k for (i, j, k), factor in self.terms.items())
+        return found + sum(one(at) for one in self.windows)
 
-    def text(self, length: str) -> str:
+    def __str__(self) -> str:
         """As Python would compute it."""
         parts = []
         for power in (1, 0):
-            inner = [_term(self.terms[power, j], length, j) for j in (2, 1, 0) if self.terms.get((power, j))]
+            inner = [f"{one.rate}*min({one.of}, {one.most})" for one in self.windows] if power else []
+            inner += self._inner(power)
             joined = " + ".join(inner).replace("+ -", "- ")
             if inner:
                 parts.append(joined if not power else f"batch*({joined})" if len(inner) > 1 else f"batch*{joined}")
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
+    def _inner(self, power: int) -> list[str]:
+        factor = {(j, k): one for (i, j, k), one in self.terms.items() if i == power}
+        both = factor.get((0, 1), 0)
+        terms = (
+            (factor.get((0, 2), 0), "new**2"),
+            (factor.get((2, 0), 0), "prompt**2"),
+            (both, "(prompt + new)"),
+            (factor.get((1, 0), 0) - both, "prompt"),
+        )
+        found = [text if one == 1 else f"{one}*{text}" for one, text in terms if one]
+        return found + ([str(factor[0, 0])] if factor.get((0, 0)) else [])
 
-def _term(factor: int, length: str, power: int) -> str:
-    inner = f"({length})" if " " in length else length
-    return str(factor) if not power else f"{factor}*{inner}" + (f"**{power}" if power > 1 else "")
+
+@dataclass(frozen=True)
+class Piece:
+    """Lengths between which the highest of some moments is told."""
+
+    moments: Mapping[int, Polynomial]
+    first: int
+    last: int
+    """Lengths between which it was held against programs that were run."""
+    since: int = 0
+    until: int | None = None
+    """The first length, and the last that it is for; None for all longer ones."""
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(str(one) for one in self.moments.values()))
+        return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
 @dataclass(frozen=True)
 class PeakFormula:
-    """The highest of some polynomials: moments at which most is alive, for smaller or larger sizes."""
+    """The peak of a phase."""
 
-    moments: tuple[Polynomial, ...]
-    length: str
-    """What the length is called: the prompt, or the tokens there are at the end."""
-    first: int
-    last: int
-    """Lengths between which it was held against programs that were run."""
-    besides: Polynomial | None = None
-    """What is there by the batch and the prompt, where the length is not the prompt's: its ids and mask."""
+    pieces: tuple[Piece, ...]
+    of: str
+    """The length by which pieces are parted: the prompt, or prompt + new."""
 
-    def __call__(self, batch: int, length: int, prompt: int = 0) -> int:
-        return max(one(batch, length) for one in self.moments) + (self.besides(batch, prompt) if self.besides is not None else 0)
+    def __call__(self, batch: int, prompt: int, new: int) -> int:
+        found = self.gives(batch, prompt, new)
+        if found is None:
+            raise ValueError(f"there is no formula for {prompt:,} + {new:,} tokens")
+        return found
+
+    def gives(self, batch: int, prompt: int, new: int) -> int | None:
+        """Bytes; None for lengths for which none was found."""
+        length = prompt + (new if self.of != "prompt" else 0)
+        piece = next((one for one in self.pieces if one.since <= length and (one.until is None or length <= one.until)), None)
+        return None if piece is None else max(one(Sizes(batch, prompt, new)) for one in piece.moments.values())
+
+    @property
+    def held(self) -> tuple[tuple[int, int], ...]:
+        """Lengths between which it was held against programs that were run."""
+        return tuple((one.first, one.last) for one in self.pieces)
 
     def __str__(self) -> str:
-        texts = [one.text(self.length) for one in self.moments]
-        found = texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
-        return f"{found} + {self.besides.text('prompt')}" if self.besides is not None else found
+        *short, last = self.pieces
+        return "".join(f"{one} if {self.of} <= {one.until} else " for one in short) + str(last)
 
 
-Samples: TypeAlias = "Mapping[tuple[int, int], Sequence[int]]"
-"""What is alive after each request, by batch and length."""
-
-
-def peak_formula(used: Samples, held_against: Samples, degree: int, length: str) -> PeakFormula | None:
-    """The formula of a peak; None where no polynomial of the batch and of a length in that degree is what was counted.
-
-    `used` are two batches with one length more than the degree each.
-    """
-    everything = {**used, **held_against}
-    if len({len(one) for one in everything.values()}) != 1:
-        return None
-    moments = dict.fromkeys(max(range(len(one)), key=one.__getitem__) for one in everything.values())
-    seen: list[Polynomial] = []
-    for moment in moments:
-        made = polynomial_through({place: one[moment] for place, one in used.items()}, degree)
-        if made is None or any(made(*place) != one[moment] for place, one in held_against.items()):
-            continue
-        if made not in seen:
-            seen.append(made)
-    lengths = [place[1] for place in everything]
-    answer = PeakFormula(tuple(seen), length, min(lengths), max(lengths))
-    return answer if seen and all(answer(*place) == max(one) for place, one in everything.items()) else None
-
-
-def polynomial_through(values: Mapping[tuple[int, int], int], degree: int) -> Polynomial | None:
-    """The polynomial, with whole coefficients, through values at two batches and degree + 1 lengths each."""
-    batches = sorted({batch for batch, _ in values})
-    lengths = sorted({length for _, length in values})
-    rows = [_newton(lengths, [values[batch, length] for length in lengths]) for batch in batches]
-    terms: dict[Powers, int] = {}
-    for power in range(degree + 1):
-        slope = (rows[1][power] - rows[0][power]) / (batches[1] - batches[0])
-        for exponent, factor in ((1, slope), (0, rows[0][power] - slope * batches[0])):
-            if factor.denominator != 1:
-                return None
-            if factor:
-                terms[exponent, power] = int(factor)
-    return Polynomial(terms)
-
-
-def _newton(places: Sequence[int], values: Sequence[int]) -> list[Fraction]:
-    """Coefficients of the polynomial through values at places, the constant first."""
-    differences = [Fraction(one) for one in values]
-    for step, at in itertools.product(range(1, len(places)), range(len(places) - 1, 0, -1)):
-        if at >= step:
-            differences[at] = (differences[at] - differences[at - 1]) / (places[at] - places[at - step])
-    found = [Fraction(0)] * len(places)
-    for place, difference in zip(reversed(places), reversed(differences), strict=True):
-        found = [difference - place * found[0]] + [below - place * one for below, one in itertools.pairwise(found)]
+def moments_formula(counted: Mapping[Sizes, Moments], used: int, powers: Sequence[Powers], peaks: Iterable[int]) -> dict[int, Polynomial]:
+    """Of each of some moments how much is alive, from the first `used` programs, where it is also what was counted in the others."""
+    found: dict[int, Polynomial] = {}
+    for moment in dict.fromkeys(peaks):
+        having = {at: one[moment] for at, one in counted.items() if moment in one}
+        made = polynomial_through({at: having[at] for at in [*counted][:used] if at in having}, powers)
+        if made is not None and all(made(at) == size for at, size in having.items()):
+            found[moment] = made
     return found
+
+
+def polynomial_through(values: Mapping[Sizes, int], powers: Sequence[Powers]) -> Polynomial | None:
+    """The one polynomial with such powers and whole coefficients that has these values; None where there is none, or several."""
+    rows = [[*(Fraction(at.batch**i * at.prompt**j * at.new**k) for i, j, k in powers), Fraction(size)] for at, size in values.items()]
+    for column in range(len(powers)):
+        pivot = next((number for number in range(column, len(rows)) if rows[number][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        top = rows[column] = [one / rows[column][column] for one in rows[column]]
+        for number, row in enumerate(rows):
+            if number != column and row[column]:
+                factor = row[column]
+                rows[number] = [one - factor * other for one, other in zip(row, top, strict=True)]
+    if any(row[-1] for row in rows[len(powers) :]) or any(row[-1].denominator != 1 for row in rows):
+        return None
+    return Polynomial({power: int(row[-1]) for power, row in zip(powers, rows, strict=False) if row[-1]})
+
+
+def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Adjacent pieces as one where they differ by what a window keeps: it grows until the window is full, and no more."""
+    found = [pieces[0]]
+    for piece in pieces[1:]:
+        before = found[-1]
+        made = {moment: _one(before.moments[moment], one) for moment, one in piece.moments.items() if moment in before.moments}
+        if len(made) == len(piece.moments) == len(before.moments) and all(made.values()):
+            moments = {moment: one for moment, one in made.items() if one is not None}
+            found[-1] = replace(piece, moments=moments, first=before.first, since=before.since)
+        else:
+            found.append(piece)
+    return tuple(found)
+
+
+def _one(short: Polynomial, long: Polynomial) -> Polynomial | None:
+    """What is both: `short` below a length, `long` above."""
+    more = {power: short.terms.get(power, 0) - long.terms.get(power, 0) for power in {**short.terms, **long.terms}}
+    more = {power: factor for power, factor in more.items() if factor}
+    if not more:
+        return long
+    rate, other, constant = more.pop((1, 1, 0), 0), more.pop((1, 0, 1), 0), -more.pop((1, 0, 0), 0)
+    if more or other not in (0, rate) or rate <= 0 or constant % rate or constant <= 0:
+        return None
+    window = Window(rate, constant // rate, "prompt + new" if other else "prompt")
+    terms = {**long.terms, (1, 0, 0): long.terms.get((1, 0, 0), 0) - constant}
+    return Polynomial({power: factor for power, factor in terms.items() if factor}, (*short.windows, *long.windows, window))

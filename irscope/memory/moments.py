@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -218,6 +219,32 @@ def alive_at(tape: Tape[Any], places: Sequence[int]) -> Iterator[list[int]]:
                 alive.pop(~event, None)
         done = place
         yield list(alive)
+
+
+def highest_by_origin(tape: Tape[Any], first: int, end: int) -> dict[int, int]:
+    """The most that is alive after requests between two places, for each set of blocks by what they are for and who asked for them.
+
+    The number that stands for a set is the sum of random ones for its blocks, so that it does not depend on the order of requests.
+    """
+    events = np.array(tape.events[:end], dtype=np.int64)
+    slots, signs = np.where(events >= 0, events, ~events), np.where(events >= 0, 1, -1)
+    sizes = np.array(tape.numbers("central"), dtype=np.int64)
+    # A request for nothing is no block.
+    origins = np.array(
+        [_number_of(kind, label, tape.owners.get(slot)) for slot, (kind, label) in enumerate(zip(tape.kinds, tape.labels, strict=True))],
+        dtype=np.int64,
+    ) * (sizes > 0)
+    alive, sets = (np.cumsum(column[slots] * signs)[first:] for column in (sizes, origins))
+    found: dict[int, int] = {}
+    for one, size in zip(sets.tolist(), alive.tolist(), strict=True):
+        if size > found.get(one, -1):
+            found[one] = size
+    return found
+
+
+def _number_of(kind: str, label: str, owner: object) -> int:
+    text = repr((kind, label, owner)).encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
 def without_passing(tape: Tape[Any]) -> list[str]:

@@ -81,6 +81,8 @@ class Generation:
     """All of it, with a span for each step."""
     peak_formulas: Mapping[str, PeakFormula] = field(default_factory=dict)
     """Requested peaks of phases by the sizes that the user chooses, where a formula was found that gives what was counted."""
+    without_formula: str = ""
+    """Why a phase has none."""
     of_folder: Sequence[Diagnostic] = ()
     """What was to be said of the files in the model's folder."""
     assistant: Loaded | None = None
@@ -206,7 +208,7 @@ class Generation:
             "formula": self.formula,
             "peak_formula": self.peak_formula,
             "peak_formulas": {
-                name: {"requested": str(one), "from": one.first, "to": one.last, "of": one.length}
+                name: {"requested": str(one), "held": [list(each) for each in one.held], "of": one.of}
                 for name, one in self.peak_formulas.items()
             },
             "captured_tokens": list(self.captured),
@@ -388,6 +390,8 @@ class Capture:
         self.inner: dict[int, list[int]] = {}
         """Where the steps of groups that were captured begin in them."""
         self.formulas: dict[str, PeakFormula] = {}
+        self.without_formula = ""
+        """Why a phase has none."""
         self.sink = DiagnosticSink()
 
     def program(self) -> None:
@@ -397,7 +401,8 @@ class Capture:
         made = (AssistedGenerator if self._wish.assistant else Generator)(current_process(), self._wish, self.sink)
         self.take(made)
         with made.without_limit():
-            self.formulas = peak_formulas(made, self._wish)
+            windows = {layer.window for layer in self.cache if layer.window is not None}
+            self.formulas, self.without_formula = peak_formulas(made, self._wish, windows)
 
     def take(self, made: Generator, laws: dict[object, Growth] | None = None) -> None:
         """Capture what the wish asks for, with a model that is loaded. `laws` are those that were found for other lengths."""
@@ -549,11 +554,11 @@ def _continue(found: Generation, captured: Capture) -> None:
     by_name = {"load": (0, done[:1]), "prefill": (1, done[1:3]), "decode": (3, done[3:])}
     complete = {name: one for name, one in by_name.items() if one[1] and name != found.refused_at}
     found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
-    lengths = {"prefill": wish.prompt, "decode": wish.prompt + wish.new}
+    found.without_formula = captured.without_formula
     found.peak_formulas = {
         name: one
         for name, one in captured.formulas.items()
-        if name in found.phases and one(wish.batch, lengths[name], wish.prompt) == found.phases[name].peak.requested
+        if name in found.phases and one.gives(wish.batch, wish.prompt, wish.new) == found.phases[name].peak.requested
     }
     if "decode" in found.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
@@ -627,9 +632,9 @@ def _tables(found: Generation) -> Iterator[Table]:
     if not found.wish.assistant:
         known = found.peak_formulas
         held = [
-            (_DOING[name], str(known[name]), f"{known[name].first:,} to {known[name].last:,}")
+            (_DOING[name], str(known[name]), ", ".join(f"{first:,} to {last:,}" for first, last in known[name].held))
             if name in known
-            else (_DOING[name], "none found", "")
+            else (_DOING[name], found.without_formula, "")
             for name in found.phases
             if name != "load"
         ]

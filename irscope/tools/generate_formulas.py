@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from irscope.memory.formulas import PeakFormula, Samples, peak_formula, polynomial_through
-from irscope.memory.growth import Cut, read_steps
-from irscope.memory.moments import alive_at
+from irscope.memory.formulas import BY_BOTH, BY_PROMPT, Moments, PeakFormula, Piece, Polynomial, Sizes, joined, moments_formula
+from irscope.memory.moments import highest_by_origin
+from irscope.memory.tape import Tape
 
 if TYPE_CHECKING:
     from irscope.frontends.generation.program import Generator, Wish
 
-_STEPS: Final = 4
-"""New tokens of a run for decoding."""
 _REFUSED: Final = (RuntimeError, IndexError, ValueError)
 """What a model says of a prompt that is longer than it can be."""
+_FEW: Final = 3
+"""New tokens of a run: the first step that decodes still reads what reading the prompt left, the second is like all that follow."""
+_MORE: Final = 5
+_ALIGNED: Final = 8
+"""Masks have rows of multiples of so many, so that lengths of prompts differ by these."""
+_USED: Final = 8
+"""Runs from which polynomials are made; those behind them are what they are held against."""
 
 
-def peak_formulas(made: Generator, wish: Wish) -> dict[str, PeakFormula]:
-    """By phase, those that were found: none where other sizes make it ask for other things, or for what is no polynomial of them."""
-    found: dict[str, PeakFormula | None] = {}
-    length = _most_positions(made)
-    is_static = "static" in wish.cache
-    if not is_static:  # what a static cache takes goes by both lengths
-        found["prefill"] = _first_that_holds(made, wish, wish.prompt, length, 2, "prompt")
-    if not made.loaded.is_encoder_decoder and wish.new > 2 and not wish.assistant:
-        found["decode"] = _first_that_holds(made, wish, wish.prompt + wish.new, length, 1, "prompt + new")
+@dataclass
+class _Stretch:
+    """A part of all runs: reading the prompt, the first step that decodes, or the last."""
+
+    counted: dict[Sizes, Moments] = field(default_factory=dict)
+
+    def add(self, at: Sizes, tape: Tape[Any], first: int, end: int) -> None:
+        self.counted[at] = highest_by_origin(tape, first, end)
+
+    def peaks(self) -> dict[Sizes, int]:
+        """The moment of each run at which most is alive."""
+        return {at: max(one, key=one.__getitem__) for at, one in self.counted.items()}
+
+    def formula(self, powers: Sequence[tuple[int, int, int]]) -> dict[int, Polynomial]:
+        return moments_formula(self.counted, _USED, powers, self.peaks().values())
+
+
+def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tuple[dict[str, PeakFormula], str]:
+    """By phase, those that were found, and why others were not. Lengths below and above `windows` are looked at apart."""
+    if "static" in wish.cache:
+        return {}, "not looked for with a static cache, whose masks are laid out by prompt and new tokens together"
+    if made.loaded.is_encoder_decoder or wish.assistant or wish.new < 3:
+        return {}, "not looked for where an encoder or an assistant runs, or fewer than three tokens are made"
+    edges = [0, *sorted(one for one in windows if one > 16 * _ALIGNED)]
+    found: dict[str, list[Piece]] = {"prefill": [], "decode": []}
+    for low, high in zip(edges, [*edges[1:], None], strict=True):
+        lengths = _lengths(wish.prompt, low, high, _most_positions(made))
+        runs = _runs(made, wish, lengths) if lengths else None
+        if runs is None:
+            return {}, "there are too few lengths of prompts that the model can read"
+        prefill, first, last = runs
+        for name, moments in (("prefill", prefill.formula(BY_PROMPT)), ("decode", _decoding(first, last))):
+            new = _MORE if name == "decode" else 0
+            found[name].append(Piece(moments, lengths[0] + min(new, _FEW), lengths[-1] + new, low + 1 if low else 0, high))
     made.asked(wish)
-    return {name: one for name, one in found.items() if one is not None}
+    whole = {name: [one for one in pieces if one.moments] for name, pieces in found.items()}
+    of = {"prefill": "prompt", "decode": "prompt + new"}
+    return {
+        name: PeakFormula(joined(pieces), of[name]) for name, pieces in whole.items() if pieces
+    }, "none found: what is alive is no polynomial of them"
+
+
+def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:
+    """The highest moments of the last step, and those of the first where more is alive in a run."""
+    highest = last.formula(BY_BOTH)
+    if not _tells(last, highest):
+        return {}
+    tops, before = last.peaks(), first.peaks()
+    if any(first.counted[at][moment] > last.counted[at][tops[at]] for at, moment in before.items()):
+        earlier = first.formula(BY_BOTH)
+        if not _tells(first, earlier):
+            return {}
+        highest |= {~moment: one for moment, one in earlier.items()}  # moments of the first step are others
+    return highest
+
+
+def _tells(stretch: _Stretch, found: dict[int, Polynomial]) -> bool:
+    """Whether the highest of the moments is the peak of each run."""
+    tops = stretch.peaks()
+    return bool(found) and all(max(one(at) for one in found.values()) == stretch.counted[at][tops[at]] for at in tops)
 
 
 def _most_positions(made: Generator) -> int | None:
@@ -37,68 +91,36 @@ def _most_positions(made: Generator) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _first_that_holds(made: Generator, wish: Wish, at: int, most: int | None, degree: int, name: str) -> PeakFormula | None:
-    """Held against lengths of several times this one where the model has such, else against those next to it."""
-    for step in (at, max(at // 64 * 8, 1)):
-        lengths = [at + number * step for number in range(degree + 1)]
-        further = lengths[-1] + 2 * step
-        if most is not None and further > most:
-            continue
-        sizes = [*itertools.product((wish.batch, 2 * wish.batch), lengths), (3 * wish.batch, further), (wish.batch, lengths[-1] + step)]
-        samples, besides = _samples(made, wish, sizes, is_decoding=degree == 1)
-        if len(samples) < len(sizes):
-            continue
-        count = 2 * len(lengths)
-        used, further_on = (dict(list(samples.items())[part]) for part in (slice(count), slice(count, None)))
-        found = peak_formula(used, further_on, degree, name)
-        if found is not None and degree > 1:
-            return found
-        kept = polynomial_through(dict(itertools.islice(besides.items(), count)), degree) if besides else None
-        if found is not None and kept is not None and all(kept(*place) == size for place, size in besides.items()):
-            return replace(found, besides=kept)
-    return None
+def _lengths(prompt: int, low: int, high: int | None, most: int | None) -> list[int]:
+    """Five lengths of prompts above `low` and up to `high` or the most positions, from the one that is asked for on where there is room."""
+    ends = [one - _MORE for one in (high, most) if one is not None]
+    base = prompt if low < prompt else low + _ALIGNED + (prompt - low) % _ALIGNED
+    end = min([*ends, 5 * base])
+    if end - base < 4 * _ALIGNED:
+        base = max(low + _ALIGNED, end // 4)
+        base += (prompt - base) % _ALIGNED
+    step = (end - base) // 4 // _ALIGNED * _ALIGNED
+    return [base + number * step for number in range(5)] if step > 0 else []
 
 
-def _samples(made: Generator, wish: Wish, sizes: list[tuple[int, int]], *, is_decoding: bool) -> tuple[Samples, dict[tuple[int, int], int]]:
-    """What is alive after each request of reading the prompt, by batch and length, as far as all ask alike.
-
-    Of decoding it is that of the last token, less what is there from reading the prompt, which is told by batch and prompt.
-    """
+def _runs(made: Generator, wish: Wish, lengths: Sequence[int]) -> tuple[_Stretch, _Stretch, _Stretch] | None:
+    """What is alive while the prompt is read, in the first step that decodes and in the last, at such lengths of prompts."""
     from irscope.frontends.generation.program import ModelFails
 
-    found: dict[tuple[int, int], list[int]] = {}
-    besides: dict[tuple[int, int], int] = {}
-    like: object = None
-    for batch, length in sizes:
-        prompt, new = (length - _STEPS, _STEPS) if is_decoding else (length, wish.new)
-        if prompt < 1:
-            break
-        begin = made.asked(replace(wish, batch=batch, prompt=prompt, new=new))
+    batch, (first, *_, last) = wish.batch, lengths
+    used = [Sizes(many, length, _FEW) for many in (batch, 2 * batch) for length in lengths[:3]]
+    used += [Sizes(many, first, _MORE) for many in (batch, 2 * batch)]
+    found = (_Stretch(), _Stretch(), _Stretch())
+    for at in (*used, Sizes(3 * batch, last, _FEW), Sizes(batch, lengths[3], _MORE - 1)):
+        begin = made.asked(replace(wish, batch=at.batch, prompt=at.prompt, new=at.new))
         try:
-            run = made.run(prompt, new, 0 if is_decoding or new == 1 else 1)
+            run = made.run(at.prompt, at.new)
         except ModelFails as failure:
             if not isinstance(failure.__cause__, _REFUSED):
                 raise
-            break
+            return None
         tape = made.tape()
-        read = run.cuts[0].at if run.cuts else run.end
-        first, end = (run.cuts[-1].at, run.end) if is_decoding else (begin, read)
-        (step,) = read_steps(tape, [Cut(first, {}), Cut(end, {})])
-        asked = [(verb, what.back >= 0 and what.place) if verb == "free" else verb for verb, what, _ in step.requests]
-        if like is not None and asked != like:
-            break
-        like = asked
-        (alive,) = alive_at(tape, [first])
-        there = {*alive}
-        old = {event for event in tape.events[begin:read] if event >= 0} if is_decoding else set()
-        kept = sum(tape.number_of(slot) for slot in old & there)
-        held = sum(tape.number_of(slot) for slot in there - old)
-        sums = []
-        for event in tape.events[first:end]:
-            if event >= 0 or ~event not in old:
-                held += tape.number_of(event) if event >= 0 else -tape.number_of(~event)
-            sums.append(held)
-        found[batch, length] = sums
-        if is_decoding:
-            besides[batch, prompt] = kept
-    return found, besides
+        places = [begin, run.cuts[0].at], [run.cuts[0].at, run.cuts[1].at], [run.cuts[-1].at, run.end]
+        for stretch, (start, end) in zip(found, places, strict=True):
+            stretch.add(at, tape, start, end)
+    return found

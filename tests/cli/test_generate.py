@@ -255,5 +255,24 @@ def test_formulas_of_peaks_hold_at_other_sizes() -> None:
     assert list(found.peak_formulas) == ["prefill", "decode"]
     assert found.peak_formula == str(found.peak_formulas["prefill"])
     other = generate(model, prompt=1500, new=40, batch=3, device="h200")
-    for name, length in (("prefill", 1500), ("decode", 1540)):
-        assert found.peak_formulas[name](3, length, 1500) == other.phases[name].peak.requested
+    for name in ("prefill", "decode"):
+        assert found.peak_formulas[name](3, 1500, 40) == other.phases[name].peak.requested
+
+
+@needs_transformers
+def test_formulas_of_a_model_with_windows_hold_below_and_above() -> None:
+    model = "transformers:mistral{num_hidden_layers=2,hidden_size=64,intermediate_size=128,num_attention_heads=4,num_key_value_heads=2,"
+    model += "vocab_size=1000,dtype=bf16,sliding_window=1024}"
+    found = generate(model, prompt=4096, new=40, device="h200")
+    formula = found.peak_formulas["decode"]
+    assert len(formula.held) == 2 and " if prompt + new <= 1024 else " in str(formula)
+    for prompt, new in ((720, 50), (6000, 30)):
+        other = generate(model, prompt=prompt, new=new, batch=3, device="h200")
+        assert formula(3, prompt, new) == other.phases["decode"].peak.requested
+
+
+@needs_transformers
+def test_why_there_is_no_formula_is_said() -> None:
+    model = "transformers:llama{num_hidden_layers=1,hidden_size=64,intermediate_size=128,num_attention_heads=4,vocab_size=1000,dtype=bf16}"
+    found = generate(model, prompt=40, new=6, cache="static", device="h200")
+    assert not found.peak_formulas and "static cache" in found.without_formula
