@@ -10,7 +10,7 @@ from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
-from irscope.ir.printer import value_names
+from irscope.ir.printer import unusual_names, value_names
 from irscope.passkit.base import Analysis
 from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.manager import Manager
@@ -61,7 +61,7 @@ class Analyses:
 
     def names(self) -> Update:
         program = self.manager.program
-        return Names(value_names([program.graph, *program.functions.values()]))
+        return Names(unusual_names(value_names([program.graph, *program.functions.values()])))
 
     def params(self) -> Update:
         return Parameters(report_of(self.manager, "params"))

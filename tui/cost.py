@@ -25,8 +25,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
 from irscope.tui.analyses import analysis_of, result_of
 from irscope.tui.browse.model import Browse
-from irscope.tui.browse.outline import Group as Module
-from irscope.tui.browse.outline import Ints, Mask, Outline
+from irscope.tui.browse.outline import Ints, Mask, Outline, Rows
 from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import run_command
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
@@ -108,7 +107,7 @@ class NodeTimes:
         self.seconds, self.flops, self.bytes = times.seconds, times.flops, times.bytes
         self.bound, self.bounds = times.bound, times.bounds
         """The bound as a code; 0 is unknown."""
-        self.rows: Ints = np.array(list(_outline_rows(times, outline)), dtype=np.int64)
+        self.rows: Rows = np.array(list(_outline_rows(times, outline)), dtype=np.int32)
         """Rows of the outline, -1 where a node is not there."""
         if not times.nodes and (self.rows < 0).any():
             raise KeyError("nodes of another process that are not in the outline")
@@ -116,16 +115,16 @@ class NodeTimes:
         own: Sequence[Node | None] = times.nodes or [None] * len(self.rows)
         self.nodes = [_own(outline, row, node) for row, node in zip(self.rows.tolist(), own, strict=True)]
         kinds: dict[str, int] = {}
-        self.kind: Ints = np.array([kinds.setdefault(node.op, len(kinds)) for node in self.nodes], dtype=np.int64)
+        self.kind: Rows = np.array([kinds.setdefault(node.op, len(kinds)) for node in self.nodes], dtype=np.int32)
         self.kinds = list(kinds)
         scopes: dict[Scope, int] = {}
         for node in self.nodes:
             _note(node.scope, scopes)
         self.scope: Ints = np.array([scopes[node.scope] for node in self.nodes], dtype=np.int64)
         self.scopes = list(scopes)
-        self.outer: Ints = np.array([-1 if scope.parent is None else scopes[scope.parent] for scope in scopes], dtype=np.int64)
+        self.outer: Rows = np.array([-1 if scope.parent is None else scopes[scope.parent] for scope in scopes], dtype=np.int32)
         """For each module call the one around it, which has a smaller number."""
-        self.scope_rows = {item.scope: row for row, item in enumerate(outline.items) if isinstance(item, Module) and item.scope is not None}
+        self.scope_rows = outline.row_of_scope
         """The rows of module calls."""
 
     def __len__(self) -> int:

@@ -49,6 +49,13 @@ def value_names(bodies: Sequence[Graph]) -> ValueNames:
     return names
 
 
+def unusual_names(names: ValueNames) -> ValueNames:
+    """The same names without those that are a value's own, which are spelled when they are asked for: of a large model nearly all."""
+    kept = loose_names()
+    kept.update((value, text) for value, text in names.items() if value is None or value.name is None or name_text(value.name) != text)
+    return kept
+
+
 def _name_body(body: Graph, names: ValueNames) -> None:
     numbers = count()
     taken: set[str] = set()

@@ -10,11 +10,12 @@ from __future__ import annotations
 import enum
 import math
 import re
+from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
@@ -64,7 +65,8 @@ class Box:
     node: Node | None = None
     value: Value | None = None
     scope: Scope | None = None
-    children: list[int] = field(default_factory=list)
+    children: Sequence[int] = ()
+    """Most boxes have none and share one empty tuple."""
     leaves: int = 1
     """Operations inside it, or 1 for what holds none."""
 
@@ -79,6 +81,33 @@ class Flow(NamedTuple):
     value: Value
     source: int
     target: int
+
+
+class Flows(Sequence[Flow]):
+    """All flows, as columns: of a large model there are more than nodes."""
+
+    def __init__(self, flows: Iterable[tuple[Value, int, int]]) -> None:
+        self._values: list[Value] = []
+        self._sources, self._targets = array("i"), array("i")
+        for value, source, target in flows:
+            self._values.append(value)
+            self._sources.append(source)
+            self._targets.append(target)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, number: int) -> Flow: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Flow]: ...
+    def __getitem__(self, number: int | slice) -> Flow | Sequence[Flow]:
+        if isinstance(number, slice):
+            return list(self)[number]
+        return Flow(self._values[number], self._sources[number], self._targets[number])
+
+    def __iter__(self) -> Iterator[Flow]:
+        return map(Flow, self._values, self._sources, self._targets)
 
 
 class Lane(NamedTuple):
@@ -115,7 +144,7 @@ class BoxTree:
 
     def __init__(self) -> None:
         self.boxes: list[Box] = []
-        self.flows: list[Flow] = []
+        self.flows = Flows(())
         self._depth: list[int] = []
         self._contents: dict[int, Contents] = {}
 
@@ -143,7 +172,11 @@ class BoxTree:
         number = len(self.boxes)
         self.boxes.append(Box(number, kind, name, detail, parent, **more))  # type: ignore[arg-type]  # fields of a box
         if parent >= 0:
-            self.boxes[parent].children.append(number)
+            around = self.boxes[parent]
+            if isinstance(around.children, list):
+                around.children.append(number)
+            else:
+                around.children = [*around.children, number]
         return number
 
     def _finish(self, builder: _Builder, is_single: Callable[[Scope], bool]) -> None:
@@ -157,7 +190,7 @@ class BoxTree:
         for box in self.boxes[1:]:
             self._depth[box.number] = self._depth[box.parent] + 1
         pairs = [(value, where[source], where[target]) for value, source, target in builder.flows]
-        self.flows = [Flow(*one) for one in dict.fromkeys(pairs) if one[1] != one[2]]
+        self.flows = Flows(one for one in dict.fromkeys(pairs) if one[1] != one[2])
 
     # -- folding ----------------------------------------------------------------------------------------------
 
@@ -431,9 +464,10 @@ def _merged(tree: BoxTree, is_single: Callable[[Scope], bool]) -> list[int]:
         elif child.kind is BoxKind.NODE:
             child.name = box.name
         where[box.number] = child.number
-        box.children = []
+        box.children = ()
     for box in boxes:
-        box.children = [where[child] for child in box.children]
+        if box.children:
+            box.children = [where[child] for child in box.children]
         for one in box.children:
             boxes[one].parent = box.number
     return where
@@ -445,7 +479,7 @@ def _cut_into_sections(tree: BoxTree) -> None:
         ends = [child for child in box.children if tree.boxes[child].value is not None]
         ends = ends if len(ends) <= _MOST_ENDS else []
         while len(box.children) - len(ends) > MOST_CHILDREN:
-            members, box.children = [child for child in box.children if child not in ends], []
+            members, box.children = [child for child in box.children if child not in ends], ()
             count = -(-len(members) // _SECTION)
             for at in range(count):
                 part = members[at * len(members) // count : (at + 1) * len(members) // count]
@@ -468,7 +502,8 @@ def _number_anew(tree: BoxTree, where: list[int]) -> None:
     for box in boxes:
         box.number = number[box.number]
         box.parent = number.get(box.parent, -1)
-        box.children = [number[child] for child in box.children]
+        if box.children:
+            box.children = tuple([number[child] for child in box.children])
     tree.boxes = boxes
     where[:] = [number.get(one, 0) for one in where]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import add
@@ -47,8 +47,10 @@ class LiveRange:
     """What ends its live range: a use by a node, the return of a module call, a variable, or "output"."""
     last_use: int
     """The last use; the number of steps for what the model returns."""
-    uses: list[tuple[int, Value]] = field(default_factory=list)
-    """Steps that read it, each with the value that is read, which may be a view."""
+    used_at: Sequence[int] = ()
+    """Steps that read it."""
+    used: Sequence[Value] = ()
+    """The value that each of them reads, which may be a view; empty where all read the storage's own value, as nearly all do."""
     holds: tuple[Hold, ...] = ()
     """Other references: the longest call and the longest variable."""
     rank: int = 0
@@ -65,6 +67,10 @@ class LiveRange:
         """The next tensor to which the storage is assigned."""
         place = bisect_right(self.tenants, step, key=_birth)
         return self.tenants[place] if place < len(self.tenants) else None
+
+    def read(self, use: int) -> Value:
+        """The value that a use reads."""
+        return self.used[use] if self.used else self.value
 
     @property
     def is_output(self) -> bool:
@@ -178,7 +184,9 @@ class Body:
         for hold in held:
             if hold.until > dies:
                 dies, by = hold.until, f"the call of module {hold.by}" if hold.kind == "call" else hold.by
-        return LiveRange(storage, size, born, dies, by, last_use, uses, held)
+        steps = tuple([step for step, _ in uses])
+        values = tuple([value for _, value in uses]) if any(value is not storage for _, value in uses) else ()
+        return LiveRange(storage, size, born, dies, by, last_use, steps, values, held)
 
 
 def read_values(node: Node) -> list[Value]:
@@ -265,13 +273,13 @@ def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
     else:
         dies, by = life.died, _holder(one, life.died, steps)
     holds = tuple([hold for hold in one.holds if hold.until == dies])
-    return LiveRange(one.value, size, one.born, dies, by, min(one.last_use, dies), one.uses, holds, life.rank)
+    return LiveRange(one.value, size, one.born, dies, by, min(one.last_use, dies), one.used_at, one.used, holds, life.rank)
 
 
 def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
     """What kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an unknown reason."""
     if one.last_use == died or one.is_output:
-        return steps[died].name if one.uses and not one.is_output else one.held_by
+        return steps[died].name if one.used_at and not one.is_output else one.held_by
     for hold in one.holds:
         if hold.until == died:
             return f"the call of module {hold.by}" if hold.kind == "call" else hold.by

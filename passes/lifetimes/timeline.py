@@ -111,9 +111,9 @@ def _why(steps: Sequence[Node], one: LiveRange, tenant: Tenant, step: int) -> st
     following = one.after(step) if tenant.dies < step else None
     if following is not None:
         return f"dead, its buffer is kept for {label_of(following.value)}"
-    at = bisect_left(one.uses, step, key=_step_of)
-    if at < len(one.uses):
-        return _use_text(steps, tenant.value, *one.uses[at], step)
+    at = bisect_left(one.used_at, step)
+    if at < len(one.used_at):
+        return _use_text(steps, tenant.value, one.used_at[at], one.read(at), step)
     return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
 
 
@@ -137,10 +137,6 @@ def _outside(scope: Scope) -> list[Scope]:
         above.append(parent)
         parent = parent.parent
     return above[::-1]
-
-
-def _step_of(use: tuple[int, Value]) -> int:
-    return use[0]
 
 
 def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:

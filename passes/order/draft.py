@@ -49,7 +49,7 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
         if is_unknown(one.size):
             continue
         # What a call or a variable holds stays until the node after which that lets go.
-        steps = {one.born, *(step for step, _ in one.uses if step < end), *((one.dies,) if one.dies < end else ())}
+        steps = {one.born, *(step for step in one.used_at if step < end), *((one.dies,) if one.dies < end else ())}
         storages.append(Storage(_bound_size(one.size), tuple(sorted(steps)), is_output=one.dies >= end or one.is_output))
         values.append(one.value)
     if free_inputs:

@@ -120,11 +120,14 @@ def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[Live
                 size = found.limits.get(number, UNLIMITED) if known is None else known
                 by_owner[number] = _range(value, size, step, number, order, buffers)
     last_use: dict[int, int] = {}
+    used: Used = {}
     for step, launch in enumerate(order):
         for number in dict.fromkeys((*launch.inputs, *launch.captured)):
-            _use(by_owner, step, number, found, buffers, last_use)
+            _use(by_owner, step, number, found, buffers, last_use, used)
     for number in found.returned:
-        _use(by_owner, len(order), number, found, buffers, last_use)
+        _use(by_owner, len(order), number, found, buffers, last_use, used)
+    for number, (steps, values) in used.items():
+        by_owner[number].used_at, by_owner[number].used = tuple(steps), tuple(values)
     for one, tenants in _tenants(by_owner, order, found, buffers, last_use):
         one.tenants = tenants
     return list(by_owner.values())
@@ -160,10 +163,18 @@ def _range(value: Value, size: Dim, born: int, number: int, order: list[Launch],
     return LiveRange(value, size, born, dies, order[dies].node.name, dies)
 
 
-def _use(by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers, last_use: dict[int, int]) -> None:
+Used: TypeAlias = dict[int, tuple[list[int], list[Value]]]
+"""By the owner of a buffer the steps that read it, and the value that each reads."""
+
+
+def _use(
+    by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers, last_use: dict[int, int], used: Used
+) -> None:
     one = by_owner.get(buffers.owner[number]) if number >= 0 else None
     if one is not None:
-        one.uses.append((step, found.values[number] or one.value))
+        steps, values = used.setdefault(buffers.owner[number], ([], []))
+        steps.append(step)
+        values.append(found.values[number] or one.value)
         last_use[buffers.source[number]] = step
 
 

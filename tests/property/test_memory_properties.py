@@ -78,7 +78,7 @@ def test_eager_holds_at_least_what_ssa_holds(program: Program, cut: int) -> None
     assert isinstance(timeline.lower_bound, int) and isinstance(timeline.peak, int)
     assert timeline.lower_bound <= timeline.peak <= int(str(manager.get(Liveness(model="eager")).peak))
     for one in timeline.ranges:
-        assert all(a <= b for (a, _), (b, _) in pairwise(one.uses))
+        assert all(a <= b for a, b in pairwise(one.used_at))
 
 
 # What is alive when, and formulas at many bindings, against the plain way to compute them.

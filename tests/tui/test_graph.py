@@ -177,6 +177,21 @@ def test_any_model_is_drawn_in_any_size(text: str, size: tuple[int, int]) -> Non
             shown(made, size)
 
 
+def test_a_large_drawing_that_is_left_is_made_again_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph(NESTED)
+    made.is_whole = True
+    made.take_whole(made.make_whole())
+    made.level(1)
+    before = shown(made)
+    made.put_away()
+    assert made.whole is not None
+    monkeypatch.setattr("irscope.tui.graph.model.MOST_KEPT", 0)
+    made.put_away()
+    assert made.whole is None
+    made.take_whole(made.make_whole())
+    assert shown(made) == before
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE], ids=["80x24", "120x40", "200x60"])
 @driven(BRANCHES)
 async def test_keys_and_mouse(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:

@@ -41,7 +41,7 @@ Item: TypeAlias = Node | Group
 class Outline:
     """Rows in preorder: the rows below row `i` are those from `i + 1` up to `end[i]`."""
 
-    def __init__(self, items: list[Item], parent: Rows, depth: Ints, end: Ints, nodes: Sequence[Node]) -> None:
+    def __init__(self, items: list[Item], parent: Rows, depth: Rows, end: Rows, nodes: Sequence[Node]) -> None:
         self.items = items
         self.parent = parent
         """The row above in the tree, -1 at the top."""
@@ -57,6 +57,11 @@ class Outline:
     def row_of(self) -> dict[Node, int]:
         """The row of each node."""
         return {item: row for row, item in enumerate(self.items) if isinstance(item, Node)}
+
+    @cached_property
+    def row_of_scope(self) -> dict[Scope, int]:
+        """The row of each call of a module."""
+        return {item.scope: row for row, item in enumerate(self.items) if isinstance(item, Group) and item.scope is not None}
 
     @cached_property
     def program_order(self) -> Steps:
@@ -233,8 +238,8 @@ class _Builder:
         return Outline(
             [items[number] for number in order],
             places[held],
-            np.array(depths, dtype=np.int64),
-            np.array(ends, dtype=np.int64),
+            np.array(depths, dtype=np.int32),
+            np.array(ends, dtype=np.int32),
             nodes,
         )
 
@@ -344,7 +349,8 @@ class TreeModel:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
-        self._below = outline.end - np.arange(len(outline), dtype=np.int64) - 1
+        following: Rows = np.arange(1, len(outline) + 1, dtype=np.int32)
+        self._below: Rows = outline.end - following
         self._collapsed: Mask = self._below > 0
         self._unfiltered = self._collapsed
         self._matches: Mask | None = None
@@ -477,7 +483,7 @@ class TreeModel:
     def _merge(self) -> None:
         """Find the modules that hold one node and nothing else: they and the node are one row, that of the node."""
         outline = self.outline
-        rows = np.arange(len(outline), dtype=np.int64)
+        rows = np.arange(len(outline), dtype=np.int32)
         leaf = outline.end - 1
         is_node = outline.operators[0] >= 0
         single = ~is_node & (leaf > rows) & is_node[leaf] & (outline.depth[leaf] - outline.depth == leaf - rows) & (self.folds.run_of < 0)
@@ -488,7 +494,7 @@ class TreeModel:
         self._merged: Mask = single
         top = rows.copy()
         np.minimum.at(top, leaf[single], rows[single])
-        self._top: Ints = top
+        self._top: Rows = top
 
     def top_of(self, row: int) -> int:
         """The outermost of the modules that stand in one row with a node; the row itself where there is none."""

@@ -14,7 +14,6 @@ from irscope.report.names import cut_name
 from irscope.report.units import Kind
 from irscope.tui.amounts import amount
 from irscope.tui.browse.model import Browse
-from irscope.tui.browse.outline import Group
 from irscope.tui.graph.canvas import Canvas, Labels
 from irscope.tui.text import Line, Span, cut_line, filled
 
@@ -23,6 +22,8 @@ MOST_NEAR: Final = 120
 MOST_HOPS: Final = 6
 MOST_VISIBLE: Final = 3_000
 """Boxes of a drawing; nobody follows more, and each takes some tenths of a millisecond."""
+MOST_KEPT: Final = 20_000
+"""Boxes that are kept while another screen is shown; each takes half a kilobyte, and they are made again in a second."""
 AT_ONCE: Final = 80
 """Boxes that are laid out on the UI's thread; more are left to the worker."""
 _MOST_INSIDE: Final = 40
@@ -74,6 +75,8 @@ class GraphModel:
         self.hops = 2
         self.near: Drawn | None = None
         self.whole: Drawn | None = None
+        self._put_away: tuple[set[int], int] | None = None
+        """Which groups of the whole were open, and the selected box, since it was put away."""
         self.left = self.top = 0
         self._size = (0, 0)
         self._row = -1
@@ -128,24 +131,30 @@ class GraphModel:
         """The boxes of the whole model; for the worker's thread."""
         tree = BoxTree.of(self.browse.program)
         tree.contents(0)
-        return Drawn(tree, tree.readable(_FIRST_BOXES)[0])
+        # Boxes of a program have the same numbers each time.
+        opened, box = self._put_away or (tree.readable(_FIRST_BOXES)[0], 0)
+        whole = Drawn(tree, opened)
+        whole.box = box
+        return whole
+
+    def put_away(self) -> None:
+        """Another screen is shown: the boxes of a large model are made again rather than kept, with the same groups open."""
+        whole = self.whole
+        if whole is not None and len(whole.tree.boxes) > MOST_KEPT:
+            self._put_away = (whole.opened - {0}, whole.box)
+            self.whole = None
 
     def take_whole(self, whole: Drawn) -> None:
         """Show the boxes that `make_whole` has made."""
-        self.whole = whole
+        self.whole, self._put_away = whole, None
         if self.is_whole:
             self._reveal(self.whole)
 
     def _is_single(self, scope: Scope) -> bool:
         """Whether a module holds one node in the program."""
-        row = self.row_of_scope.get(scope)
+        row = self.browse.outline.row_of_scope.get(scope)
         outline = self.browse.outline
         return row is not None and len(outline.children(row)) == 1
-
-    @cached_property
-    def row_of_scope(self) -> dict[Scope, int]:
-        """The row of each module."""
-        return {item.scope: row for row, item in enumerate(self.browse.outline.items) if isinstance(item, Group) and item.scope is not None}
 
     def _nodes_at(self, row: int) -> list[Node]:
         """The node of a row, or those of a module."""
@@ -207,7 +216,7 @@ class GraphModel:
         box = drawn.tree.boxes[number]
         if box.node is not None:
             return self.browse.outline.row_of.get(box.node)
-        return self.row_of_scope.get(box.scope) if box.scope is not None else None
+        return self.browse.outline.row_of_scope.get(box.scope) if box.scope is not None else None
 
     @property
     def box(self) -> Box | None:

@@ -172,6 +172,9 @@ class GraphScreen(ModelScreen):
         if self.model.is_whole and self.model.whole is None and not self.model.is_empty:
             self.session.ask("graph.whole", self.model.make_whole, self.model.take_whole, lambda error: self.say(str(error)), urgency=NOW)
 
+    def on_screen_suspend(self) -> None:
+        self.model.put_away()
+
     def _later(self, make: Callable[[], Canvas], take: Callable[[Canvas], None]) -> None:
         """Lay out in the worker's thread."""
         self.session.ask("graph.layout", make, take, lambda error: self.say(str(error)), urgency=NOW)
