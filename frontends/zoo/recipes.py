@@ -126,13 +126,20 @@ def _recipe_size(dim: object, name: str) -> Size:
     raise UsageError(f"{dim} is no size that an input can have", code="IRS623", where=name, hint="numbers, or names such as batch")
 
 
-def weights_dtype(given: object, name: str) -> DType | None:
-    """The element type that the option `dtype` of a named model says; None without."""
-    if given is None:
+_WEIGHTS: Final = (DType.F32, DType.BF16, DType.F16, DType.F64)
+GENERATING: Final = _WEIGHTS[:-1]
+"""Element types in which language models generate."""
+
+
+def weights_dtype(given: object, name: str, allowed: Sequence[DType] = _WEIGHTS) -> DType | None:
+    """The element type that the option `dtype` of a model says; None without."""
+    if given is None or given == "":
         return None
-    found = next((one for one in DType if one.text == given), None)
-    if found is None or found not in (DType.F16, DType.BF16, DType.F32, DType.F64):
-        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name, hint="f32, bf16, f16 or f64")
+    found = next((one for one in allowed if one.text == given), None)
+    if found is None:
+        *others, last = (one.text for one in allowed)
+        hint = f"{', '.join(others)} or {last}"
+        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name, hint=hint)
     return found
 
 

@@ -19,7 +19,6 @@ from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, largest, quantity
-from irscope.tools.generate import dtype_of
 from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options
 from irscope.weights.schemes import parse_scheme
@@ -299,13 +298,13 @@ def serve(
 ) -> Serving:
     """What an engine such as "vllm{util=0.9}" makes of a device with a model: how many requests of so many tokens it holds at once."""
     from irscope.frontends.generation.program import Wish
+    from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
 
     if min(prompt, new) < 1:
         raise UsageError("prompt and new tokens are at least 1", code="IRS696")
     chosen = engine_of(engine)
-    wish = Wish(
-        model, prompt, new, attention=attention, dtype=dtype_of(dtype), base=base, scheme=parse_scheme(store_as) if store_as else None
-    )
+    scheme = parse_scheme(store_as) if store_as else None
+    wish = Wish(model, prompt, new, attention=attention, dtype=weights_dtype(dtype, model, GENERATING), base=base, scheme=scheme)
     return _serve(wish, chosen, Options(device, torch, alloc_conf))
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
-from irscope.ir.dtypes import DType
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.moments import alive_at
@@ -237,6 +236,7 @@ def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
     """What to load and to generate, with what a folder asks for; UsageError for what there is not."""
     from irscope.frontends.files.folders import own_cache
     from irscope.frontends.generation.program import Wish
+    from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
 
     cache, cache_from = how.cache, ""
     if not cache:
@@ -251,7 +251,7 @@ def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
         cache,
         _options_of(how.cache_options),
         how.attention,
-        dtype_of(how.dtype),
+        weights_dtype(how.dtype, model, GENERATING),
         how.beams,
         how.samples,
         how.chunk,
@@ -344,14 +344,6 @@ def _check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> No
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")
     if cache not in CACHES:
         raise UsageError(f"there is no cache {cache!r}", code="IRS696", hint=", ".join(CACHES))
-
-
-def dtype_of(text: str) -> DType | None:
-    """The element type of weights that is meant; None for the model's own."""
-    found = next((one for one in DType if one.text == text), None) if text else None
-    if text and found not in (DType.F16, DType.BF16, DType.F32):
-        raise UsageError(f"{text!r} is no element type for weights", code="IRS672", hint="bf16, f16 or f32")
-    return found
 
 
 def generate_as(wish: Wish, options: Options) -> Generation:
