@@ -1,5 +1,6 @@
 # make demo       analyse the sample models, simulate the sample jobs and print the tables
 # make test       the tests that are quick enough for every change
+# make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
 # make pages      docs/codes.md, docs/api.md, the manual page and the JSON schemas of docs/, from the source
@@ -19,11 +20,23 @@ EXTRAS ?= dev,torch,ort
 JOBS ?= 4
 MINUTES ?= 10
 
+# The IR, each reader, each family of passes, the reports, the commands, the UI and a simulated loop.
+QUICK := $(addprefix tests/, \
+	$(addprefix unit/, ir ops/test_symbols.py ops/test_completeness.py memory/test_placement.py memory/test_caching.py \
+		passes/test_explain_peak.py passes/test_sweep.py passes/test_flops.py passes/test_roofline.py passes/test_modules.py \
+		passes/test_inference.py passes/test_schedule.py passes/test_store_as.py report/test_agreement.py report/test_formats.py \
+		devices recording/test_recordings.py weights/test_formats.py training/test_steps.py test_front_door.py test_session.py) \
+	$(addprefix frontends/, onnx/test_reader.py onnx/test_lowering.py torch/test_lowering.py torch/test_checkpoint.py test_gguf.py \
+		test_nodefile.py eager/test_capture.py zoo/test_names.py) \
+	$(addprefix cli/, test_card.py test_commands.py test_help.py test_simulate.py::test_steps_stop_it) \
+	$(addprefix tui/, test_params.py test_folds.py test_outline.py test_screens.py::test_bookmarks) \
+	hygiene/test_packages.py hygiene/test_module_size.py oracle/test_ort_memory.py conformance/test_conformance.py)
+
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test test-full check pages fuzz bench clean
+.PHONY: help demo test quick test-full check pages fuzz bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -51,10 +64,13 @@ demo: $(INSTALLED)
 	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
 
 test: $(INSTALLED)
-	$(PY) -m pytest -n $(JOBS) -m 'not full'
+	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'not full'
+
+quick: $(INSTALLED)
+	$(PY) -m pytest -n 2 --dist worksteal --durations 5 -m 'not full' $(QUICK)
 
 test-full: $(INSTALLED)
-	IRSCOPE_TEST_FULL=1 $(PY) -m pytest -n $(JOBS)
+	IRSCOPE_TEST_FULL=1 $(PY) -m pytest -n $(JOBS) --dist worksteal
 
 check: $(INSTALLED)
 	$(PY) -m ruff check .
