@@ -181,13 +181,17 @@ class Column:
             value = added(value, self.values[one])
         if value is None:
             return symbols.unknown
-        shown = _formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind)
+        shown = self._short(_formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind))
         if stated is not None and isinstance(value, SymDim) and display_width(shown) > room:
             number = stated.of(value)
-            shown = shown if number is None or isinstance(number, SymDim) else f"{SIGNS[Provenance.ASSUMED]}{humanise(number, self.kind)}"
-        if self.kind is Kind.FLOPS and self.title == "FLOPs":
-            shown = shown.replace(" FLOPs", "").replace("FLOPs", "").rstrip()
+            if number is not None and not isinstance(number, SymDim):
+                shown = f"{SIGNS[Provenance.ASSUMED]}{self._short(humanise(number, self.kind))}"
         return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"
+
+    def _short(self, text: str) -> str:
+        """Without a unit that the title has."""
+        is_said = self.kind is Kind.FLOPS and self.title == "FLOPs"
+        return text.replace(" FLOPs", "").replace("FLOPs", "").rstrip() if is_said else text
 
     def bound(self, binding: Binding) -> Column:
         """The same column with sizes put in for symbols."""

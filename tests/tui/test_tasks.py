@@ -10,12 +10,13 @@ from textual.pilot import Pilot
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.widgets.paint import Prompt
-from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text
+from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, selected
 from tests.tui.test_params import odd_model
 from tests.unit.weights.test_differences import changed
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 SIZES = pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+FEW_SIZES = pytest.mark.parametrize("size", [SMALL, *(pytest.param(size, marks=pytest.mark.full) for size in (LARGE, HUGE))])
 
 
 def first_lines(app: IrscopeApp, count: int = 10) -> str:
@@ -60,3 +61,51 @@ def test_a_nan_is_found_and_the_weights_that_changed(size: tuple[int, int], tmp_
         assert "0 weights in both: " in first_lines(app) and "only in A" in first_lines(app)
 
     drive(odd_model(tmp_path), steps, size=size)
+
+
+@FEW_SIZES
+def test_the_peak_why_it_is_alive_batch_64_on_an_l4_what_saves_most_and_where_a_branch_goes(size: tuple[int, int]) -> None:
+    """Keys: 2, p, and then tab, down, enter; c, batch=64, enter, D, m; 2, W; and 8, down."""
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "p")
+        memory = app.session["memory"]
+        lines = screen_text(app).splitlines()
+        step = memory.stack.peak
+        assert f"device peak ~40.32 MiB at step {step}" in lines[2]
+        assert any("Alive at step" in line and f"step {step} nn.batch_norm" in line for line in lines)
+        largest, second = (next(line for line in lines if name in line) for name in ("cuBLAS workspace", "%relu "))
+        assert "32.00 MiB" in largest and "kept from the first forward" in largest
+        assert "3.06 MiB" in second and "held by" in second and "tagger.py:36" in second
+        await press(app, pilot, "tab", "down", "enter")
+        assert selected(app) == "relu"
+        assert app.browse.outline.items[app.browse.selected].op == "nn.relu"
+        # The card beside the tree is narrower, and breaks its lines elsewhere.
+        assert "alive from step 1 to step 18" in screen_text(app) and "`wide`" in screen_text(app)
+        await press(app, pilot, "c")
+        app.screen.query_one("#sizes", Prompt).value = "batch=64"
+        await press(app, pilot, "enter", "D")
+        assert "m  l4 " in screen_text(app)
+        await press(app, pilot, "m")
+        assert "batch=64 · l4 22.03 GiB" in first_lines(app) and "fits" in first_lines(app, 3)
+        await press(app, pilot, "2", "W")
+        found = memory.whatifs.table
+        assert "half the width" in found.text(found.selected)
+        assert found.text(found.selected).split("  ")[0][:14] in screen_text(app)
+        await press(app, pilot, "escape", "8")
+        graph = screen_text(app)
+        await press(app, pilot, "down")
+        assert "┊" in graph and screen_text(app) != graph and "[math.add add_1]" in screen_text(app)
+
+    drive(open_model(SAMPLES / "tagger.irs"), steps, size=size)
+
+
+@FEW_SIZES
+def test_the_largest_batch_that_fits(size: tuple[int, int]) -> None:
+    """Keys: 2, X."""
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2", "X")
+        assert f"the largest batch that fits: {app.session['memory'].largest.largest:,}" in first_lines(app)
+
+    drive(open_model(SAMPLES / "mlp.irs"), steps, size=size)
