@@ -237,12 +237,18 @@ def test_a_configuration_without_a_type_is_said_to_have_none(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("package")
-def test_quantised_weights_that_are_not_analysed_are_a_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quantised_weights_that_are_analysed_are_as_the_configuration_says(tmp_path: Path) -> None:
     name = folder(tmp_path, dtype="bfloat16", quantization_config={"quant_method": "fp8"})
+    assert taken(irscope.load(name))["weights"] == ("fp8", False)
+
+
+@pytest.mark.usefixtures("package")
+def test_quantised_weights_that_are_not_analysed_are_a_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = folder(tmp_path, dtype="bfloat16", quantization_config={"quant_method": "hqq"})
     assert taken(irscope.load(name))["weights"] == ("plain bf16", True)
     assert main(["run", "--strict", "--passes", "params", "--format", "json", name]) == 5
     out, err = capsys.readouterr()
-    assert "IRS199" in err and "quantised by fp8" in err
+    assert "IRS199" in err and "quantised by hqq" in err
     # The weights themselves are others, so their bytes are not exact.
     assert json.loads(out)["reports"][0]["provenance"]["bytes"] == "assumed"
 
