@@ -131,6 +131,7 @@ class Generation:
         if held is not None:
             summary["held_before_the_last_token"] = f"{_text(held.allocated)} allocated"
         summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
+        summary |= _formula_rows(self)
         if loaded is not None:
             summary |= weights_rows(loaded)
         if self.assistant is not None:
@@ -621,16 +622,6 @@ def _tables(found: Generation) -> Iterator[Table]:
     if not rows:
         return
     yield Table.of(rows, ["phase", "requested:bytes", "allocated:bytes", "reserved:bytes", "allocated after:bytes"], "peak of each phase")
-    if not found.wish.assistant:
-        known = found.peak_formulas
-        held = [
-            (_DOING[name], str(known[name]), ", ".join(f"{first:,} to {last:,}" for first, last in known[name].held))
-            if name in known
-            else (_DOING[name], found.without_formula, "")
-            for name in found.phases
-            if name != "load"
-        ]
-        yield Table.of(held, ["phase", "formula", "held against lengths"], "requested peaks by batch, prompt and new tokens")
     kinds = dict.fromkeys(kind for phase in found.phases.values() for kind in phase.made_of)
     made = [(kind, *(phase.made_of.get(kind, 0) for phase in found.phases.values())) for kind in kinds]
     made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in found.phases.values())))
@@ -719,6 +710,16 @@ def _short(line: str) -> str:
     """A place in an installed package, from the package on."""
     folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
     return line.removeprefix(max(folders, key=len, default=""))
+
+
+def _formula_rows(found: Generation) -> Iterator[tuple[str, str]]:
+    """The requested peak of each phase by batch, prompt and new tokens; lines of their own, since tables cut what is long."""
+    names = {"prefill": "requested_for_the_prompt", "decode": "requested_in_decoding"}
+    for name, known in found.peak_formulas.items():
+        held = ", ".join(f"{first:,} to {last:,}" for first, last in known.held)
+        yield names[name], f"at most {known} bytes, held against lengths {held}"
+    if found.without_formula and (without := [_DOING[name] for name in names if name in found.phases and name not in found.peak_formulas]):
+        yield "no_formula_of", f"{' and '.join(without)}: {found.without_formula}"
 
 
 def weights_rows(loaded: Loaded) -> dict[str, str]:

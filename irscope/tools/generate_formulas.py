@@ -20,6 +20,8 @@ _FEW: Final = 3
 _MORE: Final = 5
 _ALIGNED: Final = 8
 """Masks have rows of multiples of so many, so that lengths of prompts differ by these."""
+_REQUESTS: Final = 30_000
+"""Runs of large models take long: where they ask for more, only the side of a window on which the prompt is is looked at."""
 _USED: Final = 8
 """Runs from which polynomials are made; those behind them are what they are held against."""
 
@@ -49,7 +51,12 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
         return {}, "not looked for where an encoder or an assistant runs, or fewer than three tokens are made"
     edges = [0, *sorted(one for one in windows if one > 16 * _ALIGNED)]
     found: dict[str, list[Piece]] = {"prefill": [], "decode": []}
-    for low, high in zip(edges, [*edges[1:], None], strict=True):
+    regions = [(low, high) for low, high in zip(edges, [*edges[1:], None], strict=True)]
+    asked = next(one for one in regions if one[1] is None or wish.prompt <= one[1])
+    start = made.tape().cut()
+    for low, high in [asked, *(one for one in regions if one != asked)]:
+        if (low, high) != asked and made.tape().cut() - start > _REQUESTS:
+            continue
         lengths = _lengths(wish.prompt, low, high, _most_positions(made))
         runs = _runs(made, wish, lengths) if lengths else None
         if runs is None:
@@ -59,11 +66,11 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
             new = _MORE if name == "decode" else 0
             found[name].append(Piece(moments, lengths[0] + min(new, _FEW), lengths[-1] + new, low + 1 if low else 0, high))
     made.asked(wish)
-    whole = {name: [one for one in pieces if one.moments] for name, pieces in found.items()}
+    whole = {name: sorted((one for one in pieces if one.moments), key=lambda one: one.since) for name, pieces in found.items()}
     of = {"prefill": "prompt", "decode": "prompt + new"}
     return {
         name: PeakFormula(joined(pieces), of[name]) for name, pieces in whole.items() if pieces
-    }, "none found: what is alive is no polynomial of them"
+    }, "what is alive is no polynomial of batch, prompt and new tokens"
 
 
 def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:
