@@ -58,6 +58,10 @@ CANDIDATES: Final = 20
 """Tokens that an assistant proposes in a round unless it is told otherwise (`num_assistant_tokens` of transformers 5)."""
 
 
+MASK_KEYS: Final = 8
+"""Masks of attention are padded to a multiple of so many keys (`mem_eff_alignment` of PyTorch's attention.cpp)."""
+
+
 class ModelFails(Exception):
     """The code of the model or of its package raised what is the cause of this; faults of irscope's own are raised as they are."""
 
@@ -196,6 +200,9 @@ class Generator:
         self._forwards = self._prefills = self._tokens = 0
         torch.backends.cuda.enable_cudnn_sdp(False)  # how much its plans take is known to nobody but the library
         self.loaded = self._load(wish, sink)
+        if self.loaded.is_encoder_decoder:
+            # Biases of relative positions are a mask of one query, whose keys are padded.
+            self.rhythm = Rhythm(MASK_KEYS, own=4, alike=2)
         self.draft: Loaded | None = None
         """The assistant, where there is one."""
 
@@ -219,7 +226,8 @@ class Generator:
         held = _linears_held(wish, source, wanted or torch.float32)
         if tensors is None or wish.scheme is not None:
             with torch.device("meta"):
-                made = cls._from_config(config, dtype=wanted).to(wanted)
+                with of_the_model():
+                    made = cls._from_config(config, dtype=wanted).to(wanted)
                 replace_linears(made, held, wish.model)
                 tensors = tensors_of(made)
         config.dtype, config.architectures = wanted, [cls.__name__]
@@ -278,10 +286,21 @@ class Generator:
         self._machine.drop_kept()
         return self._cut()
 
-    def run(self, prompt: int, new: int, forwards: int = 0) -> Run:
-        """Generate `new` tokens for a prompt; with `forwards` say after so many that decode that all sequences have ended."""
+    def behind(self, written: int, new: int, forwards: int = 0) -> Run:
+        """The same behind so many tokens that what generates has before it: the prompt, or what a decoder beside an encoder has written."""
+        if self.loaded.is_encoder_decoder:
+            return self.run(self._wish.prompt, new, forwards, written)
+        return self.run(written, new, forwards)
+
+    def run(self, prompt: int, new: int, forwards: int = 0, written: int = 0) -> Run:
+        """Generate `new` tokens for a prompt; with `forwards` say after so many that decode that all sequences have ended.
+
+        `written` is how many tokens a decoder begins with, where that is not the one that it always does.
+        """
         module, wish = self.loaded.module, self._wish
         inputs = self._inputs(prompt)
+        if written:
+            inputs["decoder_input_ids"] = torch.zeros(wish.batch, written, dtype=torch.int64, device="cuda")
         found = Run(self._cut())
         options: dict[str, Any] = {"max_new_tokens": new, "do_sample": wish.samples, "use_cache": True, "disable_compile": True}
         if wish.cache != "dynamic":
@@ -506,7 +525,7 @@ def _linears_held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, 
             )
     if scheme is None:
         return {}
-    with torch.device("meta"):
+    with torch.device("meta"), of_the_model():
         plain = source.cls._from_config(source.config, dtype=dtype)
     held = held_by_scheme(plain, scheme, kept_by_default(plain, scheme), computing_type(settings, dtype))
     if not held:
@@ -654,8 +673,6 @@ def _write_hollow(path: Path, tensors: Mapping[str, tuple[DType, tuple[int, ...]
 # --------------------------------------------------------------------------------------------------
 # Generation with an assistant: a smaller model proposes tokens, and the model checks them in one forward.
 
-_MASK_KEYS: Final = 8
-"""`mem_eff_alignment` of PyTorch's attention.cpp."""
 _LOOPS: Final = frozenset(("_sample", "_assisted_decoding"))
 """Functions of `generate` that make tokens until all sequences have ended."""
 
@@ -682,20 +699,20 @@ class AssistedGenerator(Generator):
         draft.module.generation_config.num_assistant_tokens = wish.candidates
         # A mask of several queries is padded to whole multiples of some keys, unless it is one: rounds with the same remainder are alike.
         # What a round leaves is given back within three.
-        self.rhythm = Rhythm(max(_MASK_KEYS // math.gcd(_MASK_KEYS, wish.accepted + 1), 4), own=4, alike=2)
+        self.rhythm = Rhythm(max(MASK_KEYS // math.gcd(MASK_KEYS, wish.accepted + 1), 4), own=4, alike=2)
         self._rounds = 0
         """Until generation is stopped; below zero for all."""
         self._caches: dict[str, Any] = {}
         self._run: Run | None = None
         self._helper = draft.module
 
-    def run(self, prompt: int, new: int, forwards: int = 0) -> Run:
+    def run(self, prompt: int, new: int, forwards: int = 0, written: int = 0) -> Run:
         """The same in rounds: `forwards` are those behind the one that reads the prompt. The end of the last round is marked as well."""
         self._rounds = forwards or -1
         self._caches = {}
         hook = self._helper.register_forward_hook(lambda _, args, kwargs, out: self._seen(DRAFT, kwargs, out), with_kwargs=True)
         try:
-            return super().run(prompt, new, forwards)
+            return super().run(prompt, new, forwards, written)
         finally:
             hook.remove()
 

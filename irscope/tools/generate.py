@@ -377,7 +377,11 @@ class Capture:
         self.growth: Growth | None = None
         self.has_no_law = False
         """Whether one was looked for in vain."""
+        self.began: int | None = None
+        """Where then the inputs of the run that counts are made."""
         self.rhythm = Rhythm()
+        self.lead = 0
+        """Steps before the first group."""
         self.before = self.groups = 0
         """What the law numbers the first step with, less one, and how many it has."""
         self.inner: dict[int, list[int]] = {}
@@ -405,28 +409,41 @@ class Capture:
         steps = len(wish.starts()) - 1  # the prompt's own forward gives the first token
         # Rounds at the end in which an assistant proposes less than before, and those with them that are no whole group, are captured.
         groups = wish.alike() // rhythm.unit
+        # Where no assistant ends differently, those that are no whole group are the first ones.
+        self.lead = 0 if wish.assistant else steps - groups * rhythm.unit
         with made.without_limit():
-            # What an encoder has read does not grow with what the decoder writes: no longer prompt shows a later step.
-            if groups <= rhythm.own + 4 or made.loaded.is_encoder_decoder:
+            # A `generate` of the model's own, such as Whisper's, makes what it returns after the last step: all are run.
+            own_loop = made.loaded.is_encoder_decoder and not type(made.loaded.module).generate.__module__.endswith("generation.utils")
+            if groups <= rhythm.own + 4 or own_loop:
                 self.main = made.run(wish.prompt, wish.new)
             else:
-                self.main = made.run(wish.prompt, wish.new, rhythm.own * rhythm.unit)
-                self.growth = self._law(made, self.main, groups, has_rest=steps > groups * rhythm.unit, laws=laws)
+                self.main = made.run(wish.prompt, wish.new, self.lead + rhythm.own * rhythm.unit)
+                self.growth = self._law(made, self.main, groups, has_rest=steps > self.lead + groups * rhythm.unit, laws=laws)
                 if self.growth is None:
                     self.has_no_law = True
+                    self.began = made.asked(wish)
                     self.main = made.run(wish.prompt, wish.new)
             if self.ending is None:
                 self.cache = self.main.cache
-            if not made.loaded.is_encoder_decoder and self.ending is None:
+            if self.ending is None and (self.growth is not None or not made.loaded.is_encoder_decoder):
                 # The last token is never read. After a step, since what a prompt's forward leaves may be views of more.
-                tokens, first = wish.prompt + wish.new, wish.starts()[-2:][0]
+                starts = self._starts(made)
+                tokens, first = starts[0] + wish.new, starts[-2:][0]
                 first = first if steps else tokens - 2
-                self.cache = (made.run(first, tokens - first) if first else made.run(1, 1)).cache
+                self.cache = (made.behind(first, tokens - first) if first else made.behind(1, 1)).cache
+
+    def _starts(self, made: Generator) -> Sequence[int]:
+        """Tokens that what generates has before it when each step begins: a decoder beside an encoder begins with one."""
+        starts = self._wish.starts()
+        return [one - starts[0] + 1 for one in starts] if made.loaded.is_encoder_decoder else starts
 
     def _law(self, made: Generator, main: Run, groups: int, has_rest: bool, laws: dict[object, Growth] | None = None) -> Growth | None:
         """How further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
+        from irscope.frontends.generation.program import ModelFails
+
         wish, tape, rhythm = self._wish, made.tape, self.rhythm
-        starts, unit, end = wish.starts(), rhythm.unit, wish.prompt + wish.new
+        starts, unit = self._starts(made), rhythm.unit
+        end = starts[0] + wish.new
         own = streams_between(tape(), main.begin, main.end)
 
         def read(run: Run, cuts: Sequence[Cut]) -> list[StepRequests]:
@@ -439,8 +456,8 @@ class Capture:
 
         def capture(number: int) -> Sequence[StepRequests]:
             # From the second group of a run on that begins with a longer prompt: the first still reads what the prompt's forward left.
-            at = number - 2 if before else starts[(number - 2) * unit]
-            run = made.run(at, max(end - at, 1), 5 * unit)
+            at = number - 2 if before else starts[self.lead + (number - 2) * unit]
+            run = made.behind(at, max(end - at, 1), 5 * unit)
             self.inner |= {number + more: _begins_in_group(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
             return read(run, run.cuts[: 4 * unit + 1 : unit])[1:]
 
@@ -452,7 +469,11 @@ class Capture:
             growth.cover(before + rhythm.alike, before + groups)
         except NoLaw:
             return None
-        mine = read_steps(tape(), main.cuts[::unit])
+        except ModelFails:
+            if not made.loaded.is_encoder_decoder:
+                raise
+            return None  # its own `generate` takes no tokens for the decoder to begin with
+        mine = read_steps(tape(), main.cuts[self.lead :: unit])
         requests = len(mine[-1].requests)
         if groups * requests > MOST_REQUESTS:
             raise UsageError(
@@ -464,7 +485,7 @@ class Capture:
             return None
         if has_rest:
             at = starts[(groups - 1) * unit]
-            run = made.run(at, end - at)
+            run = made.behind(at, end - at)
             _, rest = read(run, [run.cuts[0], run.cuts[unit], run.cuts[-1]])
             if any(what.back < 0 for verb, what, _ in rest.requests if verb in ("free", "record")):
                 return None
@@ -480,7 +501,10 @@ class Capture:
         unit, before, pieces = self.rhythm.unit, self.before, self.growth.pieces
         groups = {one - before for one in (*self.growth.captured, *(piece.first for piece in pieces if piece.first == piece.last))}
         groups |= set(range(1, self.rhythm.own))
-        seen = {(group - 1) * unit + number for group in groups for number in range(1, 1 + len(self._inside_of(before + group)))}
+        seen = {
+            self.lead + (group - 1) * unit + number for group in groups for number in range(1, 1 + len(self._inside_of(before + group)))
+        }
+        seen |= set(range(1, self.lead + 1))
         return sorted({1, *(first_tokens[number - 1] for number in seen if 0 < number <= len(first_tokens))})
 
     def _inside_of(self, number: int) -> Sequence[int]:
@@ -493,11 +517,11 @@ class Capture:
         assert loaded is not None
         first_tokens = [start - wish.prompt + 1 for start in wish.starts()[1:]]
         if growth is not None:
-            main_cuts = main.cuts[::unit]
+            main_cuts = main.cuts[self.lead :: unit]
             whole, starts, last = continued(tape, main_cuts, growth, self.groups, self.before)
             own = len(main_cuts) - 1
             starts = [
-                *(one.at for one in main.cuts[: own * unit]),
+                *(one.at for one in main.cuts[: self.lead + own * unit]),
                 *(
                     first + more
                     for number, first in enumerate(starts[own:-1], own + 1)
@@ -510,7 +534,8 @@ class Capture:
             whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
             starts = [one.at for one in main.cuts[: len(first_tokens)]]
         # Between loading and inputs may be what was captured before.
-        between = [] if begin in (None, loaded.end) else [begin]
+        begin = self.began or begin
+        between = [] if begin is None or begin == loaded.end else [begin]
         names = ["load", *("" for _ in between), "inputs", "prefill", *(f"token {number}" for number in first_tokens)]
         names += ["end"] if growth is not None else []
         whole.starts = [0, loaded.end, *between, main.begin, *(starts or [main.end]), *([whole.cut()] if starts else [])]
@@ -544,7 +569,8 @@ def _continue(found: Generation, captured: Capture) -> None:
         name = spans[len(done)]
         found.refused_at = name if name in PHASES else "prefill" if name == "inputs" else "decode"
         found.refused_token = int(name.split()[1]) if name.startswith("token") else 0
-    by_name = {"load": (0, done[:1]), "prefill": (1, done[1:3]), "decode": (3, done[3:])}
+    load, inputs, *_ = first = [one.first for one in whole.spans]
+    by_name = {"load": (load, done[:1]), "prefill": (inputs, done[1:3]), "decode": ([*first, 0][3], done[3:])}
     complete = {name: one for name, one in by_name.items() if one[1] and name != found.refused_at}
     found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
     found.without_formula = captured.without_formula
@@ -606,7 +632,7 @@ def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]
         for kind, _, _, size, _ in rows:
             totals[kind] = totals.get(kind, 0) + size
         peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
-        span = next((one.name for at, one in enumerate(tape.spans) if tape.starts[at] <= place < tape.starts[at + 1]), "")
+        span = next((one.name for one in tape.spans if tape.starts[one.first] <= place < tape.starts[one.end]), "")
         token = int(span.split()[1]) if span.startswith("token") else 0
         yield Phase(peak, outcomes[-1].after, totals, rows, token)
 

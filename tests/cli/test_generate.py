@@ -14,7 +14,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.frontends.generation.program import Wish
-from irscope.tools.generate import generate
+from irscope.tools.generate import Capture, generate
 from irscope.weights.schemes import parse_scheme
 from tests.forked import python
 from tests.tools.generate_jobs import ASSISTED, VISION, compare, rows
@@ -276,3 +276,23 @@ def test_why_there_is_no_formula_is_said() -> None:
     model = "transformers:llama{num_hidden_layers=1,hidden_size=64,intermediate_size=128,num_attention_heads=4,vocab_size=1000,dtype=bf16}"
     found = generate(model, prompt=40, new=6, cache="static", device="h200")
     assert not found.peak_formulas and "static cache" in found.without_formula
+
+
+T5 = "transformers:t5{d_model=64,d_kv=16,d_ff=96,num_layers=3,num_heads=4,vocab_size=500,dtype=bf16}"
+BART = (
+    "transformers:bart{d_model=64,encoder_layers=2,decoder_layers=2,encoder_attention_heads=4,decoder_attention_heads=4,encoder_ffn_dim=96,"
+    "decoder_ffn_dim=96,vocab_size=500,dtype=bf16}"
+)
+
+
+@needs_transformers
+@pytest.mark.parametrize("model", [T5, BART])
+def test_a_decoder_beside_an_encoder_is_continued_as_it_would_have_run(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = generate(model, prompt=40, new=110, batch=2, device="h200")
+    assert 0 < len(found.captured) < 60
+    # The same with a law that is not found, which is also what runs all of its steps.
+    monkeypatch.setattr(Capture, "_law", lambda *_, **__: None)
+    whole = generate(model, prompt=40, new=110, batch=2, device="h200")
+    assert not whole.captured and "all 109 were run" in str(whole.report().summary["steps"])
+    assert found.to_json()["phases"] == whole.to_json()["phases"]
+    assert found.cache == whole.cache and found.formula == whole.formula
