@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.screen import Screen
 
-from irscope.errors import IrscopeError, LoadError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.passkit.registry import PassRegistry
 from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak_of
 from irscope.report.report import Report
@@ -78,6 +79,8 @@ class ShownRun(ABC):
     def begin(self, path: str, first: Sequence[Table], others: Sequence[Table]) -> None:
         """Show the tables; `first` are those before what is alive at the cursor."""
         self._first, self._others = list(first), list(others)
+        self.stem = Path(path).name or self.what.rpartition(" ")[2]
+        """What files begin with that are written of it."""
         self.reports = Reports(PassRegistry({}, {}), Source(path), self.symbols)
         self._item = Item(self.what, "")
         self.reports.set_items([self._item])
@@ -443,6 +446,7 @@ RECORDING_ACTIONS: Final = (
     Action("recording", "filter", ("slash",), "Filter", "Show only the rows in which all words occur.", footer=True),
     Action("recording", "zoom", ("z",), "Zoom", "Maximise the focused pane, or restore the others."),
     Action("recording", "back", ("escape",), "Back", "Leave the maximised pane, else drop the filter."),
+    Action("recording", "save", ("S",), "Save", "Write the screen as SVG and the table that is shown as CSV."),
     *(action for action in ACTIONS if action.name in ("next_pane", "previous_pane")),
     *(action for action in actions_of("app") if action.name in ("look", "help", "quit", "stop")),
 )
@@ -611,6 +615,23 @@ class RecordingApp(App[None]):
             self.screen.minimize()
         elif pane is not None:
             self.screen.maximize(pane, container=False)
+
+    def action_save(self) -> None:
+        # After the key has been handled, so that the picture is of the screen as it stands.
+        self.call_after_refresh(self._save)
+
+    def _save(self) -> None:
+        from irscope.tui.screen import table_text, write_together
+
+        table, texts = self.run_shown.reports.table(), {"svg": self.export_screenshot(title="irscope")}
+        if table is not None:
+            texts["csv"] = table_text(table, "csv")
+        try:
+            written = write_together(self.run_shown.stem, texts)
+        except UsageError as error:
+            self.notify(str(error), markup=False)
+        else:
+            self.notify(f"Written to {' and '.join(map(str, written))}", markup=False)
 
     async def action_back(self) -> None:
         if self.screen.maximized is not None:

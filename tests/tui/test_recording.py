@@ -196,6 +196,20 @@ def test_a_program_that_ran_out_of_memory_begins_with_what_was_alive_then() -> N
     drive(recording, steps)
 
 
+def test_the_screen_and_its_table_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "n", "n", "S")
+        await press(pilot, "S")
+
+    drive(dataclasses.replace(SIMULATED, path="runs/rank0.jsonl"), steps)
+    stems = ("rank0.jsonl", "rank0.jsonl-2")
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(f"{stem}.{suffix}" for stem in stems for suffix in ("csv", "svg"))
+    assert "<svg" in (tmp_path / "rank0.jsonl.svg").read_text(encoding="utf-8")
+    assert "all_reduce" in (tmp_path / "rank0.jsonl.csv").read_text(encoding="utf-8")
+
+
 def test_it_reads_back_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     write_recording(path, SIMULATED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from irscope.errors import PassError
+from irscope.frontends.base import LoadOptions
+from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model, open_model
@@ -21,7 +25,7 @@ from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import Verdict
 from irscope.tui.memory.whatif import SOURCES, Base, BeforeAfter, WhatIf, WhatIfs, resampled, tried_text
 from irscope.tui.text import UNICODE, text_of
-from tests.tui.driving import SMALL, driven, press, screen_text
+from tests.tui.driving import SMALL, drive, driven, press, screen_text, settle
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 GIB = 1 << 30
@@ -124,3 +128,34 @@ async def test_the_largest_size_is_looked_for_and_shown(app: IrscopeApp, pilot: 
     assert f"the largest batch that fits: {memory.largest.largest:,}" in text and "Peak by size" in text
     await press(app, pilot, "x")
     assert "Peak by size" not in screen_text(app)
+
+
+@pytest.mark.parametrize(("key", "title"), [("X", "the largest batch"), ("x", "peak by size")])
+def test_ctrl_x_stops_a_search_over_sizes_of_a_model_opened_with_bind(key: str, title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes are open in a model that is read again: what stops the session stops the search in it."""
+    opened = open_model(SAMPLES / "mlp.irs", LoadOptions(bind={"batch": 4}))
+    entered, gate, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def waiting(manager: Manager) -> None:
+        if manager is not opened.manager:
+            entered.set()
+            gate.wait(20)
+        if manager.cancelled.is_set():
+            ended.set()
+        check(manager)
+
+    check = Manager.check_cancelled
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        monkeypatch.setattr(Manager, "check_cancelled", waiting)
+        await pilot.press(key)
+        assert await asyncio.to_thread(entered.wait, 20), title
+        await pilot.press("ctrl+x")
+        gate.set()
+        await settle(app, pilot)
+        assert ended.is_set() and app.session.queue.is_idle
+        assert app.session["memory"].largest is None and app.session["memory"].by_size is None
+        assert "stopped on request" in screen_text(app)
+
+    drive(opened, steps, size=SMALL)
