@@ -271,7 +271,9 @@ class Inference(RuleContext):
     def _know(self, value: Value, known: Known) -> None:
         """Keep elements; those that are objects though none is a symbol, since one beside them was, become numbers of the type."""
         type_ = self.found.type_of(value)
-        self.found.values[value] = settle(known, type_.dtype) if known.dtype == object and isinstance(type_, TensorType) else known
+        if known.dtype == object and isinstance(type_, TensorType) and type_.dtype.is_integer:
+            known = settle(known, type_.dtype)
+        self.found.values[value] = known
 
     # -- what rules ask ----------------------------------------------------------------------------------------
 

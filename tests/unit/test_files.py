@@ -64,7 +64,7 @@ def as_option(measure: Measure) -> Callable[[str], int | float]:
 
 
 def bound(text: str) -> int:
-    args = argparse.Namespace(input=[], bind=[f"n={text}"], use_torch=False, method="", reading_budget="")
+    args = argparse.Namespace(input=[], bind=[f"n={text}"], use_torch=False, method="", reading_budget="", base="", trust_remote_code=False)
     return load_options(args).bind["n"]
 
 
