@@ -23,7 +23,7 @@ MOST_HOPS: Final = 6
 MOST_VISIBLE: Final = 3_000
 """Boxes of a drawing; nobody follows more, and each takes some tenths of a millisecond."""
 MOST_KEPT: Final = 20_000
-"""Boxes that are kept while another screen is shown; each takes half a kilobyte, and they are made again in a second."""
+"""Boxes that are kept while another screen is shown; each takes about half a kilobyte."""
 AT_ONCE: Final = 80
 """Boxes that are laid out on the UI's thread; more are left to the worker."""
 _MOST_INSIDE: Final = 40
