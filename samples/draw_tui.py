@@ -33,6 +33,8 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "help": ("question_mark",),
 }
 """The keys that lead to each picture."""
+SIZES = ((80, 24),)
+"""Screens are drawn at these sizes of a terminal too; add (200, 60) to look at them: those pictures are too large to keep."""
 
 
 async def settle(app: App[object], pilot: Pilot[object]) -> None:
@@ -43,19 +45,22 @@ async def settle(app: App[object], pilot: Pilot[object]) -> None:
     await pilot.pause()
 
 
-async def picture(name: str, keys: tuple[str, ...], folder: Path) -> None:
-    """One picture of a screen over the sample."""
+async def picture(name: str, keys: tuple[str, ...], folder: Path, size: tuple[int, int] = SIZE) -> None:
+    """One picture of a screen over the sample; its name has the size where it is not the usual one."""
     sample, sizes = OTHERS.get(name, (SAMPLE, BOUND))
     path = next(path for path in samples() if path.stem == sample)
     app = IrscopeApp(open_model(path).rebound(sizes), UNICODE)
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=size) as pilot:
         await settle(app, pilot)  # type: ignore[arg-type]  # what an app returns does not matter here
         for key in keys:
             await pilot.press(key)
             await settle(app, pilot)  # type: ignore[arg-type]
         app.clear_notifications()
         await pilot.pause()
-        write(app.export_screenshot(title=f"irscope tui {path.name}"), folder / f"tui-{name}.svg")
+        write(
+            app.export_screenshot(title=f"irscope tui {path.name}"),
+            folder / f"tui-{name}{'' if size == SIZE else f'-{size[0]}x{size[1]}'}.svg",
+        )
 
 
 async def compare_picture(folder: Path) -> None:
@@ -105,7 +110,8 @@ def main() -> None:
         asyncio.run(start_picture(folder))
         asyncio.run(compare_picture(folder))
         for name, keys in PICTURES.items():
-            asyncio.run(picture(name, keys, folder))
+            for size in (SIZE, *SIZES):
+                asyncio.run(picture(name, keys, folder, size))
 
 
 if __name__ == "__main__":
