@@ -11,13 +11,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
-import types
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from irscope.cli import simulate
-from irscope.tools import simulate_ranks
 
 ROOT = Path(__file__).parents[1]
 _MAIN = "import sys; from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -75,41 +72,6 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 
 
-class _Server:
-    """What `subprocess.Popen` gives of a process for several simulations, forked while torch is imported and nothing was simulated."""
-
-    def __init__(self) -> None:
-        (asked, self._asks), (self._answers, answered) = os.pipe(), os.pipe()
-        self._child = os.fork()
-        if not self._child:
-            os.setsid()
-            for one in (self._asks, self._answers):
-                os.close(one)
-            for one, number in ((asked, 0), (answered, 1)):
-                os.dup2(one, number)
-                os.close(one)
-            sys.stdin = open(0)  # noqa: SIM115  # for the rest of this process
-            importlib.import_module("torch").set_num_threads(1)
-            simulate.serve()
-            os._exit(0)
-        for one in (asked, answered):
-            os.close(one)
-        self.stdin = open(self._asks, "w")  # noqa: SIM115  # whoever asks closes them, as those of Popen
-        self.stdout = open(self._answers)  # noqa: SIM115
-
-    def wait(self) -> None:
-        os.waitpid(self._child, 0)
-
-
-def _prepare(arguments: Sequence[str]) -> None:
-    """Let simulations in this process start where torch is imported; those beside it too, which it must not find changed by its own."""
-    simulate._alone = True
-    if "--try" in arguments or "all" in arguments:
-        # The last is asked first and so closed first: those before it do not hold its pipes.
-        ready = [_Server() for _ in os.sched_getaffinity(0)]
-        simulate_ranks.subprocess = types.SimpleNamespace(PIPE=subprocess.PIPE, Popen=lambda *line, **options: ready.pop())  # type: ignore[assignment]
-
-
 def _run(asked: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -121,7 +83,8 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     sys.argv = ["-c", *asked["arguments"]]
     code = 0
     try:
-        _prepare(asked["arguments"])
+        # Torch is imported already, which a simulation otherwise takes for a sign that this process did something else before.
+        simulate._alone = True
         exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as stop:
         code = int(stop.code or 0)

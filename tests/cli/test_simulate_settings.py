@@ -106,6 +106,7 @@ def test_what_would_lower_the_peak_is_simulated(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     trials = found["tried"]["trials"]
+    assert [one["error"] for one in trials if one.get("error")] == []
     saved = [one["saved"]["reserved"] for one in trials]
     assert saved == sorted(saved, reverse=True) and saved[0] > 0
     by_name = {" + ".join(part["name"] for part in one["settings"]): one for one in trials}

@@ -20,7 +20,7 @@ from irscope.tui.widgets.charts import TimelinePane
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, TextPane
 from irscope.tui.widgets.table import OutlineTree
-from tests.tui.driving import LARGE, SMALL, drive, driven, screen_text, selected, settle
+from tests.tui.driving import LARGE, SMALL, drive, driven, press, screen_text, selected, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 
@@ -124,7 +124,7 @@ async def test_filtering_as_one_types(app: IrscopeApp, pilot: Pilot[None]) -> No
 
 @driven(TWO_LAYERS, size=SMALL)
 async def test_a_wrong_filter_is_explained(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await pilot.press("slash", *"mem>x")
+    await press(app, pilot, "slash", *"mem>x")
     assert "is not an amount of memory" in screen_text(app)
     await pilot.press("enter")
     assert app.browse.tree.matches is None
