@@ -33,8 +33,8 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "help": ("question_mark",),
 }
 """The keys that lead to each picture."""
-SIZES = ((80, 24),)
-"""Screens are drawn at these sizes of a terminal too; add (200, 60) to look at them: those pictures are too large to keep."""
+SIZES = ((80, 24), (200, 60))
+"""Screens are drawn at these sizes of a terminal too."""
 
 
 async def settle(app: App[object], pilot: Pilot[object]) -> None:
@@ -57,13 +57,15 @@ async def picture(name: str, keys: tuple[str, ...], folder: Path, size: tuple[in
             await settle(app, pilot)  # type: ignore[arg-type]
         app.clear_notifications()
         await pilot.pause()
-        write(
-            app.export_screenshot(title=f"irscope tui {path.name}"),
-            folder / f"tui-{name}{'' if size == SIZE else f'-{size[0]}x{size[1]}'}.svg",
-        )
+        write(app.export_screenshot(title=f"irscope tui {path.name}"), file_of(name, folder, size))
 
 
-async def compare_picture(folder: Path) -> None:
+def file_of(name: str, folder: Path, size: tuple[int, int]) -> Path:
+    """The file of a picture."""
+    return folder / f"tui-{name}{'' if size == SIZE else f'-{size[0]}x{size[1]}'}.svg"
+
+
+async def compare_picture(folder: Path, size: tuple[int, int]) -> None:
     """A model beside the recording of a real run."""
     here = Path(__file__).parent
     model, recording = here / "models" / "cnn.onnx", here / "recordings" / "cnn_onnx.ort-cpu.jsonl"
@@ -71,19 +73,19 @@ async def compare_picture(folder: Path) -> None:
         print(f"{model} is not there: python samples/build_samples.py builds it")
         return
     app = IrscopeApp(open_model(model), UNICODE, other=str(recording))
-    async with app.run_test(size=SIZE) as pilot:
+    async with app.run_test(size=size) as pilot:
         await settle(app, pilot)  # type: ignore[arg-type]
-        write(app.export_screenshot(title=f"irscope tui {model.name} {recording.name}"), folder / "tui-compare.svg")
+        write(app.export_screenshot(title=f"irscope tui {model.name} {recording.name}"), file_of("compare", folder, size))
 
 
-async def start_picture(folder: Path) -> None:
+async def start_picture(folder: Path, size: tuple[int, int]) -> None:
     """The picture of the start without a file."""
     app = StartApp(lambda path, tell: open_model(path), UNICODE)
-    async with app.run_test(size=(SIZE[0], 24)) as pilot:
+    async with app.run_test(size=size) as pilot:
         while app.is_busy:
             await pilot.pause(0.01)
         await pilot.pause()
-        write(app.export_screenshot(title="irscope tui"), folder / "tui-start.svg")
+        write(app.export_screenshot(title="irscope tui"), file_of("start", folder, size))
 
 
 def write(svg: str, target: Path) -> None:
@@ -107,10 +109,10 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as home:
         os.environ["IRSCOPE_HOME"] = home
-        asyncio.run(start_picture(folder))
-        asyncio.run(compare_picture(folder))
-        for name, keys in PICTURES.items():
-            for size in (SIZE, *SIZES):
+        for size in (SIZE, *SIZES):
+            asyncio.run(start_picture(folder, size))
+            asyncio.run(compare_picture(folder, size))
+            for name, keys in PICTURES.items():
                 asyncio.run(picture(name, keys, folder, size))
 
 
