@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from irscope.ir.dims import Dim, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
-from irscope.ops.spec import Family, OpCall, OrtKernel, PackedWeight, Packs, Takes
+from irscope.ops.spec import Family, KernelPacking, OpCall, OrtKernel, Packs, Takes
 
 _SUM: Final = 3
 """Position of the tensor that a fused convolution adds."""
@@ -142,19 +142,19 @@ def _panels(rows: int, columns: int) -> int:
     return 4 * rows * round_up(columns, _COLUMNS)
 
 
-def _float_matrix(call: OpCall, weights: Sequence[bool], transposed: bool) -> list[PackedWeight]:
+def _float_matrix(call: OpCall, weights: Sequence[bool], transposed: bool) -> list[KernelPacking]:
     shape = _shape(call, 1, DType.F32)
     if not weights[1] or shape is None or len(shape) != 2:
         return []
     rows, columns = reversed(shape) if transposed else shape
-    return [PackedWeight(1, _panels(rows, columns), transposed)]
+    return [KernelPacking(1, _panels(rows, columns), transposed)]
 
 
-def packs_matmul(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_matmul(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return _float_matrix(call, weights, transposed=False)
 
 
-def packs_gemm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_gemm(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return _float_matrix(call, weights, transposed=bool(call.attr("trans_b")))
 
 
@@ -171,25 +171,25 @@ def _byte_type(call: OpCall, operand: int) -> DType:
 def packs_integers(operand: int) -> Packs:
     """A matrix of 8-bit integers."""
 
-    def rule(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    def rule(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
         shape = _shape(call, operand, DType.I8, DType.U8)
         if shape is None or len(shape) != 2 or not weights[operand]:
             return []
         transposed = bool(call.attrs.get("trans_b"))
         rows, columns = reversed(shape) if transposed else shape
         packed = _byte_panels(rows, columns, _byte_type(call, operand))
-        return [PackedWeight(operand, packed, transposed, prod(shape) if transposed else 0)]
+        return [KernelPacking(operand, packed, transposed, prod(shape) if transposed else 0)]
 
     return rule
 
 
-def packs_lstm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_lstm(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return [
         one for operand in (1, 2) for one in _each_direction(call, weights, operand, lambda rows, inner: _panels(inner, rows), DType.F32)
     ]
 
 
-def packs_dynamic_lstm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_dynamic_lstm(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return [
         one
         for operand in (1, 2)
@@ -197,7 +197,7 @@ def packs_dynamic_lstm(call: OpCall, weights: Sequence[bool]) -> list[PackedWeig
     ]
 
 
-def packs_gru(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_gru(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     """The recurrent weights of the hidden gate stand apart from those of the two others."""
     return [
         *_each_direction(call, weights, 1, lambda rows, inner: _panels(inner, rows), DType.F32),
@@ -207,43 +207,43 @@ def packs_gru(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
 
 def _each_direction(
     call: OpCall, weights: Sequence[bool], operand: int, packed: Callable[[int, int], int], *dtypes: DType
-) -> list[PackedWeight]:
+) -> list[KernelPacking]:
     shape = _shape(call, operand, *dtypes)
     if shape is None or len(shape) != 3 or not weights[operand]:
         return []
-    return [PackedWeight(operand, shape[0] * packed(shape[1], shape[2]))]
+    return [KernelPacking(operand, shape[0] * packed(shape[1], shape[2]))]
 
 
-def _each_head(call: OpCall, weights: Sequence[bool], panels: Callable[[int, int], int], *dtypes: DType) -> list[PackedWeight]:
+def _each_head(call: OpCall, weights: Sequence[bool], panels: Callable[[int, int], int], *dtypes: DType) -> list[KernelPacking]:
     """Each head's part of the projections."""
     shape, heads = _shape(call, 1, *dtypes), call.attr("num_heads")
     if shape is None or len(shape) != 2 or not weights[1] or not isinstance(heads, int) or call.attrs.get("qkv_hidden_sizes"):
         return []
     if heads < 1 or shape[1] == 0 or shape[1] % (3 * heads):
         return []
-    return [PackedWeight(1, 3 * heads * panels(shape[0], shape[1] // 3 // heads), heads)]
+    return [KernelPacking(1, 3 * heads * panels(shape[0], shape[1] // 3 // heads), heads)]
 
 
-def packs_attention(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_attention(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return _each_head(call, weights, _panels, DType.F32)
 
 
-def packs_quantized_attention(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_quantized_attention(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     return _each_head(call, weights, partial(_byte_panels, dtype=_byte_type(call, 1)), DType.I8, DType.U8)
 
 
-def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     """The filter in another order."""
     shape = _shape(call, 1, DType.F32)
-    return [PackedWeight(1, 4 * prod(shape), call.attr("groups"))] if shape is not None and weights[1] else []
+    return [KernelPacking(1, 4 * prod(shape), call.attr("groups"))] if shape is not None and weights[1] else []
 
 
 def packs_halves(*operands: int) -> Packs:
     """Vectors in half precision, as single."""
 
-    def rule(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+    def rule(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
         shapes = {operand: _shape(call, operand, DType.F16) for operand in operands if operand < len(weights) and weights[operand]}
-        return [PackedWeight(operand, 4 * prod(shape)) for operand, shape in shapes.items() if shape is not None]
+        return [KernelPacking(operand, 4 * prod(shape)) for operand, shape in shapes.items() if shape is not None]
 
     return rule
 
@@ -285,18 +285,18 @@ def _is_pointwise(call: OpCall, image: Sequence[int], window: Sequence[int], res
     return prod(window) == 1 and tuple(result) == tuple(image) and all(stride == 1 for stride in call.attr("strides") or ())
 
 
-def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     found = _quantized_filter(call)
     if found is None or not weights[3]:
         return []
     inner = found.inputs * found.places
     if found.is_direct:
         channels = found.groups if found.is_depthwise else found.outputs
-        return [PackedWeight(3, round_up(channels, _COLUMNS) * inner, shared=False, reserved=False)]
+        return [KernelPacking(3, round_up(channels, _COLUMNS) * inner, shared=False, reserved=False)]
     if found.is_depthwise:
-        return [PackedWeight(3, found.groups * inner)]
+        return [KernelPacking(3, found.groups * inner)]
     packed = found.groups * _byte_panels(inner, found.outputs, _byte_type(call, 3))
-    return [PackedWeight(3, packed, found.groups, found.outputs * inner)]
+    return [KernelPacking(3, packed, found.groups, found.outputs * inner)]
 
 
 def takes_quantized_convolution(call: OpCall, threads: int) -> int:
@@ -329,23 +329,21 @@ def takes_integer_patches(call: OpCall, threads: int) -> int:
     return prod(filters[1:]) * prod(dim for dim in shape[2:] if isinstance(dim, int))
 
 
+def takes_operand(width: int, *dtypes: DType) -> Takes:
+    """Operand 0, of one of these types, with elements of another width."""
+
+    def rule(call: OpCall, threads: int) -> int:
+        shape = _shape(call, 0, *dtypes)
+        return width * prod(shape) if shape is not None else 0
+
+    return rule
+
+
 def takes_sums(call: OpCall, threads: int) -> int:
     """Sums of 32 bits behind a result of 8."""
     shape = call.results[0].shape if call.results and call.results[0].dtype in (DType.I8, DType.U8) else None
     sizes = tuple(dim for dim in shape or () if isinstance(dim, int))
     return 4 * prod(sizes) if shape is not None and len(sizes) == len(shape) else 0
-
-
-def takes_floats(call: OpCall, threads: int) -> int:
-    """The operand as floats."""
-    shape = _shape(call, 0, DType.I8, DType.U8)
-    return 4 * prod(shape) if shape is not None else 0
-
-
-def takes_left_codes(call: OpCall, threads: int) -> int:
-    """The left side in codes of 8 bits."""
-    shape = _shape(call, 0, DType.F32)
-    return prod(shape) if shape is not None else 0
 
 
 def _block_bytes(call: OpCall) -> tuple[int, int, int] | None:
@@ -364,7 +362,7 @@ def _sums_integers(call: OpCall) -> bool:
     return call.int_attr("accuracy_level") == 4
 
 
-def packs_few_bits(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
+def packs_few_bits(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
     """Codes block by block; with sums of integers also the scales, and for 16 columns at once their products with the zero points, each
     part at a multiple of 64 bytes."""
     found = _block_bytes(call)
@@ -374,7 +372,7 @@ def packs_few_bits(call: OpCall, weights: Sequence[bool]) -> list[PackedWeight]:
     packed = columns * blocks * size
     if _sums_integers(call):
         packed += 4 * blocks * (columns + round_up(columns, _COLUMNS)) + 2 * (_LINE - 1)
-    return [PackedWeight(1, packed)]
+    return [KernelPacking(1, packed)]
 
 
 def takes_few_bits(call: OpCall, threads: int) -> int:
@@ -484,11 +482,6 @@ def takes_rnn(call: OpCall, threads: int) -> int:
         return 0
     asked = isinstance(call.results[0], TensorType)
     return _chunks(layer.steps * layer.state, *(() if asked else (len(layer.directions) * layer.steps * layer.state,)))
-
-
-def takes_result(call: OpCall, threads: int) -> int:
-    shape = _shape(call, 0, DType.F32)
-    return 4 * prod(shape) if shape is not None else 0
 
 
 FUSED_CONVOLUTION: Final = (OrtKernel(("Conv",), in_place=(_SUM,)), OrtKernel(("FusedConv",), in_place=(_SUM,), takes=takes_convolution))

@@ -13,7 +13,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Factors, OpRole, Packing
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain_arrays, swapped
-from irscope.ops.ort import packs, packs_few_bits, packs_integers, takes_few_bits, takes_left_codes, takes_sums
+from irscope.ops.ort import packs, packs_few_bits, packs_integers, takes_few_bits, takes_operand, takes_sums
 from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, products, softmax_work, total_bytes
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
@@ -413,7 +413,7 @@ _QUANTIZED_MATMUL = (
         _product_as(None, like="a"),
         _cost_dynamic_product,
         "Quantizes the left side, multiplies with quantized weights and scales to floats.",
-        ort=packs(packs_integers(1), "DynamicQuantizeMatMul", takes=takes_left_codes),
+        ort=packs(packs_integers(1), "DynamicQuantizeMatMul", takes=takes_operand(1, DType.F32)),
         codes=CodedOperand(1, 2, 3, axis=-1),
     ),
     _record(

@@ -387,7 +387,7 @@ ListRule: TypeAlias = Callable[[Lists], None]
 # What ONNX Runtime's CPU kernels do with memory, where it is not the usual: a new buffer for each result and nothing else.
 
 
-class PackedWeight(NamedTuple):
+class KernelPacking(NamedTuple):
     """A weight that a session packs anew for a kernel."""
 
     operand: int
@@ -402,7 +402,7 @@ class PackedWeight(NamedTuple):
     """Whether it comes straight from the device, and not from the arena."""
 
 
-Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], Sequence[PackedWeight]]"
+Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], Sequence[KernelPacking]]"
 """Weights that a session packs anew for the kernel, given which operands are weights."""
 Takes: TypeAlias = "Callable[[OpCall, int], int]"
 """Bytes that the kernel takes while it runs besides its results, given the number of threads."""

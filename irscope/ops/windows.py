@@ -18,8 +18,8 @@ from irscope.ops.ort import (
     packs_quantized_filter,
     takes,
     takes_convolution,
-    takes_floats,
     takes_integer_patches,
+    takes_operand,
     takes_quantized_convolution,
 )
 from irscope.ops.rules import dtype_attr, moved, products, sized
@@ -593,7 +593,7 @@ _POOL = (
         infer=_infer_pool,
         cost=window_cost(elementwise=4),
         summary="Mean of each window of a quantized tensor.",
-        ort=takes(takes_floats, "QLinearAveragePool"),
+        ort=takes(takes_operand(4, DType.I8, DType.U8), "QLinearAveragePool"),
     ),
     op(
         "quant.qlinear_global_avg_pool(Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y_scale, Tensor? y_zero_point, *, "

@@ -13,7 +13,7 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import Strategy
 from irscope.ops.ort import runs_halves
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Family, OpCall, PackedWeight
+from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.plan import (
@@ -218,11 +218,11 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def _packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, PackedWeight]]:
+def _packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, KernelPacking]]:
     """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
     is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
     weight, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
-    packed: list[tuple[Hashable, PackedWeight]] = []
+    packed: list[tuple[Hashable, KernelPacking]] = []
     for node in graph.walk():
         packs = kernel_of(node).packs if node not in widened else None
         call = _op_call(node, types) if packs is not None else None

@@ -14,7 +14,7 @@ from irscope.ir.types import TensorType, Type
 from irscope.memory.arena import BfcArena, Chunk, Strategy
 from irscope.memory.caching.blocks import FreeList
 from irscope.ops.registry import find_op
-from irscope.ops.spec import OrtKernel, PackedWeight
+from irscope.ops.spec import KernelPacking, OrtKernel
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
 
@@ -448,7 +448,7 @@ class Session:
 
     copied: Sequence[int]
     """Bytes of weights that are copied into the arena before the first run."""
-    packed: Sequence[tuple[Hashable, PackedWeight]]
+    packed: Sequence[tuple[Hashable, KernelPacking]]
     """Weights that kernels pack then, in the order of the file, with a key: of equal ones only the first is kept."""
     takes: Sequence[int]
     """Temporary memory of each kernel, in bytes."""

@@ -21,7 +21,7 @@ def event(action: str, address: int, size: int, line: int = 0) -> dict[str, Any]
     frames = [
         {"name": "at::empty", "filename": "??", "line": 0},
         {"name": "forward", "filename": "/usr/lib/python3/torch/nn/modules/linear.py", "line": 125},
-        {"name": "train", "filename": "/home/me/train.py", "line": line},
+        {"name": "train", "filename": "/app/train.py", "line": line},
     ]
     return {"action": action, "addr": address, "size": size, "stream": 0, "time_us": 1, "frames": frames if line else []}
 
@@ -48,7 +48,7 @@ def test_a_snapshot_s_peaks_follow_from_its_end(tmp_path: Path) -> None:
     run = read_run(path)
     assert is_snapshot(path) and run.before == 1000
     assert run.highest == {"requested": 4000, "allocated": 4096, "active": 4096, "reserved": 2 << 20}
-    assert run.births[0][0].line == "/home/me/train.py:7"
+    assert run.births[0][0].line == "/app/train.py:7"
 
 
 def test_where_requests_part(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_is_no_snapshot_is_one_line(tmp_path: Path, content: object, monkey
 
 def test_the_line_of_a_stack_is_the_program_s() -> None:
     torch = Frame("forward", "/lib/torch/nn/linear.py", 3)
-    assert line_of([torch, Frame("f", "/home/me/a.py", 5), Frame("g", "/home/me/b.py", 6)]) == "/home/me/a.py:5"
+    assert line_of([torch, Frame("f", "/app/a.py", 5), Frame("g", "/app/b.py", 6)]) == "/app/a.py:5"
     assert line_of([torch]) == "/lib/torch/nn/linear.py:3" and line_of([Frame("x", "??", 0)]) == ""
 
 
