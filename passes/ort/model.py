@@ -30,7 +30,7 @@ from irscope.passes.ort.plan import (
     read_launches,
     simulate,
 )
-from irscope.solvers.order.problem import sorted_by
+from irscope.solvers.order.problem import backwards, sorted_by
 
 LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""
@@ -407,7 +407,7 @@ _EARLY: Final = frozenset({"Shape", "Size"})
 def execution_order(found: Launches, setting: ExecutionOrder = "default") -> list[Launch]:
     """Kernels as a session runs them that keeps the graph as it is."""
     makers = makers_of(found)
-    places = _by_priority(found.launches, makers) if setting == "priority_based" else _backwards(makers)
+    places = _by_priority(found.launches, makers) if setting == "priority_based" else backwards(makers)
     return [found.launches[place] for place in places]
 
 
@@ -424,27 +424,6 @@ def makers_of(found: Launches) -> list[list[int]]:
             del needed[0]
         makers.append(needed)
     return makers
-
-
-def _backwards(makers: list[list[int]]) -> list[int]:
-    """Reverse depth-first search from the kernels without readers, later nodes of the file first."""
-    is_read = bytearray(len(makers))
-    for needed in makers:
-        for index in needed:
-            is_read[index] = 1
-    order: list[int] = []
-    seen = bytearray(len(makers))
-    # A negative number stands for a node whose predecessors have all been visited.
-    pending = [index for index in range(len(makers)) if not is_read[index]]
-    while pending:
-        index = pending.pop()
-        if index < 0:
-            order.append(~index)
-        elif not seen[index]:
-            seen[index] = 1
-            pending.append(~index)
-            pending.extend(other for other in makers[index] if not seen[other])
-    return order
 
 
 def _by_priority(launches: list[Launch], makers: list[list[int]]) -> list[int]:

@@ -190,3 +190,25 @@ def sorted_by(keys: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]
             if not waiting[other]:
                 heapq.heappush(ready, (keys[other], other))
     return order
+
+
+def backwards(makers: Sequence[Sequence[int]]) -> list[int]:
+    """Reverse depth-first search from the nodes that none needs, later ones first: ONNX Runtime's order. `makers` are, for each node, those
+    that it needs, in their own order."""
+    is_read = bytearray(len(makers))
+    for needed in makers:
+        for index in needed:
+            is_read[index] = 1
+    order: list[int] = []
+    seen = bytearray(len(makers))
+    # A negative number stands for a node whose predecessors have all been visited.
+    pending = [index for index in range(len(makers)) if not is_read[index]]
+    while pending:
+        index = pending.pop()
+        if index < 0:
+            order.append(~index)
+        elif not seen[index]:
+            seen[index] = 1
+            pending.append(~index)
+            pending.extend(other for other in makers[index] if not seen[other])
+    return order

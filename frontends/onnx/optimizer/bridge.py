@@ -1,0 +1,204 @@
+"""From a file to the graph that transformers work on, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
+from irscope.frontends.onnx.optimizer.driver import Level, Session, optimise
+from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, since_version
+from irscope.frontends.onnx.reader import ModelFile
+from irscope.frontends.onnx.tensors import TensorReader
+from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
+from irscope.ir.places import Literal
+from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops.values import from_bytes, to_array
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import stored_values
+
+_FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4
+_INLINE = 1 << 16
+"""Bytes of the largest weight made by a transformer whose values go into the rewritten model."""
+
+
+class Bridge:
+    """Reads one file as an `OrtGraph` and writes what became of it."""
+
+    def __init__(self, file: ModelFile, types: Mapping[str, Type]) -> None:
+        self.file = file
+        self.types = types
+        """Of values by name, as inferred from the file alone."""
+        self._tensors = TensorReader(file, DiagnosticSink())
+        self._files = WeightFiles(str(file.path or Path.cwd()))
+
+    def read(self) -> OrtGraph:
+        """The main graph, local functions inlined."""
+        model = self.file.proto
+        graph = OrtGraph(read_opsets(model.opset_import))
+        graph.constant_inputs = model.ir_version < _FIRST_IR_WITH_OPTIONAL_DEFAULTS
+        graph.types = dict(self.types)
+        self._fill(graph, model.graph)
+        graph.settle()
+        return graph
+
+    def _fill(self, graph: OrtGraph, proto: onnx.GraphProto) -> None:
+        graph.inputs = [info.name for info in proto.input]
+        graph.outputs = [info.name for info in proto.output]
+        for one in proto.initializer:
+            graph.weights[one.name] = self._weight(one)
+        for node in proto.node:
+            if node.op_type == "Constant" and domain_of(node.domain) == STANDARD and self._constant(graph, node):
+                continue
+            graph.enter(self._node(graph, node))
+        for info in (*proto.value_info, *proto.output, *proto.input):
+            graph.declared.add(info.name)
+
+    def _weight(self, proto: onnx.TensorProto) -> Weight:
+        return Weight(tensor(DTYPES[proto.data_type], tuple(proto.dims)), proto, read=self._values)
+
+    def _constant(self, graph: OrtGraph, node: onnx.NodeProto) -> bool:
+        """Make a Constant node an initializer, as ONNX Runtime does when it reads the file; sparse ones stay."""
+        attribute = node.attribute[0] if node.attribute else None
+        if attribute is None or not node.output:
+            return False
+        name = node.output[0]
+        if attribute.name == "value":
+            proto = onnx.TensorProto()
+            proto.CopyFrom(attribute.t)
+        else:
+            made = decode(attribute)
+            kinds = {
+                "value_int": (onnx.TensorProto.INT64, ()),
+                "value_float": (onnx.TensorProto.FLOAT, ()),
+                "value_string": (onnx.TensorProto.STRING, ()),
+                "value_ints": (onnx.TensorProto.INT64, None),
+                "value_floats": (onnx.TensorProto.FLOAT, None),
+                "value_strings": (onnx.TensorProto.STRING, None),
+            }
+            if attribute.name not in kinds:
+                return False
+            kind, dims = kinds[attribute.name]
+            items: list[Any] = list(made) if isinstance(made, tuple) else [made]
+            proto = helper.make_tensor(name, kind, [len(items)] if dims is None else [], items)
+        proto.name = name
+        graph.weights[name] = self._weight(proto)
+        return True
+
+    def _node(self, graph: OrtGraph, proto: onnx.NodeProto) -> OrtNode:
+        domain = domain_of(proto.domain)
+        version = since_version(domain, proto.op_type, version_of(graph.opsets, domain))
+        outputs = list(proto.output)
+        attrs = {attribute.name: decode(attribute) for attribute in proto.attribute}
+        node = OrtNode(graph, graph.next_index, proto.op_type, domain, version, proto.name, list(proto.input), outputs, attrs, proto)
+        for attribute in proto.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                body = OrtGraph(graph.opsets, graph, node)
+                body.constant_inputs = graph.constant_inputs
+                self._fill(body, attribute.g)
+                node.bodies[attribute.name] = body
+        return node
+
+    def _values(self, proto: onnx.TensorProto) -> Array | None:
+        found = self._tensors.read(proto, proto.name)
+        if isinstance(found.data, Literal):
+            return to_array(found.data.values, found.type)
+        try:
+            stored = stored_values(found.type, found.data, self._files)
+            raw = bytearray(stored.bytes)
+            if raw:
+                self._files.read_into(stored.source, 0, memoryview(raw))
+        except Unreadable:
+            return None
+        return from_bytes(bytes(raw), found.type)
+
+    # -- back ---------------------------------------------------------------------------------------------------
+
+    def write(self, graph: OrtGraph) -> Rewritten:
+        """The file with this graph in place of its own, nodes in the order in which the session runs them."""
+        model = onnx.ModelProto()
+        source = self.file.proto
+        for field, value in source.ListFields():
+            if field.name not in ("graph", "opset_import", "functions"):
+                if field.is_repeated:
+                    getattr(model, field.name).extend(value)
+                else:
+                    setattr(model, field.name, value)
+        model.functions.extend(source.functions)
+        for domain, version in graph.opsets.items():
+            model.opset_import.append(helper.make_opsetid(domain, version))
+        made: dict[str, TensorType] = {}
+        model.graph.name = source.graph.name
+        self._write_graph(graph, source.graph, model.graph, made)
+        return Rewritten(ModelFile(model, self.file.path, self.file.stored), made)
+
+    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: dict[str, TensorType]) -> None:
+        target.name = source.name
+        target.input.extend(source.input)
+        names = {info.name: info for info in source.output}
+        for was, name in zip(source.output, graph.outputs, strict=True):
+            info = target.output.add()
+            info.CopyFrom(names.get(name, was))
+            info.name = name
+        target.sparse_initializer.extend(source.sparse_initializer)
+        kept = {node.outputs[0] for node in graph if node.made_from is not None and node.outputs}
+        target.value_info.extend(info for info in source.value_info if info.name in kept)
+        for name, weight in graph.weights.items():
+            if weight.proto is not None:
+                proto = target.initializer.add()
+                proto.CopyFrom(weight.proto)
+                proto.name = name
+                continue
+            size = weight.type.nbytes
+            array = weight.values() if isinstance(size, int) and size <= _INLINE else None
+            if array is not None:
+                target.initializer.append(numpy_helper.from_array(array, name))
+            else:
+                proto = target.initializer.add()
+                proto.name, proto.data_type = name, NUMBERS[weight.type.dtype]
+                proto.dims.extend(weight.shape)
+                made[name] = weight.type
+        for node in graph.order():
+            self._write_node(node, target.node.add(), made)
+
+    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: dict[str, TensorType]) -> None:
+        source = node.made_from
+        if source is not None:
+            target.CopyFrom(source)
+            del target.attribute[:], target.input[:], target.output[:]
+        target.op_type, target.domain, target.name = node.op, node.domain, node.name
+        target.input.extend(node.inputs)
+        target.output.extend(node.outputs)
+        written = {attribute.name: attribute for attribute in source.attribute} if source is not None else {}
+        for name, value in node.attrs.items():
+            body = node.bodies.get(name)
+            if body is not None:
+                proto = target.attribute.add()
+                proto.name, proto.type = name, onnx.AttributeProto.GRAPH
+                self._write_graph(body, written[name].g, proto.g, made)
+            elif name in written and decode(written[name]) == value:
+                target.attribute.append(written[name])
+            elif value is not None and value != ():
+                target.attribute.append(helper.make_attribute(name, value))
+
+
+class Rewritten:
+    """A file as a session runs it."""
+
+    def __init__(self, file: ModelFile, made: Mapping[str, TensorType]) -> None:
+        self.file = file
+        self.made = made
+        """Weights that were made and whose values are not written: their types."""
+
+
+def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> Rewritten:
+    """The file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
+    bridge = Bridge(file, types)
+    graph = bridge.read()
+    optimise(graph, level, session)
+    return bridge.write(graph)

@@ -1,0 +1,247 @@
+"""Applies ONNX Runtime's transformers in its order: InferenceSession::TransformGraph for one execution provider.
+
+The lists below are those that a session of onnxruntime 1.31 logs (`log_severity_level = 0`); a transformer that is not written here changes
+nothing. Modules of this package add theirs with `transformer` and `rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode
+
+Level: TypeAlias = Literal["off", "basic", "extended", "all"]
+LEVELS: Final[tuple[Level, ...]] = ("off", "basic", "extended", "all")
+MOST_STEPS: Final = 10
+"""SessionOptions.max_num_graph_transformation_steps."""
+CPU: Final = "CPUExecutionProvider"
+CUDA: Final = "CUDAExecutionProvider"
+RULES: Final = "Level{}_RuleBasedTransformer"
+
+ORDER: Final[dict[int, tuple[str, ...]]] = {
+    1: (
+        "Level1_RuleBasedTransformer",
+        "DoubleQDQPairsRemover",
+        "ConstantSharing",
+        "CommonSubexpressionElimination",
+        "ConstantFolding",
+        "MatMulAddFusion",
+        "ReshapeFusion",
+        "FreeDimensionOverrideTransformer",
+        "SliceConcatToSpaceToDepthFusion",
+        "GeluFusionL1",
+        "LayerNormFusionL1",
+        "QDQPropagationTransformer",
+        "WeightBiasQuantization",
+        "EnsureUniqueDQForNodeUnit",
+        "WhereDummyDq",
+        "TransposeOptimizer",
+    ),
+    2: (
+        "Level2_RuleBasedTransformer",
+        "TransposeOptimizer_CPUExecutionProvider",
+        "QDQS8ToU8Transformer",
+        "QDQSelectorActionTransformer",
+        "GemmActivationFusion",
+        "MatMulIntegerToFloatFusion",
+        "DynamicQuantizeMatMulFusion",
+        "ConvActivationFusion",
+        "GeluFusionL2",
+        "LayerNormFusionL2",
+        "SimplifiedLayerNormFusion",
+        "AttentionFusion",
+        "EmbedLayerNormFusion",
+        "GatherSliceToSplitFusion",
+        "GatherToSliceFusion",
+        "MatmulTransposeFusion",
+        "BiasGeluFusion",
+        "GroupQueryAttentionFusion",
+        "MatMulAddFusion",
+        "SkipLayerNormFusion",
+        "BiasSkipLayerNormFusion",
+        "FastGeluFusion",
+        "QuickGeluFusion",
+        "BiasSoftmaxFusion",
+        "BiasDropoutFusion",
+        "MatMulScaleFusion",
+        "MatMulActivationFusion",
+        "MatMulNBitsFusion",
+        "GroupQueryAttentionPreNormFusion",
+        "QDQFinalCleanupTransformer",
+    ),
+    3: ("NchwcTransformer", "NhwcTransformer", "ConvAddActivationFusion"),
+}
+"""Transformers by level, in the order in which a step applies them."""
+ONCE: Final = frozenset({"TransposeOptimizer_CPUExecutionProvider", "TransposeOptimizer"})
+"""Transformers that only the first step applies."""
+RULE_ORDER: Final[dict[int, tuple[str, ...]]] = {
+    1: (
+        "EliminateIdentity",
+        "EliminateSlice",
+        "UnsqueezeElimination",
+        "EliminateDropout",
+        "ExpandElimination",
+        "CastElimination",
+        "PreShapeNodeElimination",
+        "NoopElimination",
+        "DivMulFusion",
+        "FuseReluClip",
+        "GemmSumFusion",
+        "GemmTransposeFusion",
+        "NotWhereFusion",
+        "ConvAddFusion",
+        "ConvMulFusion",
+        "ConvBNFusion",
+        "PadFusion",
+        "MatmulBNFusion",
+        "LabelEncoderFusion",
+    ),
+    2: ("ClipQuantFusion", "ReluQuantFusion", "GemmTransposeFusion"),
+}
+
+
+@dataclass
+class Session:
+    """What the session runs on, and what was done."""
+
+    provider: str = CPU
+    block: int = 16
+    """Channels of a block of the NCHWc layout: 16 with AVX-512 and NEON, 8 with AVX2."""
+    applied: list[tuple[int, str]] = field(default_factory=list)
+    """Transformers that changed the graph: the level and the name, in order."""
+
+
+Apply: TypeAlias = Callable[[OrtGraph, Session], bool]
+"""Works on one graph and those inside its nodes, and tells whether anything changed."""
+Rewrite: TypeAlias = Callable[[OrtGraph, OrtNode], bool]
+"""Looks at one node, and tells whether anything changed."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    name: str
+    ops: frozenset[str]
+    rewrite: Rewrite
+
+
+_TRANSFORMERS: dict[str, Apply] = {}
+_RULES: dict[str, _Rule] = {}
+
+
+def transformer(*names: str) -> Callable[[Apply], Apply]:
+    """Register what ONNX Runtime's transformers of these names do; ORDER says at which level and when."""
+
+    def register(apply: Apply) -> Apply:
+        for name in names:
+            _TRANSFORMERS[name] = apply
+        return apply
+
+    return register
+
+
+def per_node(*names: str) -> Callable[[Rewrite], Rewrite]:
+    """Register a transformer that goes through the nodes in topological order, into the graphs inside each first."""
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        def apply(graph: OrtGraph, session: Session) -> bool:
+            changed = False
+            for node in graph.order():
+                if graph.nodes.get(node.index) is not node:
+                    continue
+                for body in node.bodies.values():
+                    changed |= apply(body, session)
+                changed |= rewrite(graph, node)
+            return changed
+
+        transformer(*names)(apply)
+        return rewrite
+
+    return register
+
+
+def rule(name: str, *ops: str) -> Callable[[Rewrite], Rewrite]:
+    """Register a rule of the rule-based transformers, for nodes of these operators."""
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        _RULES[name] = _Rule(name, frozenset(ops), rewrite)
+        return rewrite
+
+    return register
+
+
+def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> Session:
+    """Do to the graph what a session of this level does before it runs."""
+    session = session or Session()
+    _register()
+    if level == "off":
+        return session
+    ensure = _TRANSFORMERS.get("EnsureUniqueDQForNodeUnit")
+    if ensure is not None:
+        _apply(graph, "EnsureUniqueDQForNodeUnit", ensure, 1, session)
+    _steps(graph, 1, session)
+    _partition(graph, session)
+    if level in ("extended", "all"):
+        _steps(graph, 2, session)
+    if level == "all":
+        _steps(graph, 3, session)
+    return session
+
+
+def _register() -> None:
+    """Import the modules whose transformers are in the lists above."""
+    from irscope.frontends.onnx.optimizer import basic
+
+    del basic
+
+
+def _steps(graph: OrtGraph, level: int, session: Session) -> None:
+    """GraphTransformerManager::ApplyTransformers."""
+    for step in range(MOST_STEPS):
+        changed = False
+        for name in ORDER[level]:
+            if step and name in ONCE:
+                continue
+            apply = _rules_of(level) if name == RULES.format(level) else _TRANSFORMERS.get(name)
+            if apply is not None:
+                changed |= _apply(graph, name, apply, level, session)
+        if not changed:
+            return
+
+
+def _apply(graph: OrtGraph, name: str, apply: Apply, level: int, session: Session) -> bool:
+    if not apply(graph, session):
+        return False
+    session.applied.append((level, name))
+    graph.settle()
+    return True
+
+
+def _rules_of(level: int) -> Apply:
+    rules: Sequence[_Rule] = [_RULES[name] for name in RULE_ORDER.get(level, ()) if name in _RULES]
+
+    def apply(graph: OrtGraph, session: Session) -> bool:
+        changed = False
+        for node in graph.order():
+            if graph.nodes.get(node.index) is not node:
+                continue
+            for one in rules:
+                if node.op in one.ops:
+                    changed |= one.rewrite(graph, node)
+                    if graph.nodes.get(node.index) is not node:
+                        break
+            else:
+                for body in node.bodies.values():
+                    changed |= apply(body, session)
+        return changed
+
+    return apply
+
+
+def _partition(graph: OrtGraph, session: Session) -> None:
+    """Assign every node to the provider, also inside; operators without a kernel there would be replaced by their function."""
+    for node in graph:
+        node.provider = session.provider
+        for body in node.bodies.values():
+            _partition(body, session)

@@ -1,0 +1,79 @@
+"""What ONNX Runtime's optimisations make of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
+from irscope.frontends.onnx.optimizer.driver import Level, Session
+from irscope.frontends.onnx.optimizer.graph import OrtGraph
+from irscope.frontends.onnx.reader import ModelFile
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    weights: dict[str, np.ndarray] | None = None,
+    outputs: Sequence[str] = ("y",),
+    shape: Sequence[int | str] = (2, 3),
+    opset: int = 17,
+) -> onnx.ModelProto:
+    """A model with one input x."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def after(proto: onnx.ModelProto, level: Level = "basic") -> list[str]:
+    """The operators that are left, with their results."""
+    session = Session()
+    found = optimised(ModelFile(proto), {}, level, session).file.proto.graph
+    return [f"{node.op_type}:{','.join(node.output)}" for node in found.node]
+
+
+def read(proto: onnx.ModelProto) -> OrtGraph:
+    return Bridge(ModelFile(proto), {}).read()
+
+
+def test_a_dropout_goes_and_its_reader_reads_what_it_read() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Dropout", ["a"], ["b"]), helper.make_node("Exp", ["b"], ["y"])]
+    assert after(model(nodes)) == ["Relu:a", "Exp:y"]
+
+
+def test_a_dropout_whose_result_is_the_models_stays() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Dropout", ["a"], ["y"])]
+    assert after(model(nodes)) == ["Relu:a", "Dropout:y"]
+
+
+def test_nodes_stand_in_the_order_in_which_they_run() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Exp", ["a"], ["b"]),
+        helper.make_node("Tanh", ["a"], ["c"]),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+    ]
+    assert [node.outputs[0] for node in read(model(nodes)).order()] == ["a", "c", "b", "y"]
+
+
+def test_a_new_node_gets_the_next_number() -> None:
+    graph = read(model([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]))
+    first, second = graph
+    made = graph.fuse([first, second], "Fused", ["x"], domain="com.microsoft")
+    assert (made.index, made.outputs, list(graph.nodes)) == (2, ["y"], [2])
+
+
+def test_constants_are_weights() -> None:
+    value = numpy_helper.from_array(np.ones(3, np.float32), "")
+    graph = read(model([helper.make_node("Constant", [], ["c"], value=value), helper.make_node("Add", ["x", "c"], ["y"])]))
+    found = graph.constant("c")
+    assert found is not None
+    assert found.shape == (3,)
+    assert [node.op for node in graph] == ["Add"]

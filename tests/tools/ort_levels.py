@@ -1,0 +1,199 @@
+"""Compares the graphs that ONNX Runtime's optimisations leave with those that irscope predicts.
+
+    python -m tests.tools.ort_levels [--level all] [--verbose] FILE...
+
+For each file and level a session of onnxruntime saves its optimised model, in a process of its own, and logs which transformers changed the
+graph. Equal means: the same operators with the same result names, read from the same names, in the same order of execution.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
+_SAVE = """
+import sys, onnxruntime as o
+options = o.SessionOptions()
+options.log_severity_level = 0
+options.graph_optimization_level = getattr(o.GraphOptimizationLevel, sys.argv[3])
+options.optimized_model_filepath = sys.argv[2]
+options.intra_op_num_threads = 1
+if sys.argv[4] != "0":
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+o.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+"""
+_CHANGED = re.compile(r"GraphTransformer (\S+) modified: 1 with status: OK")
+_EXTERNAL_FROM = 64 << 20
+
+
+@dataclass
+class Outcome:
+    """One file at one level."""
+
+    path: Path
+    level: str
+    problem: str = ""
+    ops: Counter[str] = field(default_factory=Counter)
+    """Operators that only one side has, with how many more ONNX Runtime has."""
+    is_named: bool = False
+    """Whether results have the same names."""
+    is_ordered: bool = False
+    theirs: tuple[str, ...] = ()
+    """Transformers that changed the graph there."""
+    ours: tuple[str, ...] = ()
+    wiring: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.problem and not self.ops and self.is_named and self.is_ordered and not self.wiring
+
+    @property
+    def has_equal_ops(self) -> bool:
+        return not self.problem and not self.ops
+
+
+def saved(path: Path, level: str, folder: Path) -> tuple[onnx.ModelProto, list[str]]:
+    """What a session saves, and the transformers that changed the graph."""
+    target = folder / "optimised.onnx"
+    is_large = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*")) > _EXTERNAL_FROM
+    command = [sys.executable, "-c", _SAVE, str(path), str(target), LEVELS[level], str(int(is_large))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode or not target.exists():
+        lines = [line for line in done.stderr.splitlines() if "Error" in line or "Exception" in line or "Fail" in line]
+        raise RuntimeError((lines or done.stderr.splitlines() or ["no file"])[-1][:200])
+    names = _CHANGED.findall(done.stderr + done.stdout)
+    return onnx.load(str(target), load_external_data=False), names
+
+
+def compared(path: Path, level: str, show: bool = False) -> Outcome:
+    """One file at one level."""
+    found = Outcome(path, level)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            model, theirs = saved(path, level, Path(folder))
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        found.problem = f"onnxruntime: {error}"
+        return found
+    found.theirs = tuple(theirs)
+    try:
+        predicted, found.ours = _predicted(path, level)
+    except Exception as error:
+        import traceback
+
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        found.problem = f"irscope: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        return found
+    _lay_beside(model.graph, predicted.graph, found)
+    if show:
+        for side, graph in (("onnxruntime", model.graph), ("irscope", predicted.graph)):
+            print(f"--- {side}")
+            print("\n".join(_lines(graph)))
+    return found
+
+
+def _predicted(path: Path, level: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    from irscope.frontends.onnx.optimizer.bridge import optimised
+    from irscope.frontends.onnx.optimizer.driver import Session
+    from irscope.frontends.onnx.reader import read_file
+    from irscope.session import open_model
+
+    plain = open_model(path)
+    types = {value.name: value.type for body in plain.program.bodies() for value in _values(body) if value.name}
+    session = Session()
+    rewritten = optimised(read_file(path), types, level, session)
+    return rewritten.file.proto, tuple(name for _, name in session.applied)
+
+
+def _values(body: object) -> Iterator[object]:
+    yield from body.inputs
+    yield from body.weights
+    for node in body:
+        yield from node.outputs
+
+
+def _lines(graph: onnx.GraphProto, indent: str = "") -> list[str]:
+    found = []
+    for node in graph.node:
+        found.append(f"{indent}{node.domain and node.domain + '.'}{node.op_type} {list(node.input)} -> {list(node.output)}")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found += _lines(attribute.g, indent + "    ")
+    return found
+
+
+def _ops(graph: onnx.GraphProto) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for node in graph.node:
+        found[f"{node.domain and node.domain + '.'}{node.op_type}"] += 1
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found += _ops(attribute.g)
+    return found
+
+
+def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, found: Outcome) -> None:
+    mine, other = _ops(ours), _ops(theirs)
+    found.ops = Counter({op: other[op] - mine[op] for op in mine | other if other[op] != mine[op]})
+    made = [[tuple(node.output) for node in graph.node] for graph in (theirs, ours)]
+    found.is_named = sorted(made[0]) == sorted(made[1])
+    # A graph that nothing changed is saved as it was read, and runs in another order.
+    found.is_ordered = made[0] == made[1] or not found.theirs
+    by_result = {tuple(node.output): node for node in ours.node}
+    for node in theirs.node:
+        mine_node = by_result.get(tuple(node.output))
+        if mine_node is not None and (mine_node.op_type != node.op_type or len(mine_node.input) != len(node.input)):
+            found.wiring.append(f"{node.op_type}{list(node.input)} is here {mine_node.op_type}{list(mine_node.input)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--level", choices=list(LEVELS), action="append")
+    parser.add_argument("--verbose", action="store_true", help="both graphs of files that differ")
+    parser.add_argument("--most", type=int, default=10_000, help="files")
+    options = parser.parse_args(arguments)
+    paths = [one for path in options.files for one in (sorted(path.rglob("*.onnx")) if path.is_dir() else [path])][: options.most]
+    for level in options.level or list(LEVELS):
+        outcomes = [compared(path, level) for path in paths]
+        _print(level, outcomes)
+        if options.verbose:
+            for one in outcomes:
+                if not one.is_equal and not one.problem:
+                    compared(one.path, level, show=True)
+    return 0
+
+
+def _print(level: str, outcomes: Sequence[Outcome]) -> None:
+    for one in outcomes:
+        if not one.is_equal:
+            detail = one.problem or (
+                f"ops {dict(one.ops)} names {one.is_named} order {one.is_ordered} {one.wiring[:2]}\n"
+                f"        theirs {list(one.theirs)}\n        ours   {list(one.ours)}"
+            )
+            print(f"  {one.path}: {detail}")
+    ran = [one for one in outcomes if not one.problem.startswith("onnxruntime")]
+    equal, alike = sum(one.is_equal for one in ran), sum(one.has_equal_ops for one in ran)
+    print(f"{level}: {equal} of {len(ran)} equal, {alike} with equal operators; {len(outcomes) - len(ran)} not run by onnxruntime")
+    differs: Counter[str] = Counter()
+    for one in ran:
+        differs.update(dict.fromkeys(one.ops, 1))
+    missing = Counter(name for one in ran if not one.is_equal for name in set(one.theirs) - set(one.ours))
+    print(f"  operators that differ: {differs.most_common(12)}")
+    print(f"  transformers that only onnxruntime applied: {missing.most_common(12)}")
+    extra = Counter(name for one in ran if not one.is_equal for name in set(one.ours) - set(one.theirs))
+    print(f"  transformers that only irscope applied: {extra.most_common(12)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
