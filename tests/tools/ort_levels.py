@@ -20,6 +20,10 @@ from pathlib import Path
 
 import onnx
 
+from irscope.ir.graph import Graph, Value
+from irscope.ir.program import Program
+from irscope.ir.types import Type
+
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
 _SAVE = """
 import sys, onnxruntime as o
@@ -109,13 +113,18 @@ def _predicted(path: Path, level: str) -> tuple[onnx.ModelProto, tuple[str, ...]
     from irscope.session import open_model
 
     plain = open_model(path)
-    types = {value.name: value.type for body in plain.program.bodies() for value in _values(body) if value.name}
+    types = types_of(plain.program)
     session = Session()
     rewritten = optimised(read_file(path), types, level, session)
     return rewritten.file.proto, tuple(name for _, name in session.applied)
 
 
-def _values(body: object) -> Iterator[object]:
+def types_of(program: Program) -> dict[str, Type]:
+    """The types of all values of a program by name."""
+    return {value.name: value.type for body in program.bodies() for value in _values(body) if value.name}
+
+
+def _values(body: Graph) -> Iterator[Value]:
     yield from body.inputs
     yield from body.weights
     for node in body:

@@ -191,9 +191,9 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
 
 def _register() -> None:
     """Import the modules whose transformers are in the lists above."""
-    from irscope.frontends.onnx.optimizer import basic
+    from irscope.frontends.onnx.optimizer import basic, extended, products
 
-    del basic
+    del basic, extended, products
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

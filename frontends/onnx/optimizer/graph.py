@@ -182,6 +182,7 @@ class OrtGraph:
         self._readers: dict[str, dict[int, OrtNode]] = {}
         self.next_index = 0
         self._names: set[str] = set()
+        self._node_names: set[str] = set()
         self._generated = 0
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -325,6 +326,15 @@ class OrtGraph:
             name = f"{base}_token_{self._generated}"
             self._generated += 1
         self._names.add(name)
+        return name
+
+    def new_node_name(self, base: str) -> str:
+        """Graph::GenerateNodeName: it counts together with the names of values."""
+        name = base
+        while name in self._node_names or any(node.name == name for node in self.nodes.values()):
+            name = f"{base}_token_{self._generated}"
+            self._generated += 1
+        self._node_names.add(name)
         return name
 
     def _knows(self, name: str) -> bool:

@@ -1,0 +1,66 @@
+"""Fusions of levels 2 and 3 beside what onnxruntime saves: the same nodes, names, order and weights, and none where a condition fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import onnx
+import onnxruntime as ort
+
+from irscope.frontends.onnx.optimizer.bridge import optimised
+from irscope.frontends.onnx.optimizer.driver import Level, Session
+from irscope.frontends.onnx.reader import read_file
+from irscope.session import open_model
+from tests.tools.oracle.ort_fusion_cases import model, read_cases
+from tests.tools.ort_levels import types_of
+
+LEVELS = {
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+CASES = {name: text for name, text in read_cases().items() if not name.startswith("qdq")}
+Nodes = list[tuple[str, str, str, list[str], list[str]]]
+
+
+def saved(source: onnx.ModelProto, level: Level, folder: Path) -> onnx.ModelProto:
+    """What a session makes of it."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = LEVELS[level]
+    options.optimized_model_filepath = str(folder / "saved.onnx")
+    ort.InferenceSession(source.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.load(folder / "saved.onnx")
+
+
+def predicted(source: onnx.ModelProto, level: Level, folder: Path) -> onnx.ModelProto:
+    path = folder / "source.onnx"
+    onnx.save(source, path)
+    types = types_of(open_model(path).program)
+    return optimised(read_file(path), types, level, Session()).file.proto
+
+
+def nodes(proto: onnx.ModelProto) -> Nodes:
+    return [(node.domain, node.op_type, node.name, list(node.input), list(node.output)) for node in proto.graph.node]
+
+
+def weights(proto: onnx.ModelProto) -> list[tuple[str, tuple[int, ...], int]]:
+    return sorted((weight.name, tuple(weight.dims), weight.data_type) for weight in proto.graph.initializer)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("level", ["extended"])
+def test_fusion(name: str, level: Level, tmp_path: Path) -> None:
+    """From the graph that level 1 leaves, so that only levels 2 and 3 are at stake."""
+    basic = saved(model(name, CASES[name]), "basic", tmp_path)
+    wanted, found = saved(basic, level, tmp_path), predicted(basic, level, tmp_path)
+    if nodes(wanted) == nodes(basic):
+        # A graph that nothing changed is saved as it was read.
+        assert sorted(nodes(found)) == sorted(nodes(wanted))
+    else:
+        assert nodes(found) == nodes(wanted)
+    assert weights(found) == weights(wanted)
