@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from irscope.budget import spend
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.budget import Allowance, reading, spend
 from irscope.errors import LoadError
-from irscope.frontends.files.pickled import read_pickle
+from irscope.frontends.files.snapshotstream import Columns, Frame, KnownStack, NoSnapshot, Rows, frame_of, read_columns
 
 _START: Final = 256
 _MOST: Final = 4 << 30
@@ -19,19 +23,6 @@ _MOST: Final = 4 << 30
 _FOREIGN: Final = ("/torch/", "\\torch\\", "<frozen", "importlib")
 """In names of files whose frames are not the program's own."""
 _GRAIN: Final = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A place on the stack."""
-
-    name: str
-    file: str
-    line: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +42,16 @@ class TraceEvent:
     def line(self) -> str:
         """The innermost line of the program itself; else of the innermost frame of Python."""
         return line_of(self.frames)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """Where something that has a name begins or ends."""
+
+    name: str
+    begins: bool
+    time: int
+    device: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +75,65 @@ class SnapshotSegment:
     stream: int
     small: bool
     expandable: bool
+    private: bool
+    """Whether it is of a pool of its own: of a CUDA graph, or `torch.cuda.MemPool`."""
     blocks: tuple[SnapshotBlock, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One file."""
 
     path: str
     segments: tuple[SnapshotSegment, ...]
-    traces: tuple[tuple[TraceEvent, ...], ...]
-    """By device."""
+    columns: Columns
+    """The entries of the traces of all devices."""
+    rows: tuple[NDArray[np.int64], ...]
+    """By device, which of them are its own, in order."""
     settings: Mapping[str, object] = field(default_factory=dict)
+    annotations: tuple[Annotation, ...] = ()
+    chosen: int | None = None
+    """The device that it is about; None for the one that did most."""
 
     @property
-    def trace(self) -> tuple[TraceEvent, ...]:
-        """Of the device that did most."""
-        return max(self.traces, key=len, default=())
+    def trace(self) -> Iterator[TraceEvent]:
+        """What the allocator did on the device."""
+        columns = self.columns
+        stacks = [self.frames(number) for number in range(len(columns.stacks))]
+        rows = self.own
+        parts = (getattr(columns, name)[rows].tolist() for name in ("action", "address", "size", "stream", "stack", "note"))
+        for action, address, size, stream, stack, note in zip(*parts, strict=True):
+            yield TraceEvent(columns.actions[action], address, size, stream, stacks[stack], columns.notes[note])
 
     @property
+    def own(self) -> NDArray[np.int64]:
+        """The entries of the device."""
+        return self.rows[self.device] if self.device < len(self.rows) else np.zeros(0, dtype=np.int64)
+
+    @cached_property
     def device(self) -> int:
-        """Its number; that of the segments where nothing was traced."""
-        if any(self.traces):
-            return self.traces.index(self.trace)
+        """Its number: that of the segments where nothing was traced."""
+        if self.chosen is not None:
+            return self.chosen
+        if any(map(len, self.rows)):
+            return max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
         return self.segments[0].device if self.segments else 0
 
+    def of_device(self, number: int) -> Snapshot:
+        """The same about another device."""
+        return replace(self, chosen=number)
+
+    @property
+    def devices(self) -> list[int]:
+        """Those that have memory, or did something."""
+        return sorted({one.device for one in self.segments} | {number for number, rows in enumerate(self.rows) if len(rows)})
+
+    def frames(self, stack: int) -> tuple[Frame, ...]:
+        """The frames of a stack, the innermost first."""
+        return tuple(self.columns.frames[one] for one in self.columns.stacks[stack])
+
     def held(self) -> list[SnapshotSegment]:
-        """The segments of that device."""
+        """The segments of the device."""
         return [one for one in self.segments if one.device == self.device]
 
 
@@ -123,82 +156,95 @@ def is_snapshot(path: Path) -> bool:
     return start[:1] == b"\x80" and b"segments" in start and b"torch" not in start.partition(b"segments")[0]
 
 
-def read_snapshot(path: Path) -> Snapshot:
+def read_snapshot(path: Path, allowance: Allowance | None = None) -> Snapshot:
     """Read one. LoadError for what is none."""
     where = str(path)
     try:
-        if path.stat().st_size > _MOST:
-            raise LoadError(f"has more than {_MOST} bytes", code="IRS663", where=where)
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise LoadError("is no regular file", code="IRS663", where=where)
+            if status.st_size > _MOST:
+                raise LoadError(f"has more than {_MOST} bytes", code="IRS663", where=where)
+            with reading(where, status.st_size, allowance) as budget:
+                budget.admit(status.st_size)
+                return _Reader(where).read(*read_columns(stream))
     except OSError as error:
         raise LoadError(f"cannot be opened: {error.strerror}", code="IRS663", where=where) from error
-    root = read_pickle(data, where).root
-    if not isinstance(root, dict) or "segments" not in root or "device_traces" not in root:
-        raise LoadError("is no snapshot of torch.cuda.memory: it has no segments and device_traces", code="IRS663", where=where)
-    reader = _Reader(where)
-    segments = tuple(reader.segment(one) for one in reader.items(root["segments"], "segments"))
-    traces = tuple(
-        tuple(reader.event(one) for one in reader.items(trace, "device_traces"))
-        for trace in reader.items(root["device_traces"], "device_traces")
-    )
-    settings = root.get("allocator_settings")
-    return Snapshot(where, segments, traces, settings if isinstance(settings, dict) else {})
+    except NoSnapshot as error:
+        raise LoadError(f"is no snapshot of torch.cuda.memory: {error}", code="IRS663", where=where) from None
 
 
 class _Reader:
     def __init__(self, where: str) -> None:
         self._where = where
-        self._frames: dict[tuple[str, str, int], Frame] = {}
+        self._columns: Columns
+        self._frames: dict[Frame, Frame] = {}
         self._stacks: dict[int, tuple[object, tuple[Frame, ...]]] = {}
-        """By identity: one stack stands at many events."""
+        """By identity: one stack stands at many blocks."""
 
-    def _fault(self, what: str) -> LoadError:
-        return LoadError(f"is no snapshot of torch.cuda.memory: {what}", code="IRS663", where=self._where)
+    def read(self, root: object, columns: Columns) -> Snapshot:
+        """What the pickle holds."""
+        if not isinstance(root, dict) or "segments" not in root or "device_traces" not in root:
+            raise NoSnapshot("it has no segments and device_traces")
+        self._columns = columns
+        segments = tuple(self.segment(one) for one in self.items(root["segments"], "segments"))
+        rows = tuple(self._rows(trace) for trace in self.items(root["device_traces"], "device_traces"))
+        settings = root.get("allocator_settings")
+        notes = root.get("external_annotations")
+        annotations = [self._annotation(one) for one in notes] if isinstance(notes, list) else []
+        found = tuple(one for one in annotations if one is not None)
+        return Snapshot(self._where, segments, columns, rows, settings if isinstance(settings, dict) else {}, found)
+
+    def _rows(self, trace: object) -> NDArray[np.int64]:
+        parts = []
+        for one in self.items(trace, "device_traces"):
+            if not isinstance(one, Rows):
+                raise NoSnapshot("an entry of device_traces has no action and size")
+            spend(one.count >> 6, "entries of a snapshot")
+            parts.append(np.arange(one.first, one.first + one.count, dtype=np.int64))
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def _annotation(self, value: object) -> Annotation | None:
+        if not isinstance(value, dict):
+            return None
+        name, stage, time, device = (value.get(key) for key in ("name", "stage", "time_us", "device"))
+        if not isinstance(name, str) or not isinstance(stage, str) or type(time) is not int or type(device) is not int:
+            return None
+        return Annotation(name, stage == "START", time, device)
 
     def items(self, value: object, what: str) -> Iterator[Any]:
         """The entries of a list."""
         if not isinstance(value, list | tuple):
-            raise self._fault(f"{what} is no list")
+            raise NoSnapshot(f"{what} is no list")
         spend(len(value), "entries of a snapshot")
         return iter(value)
 
     def _record(self, value: object, what: str) -> dict[Any, Any]:
         if not isinstance(value, dict):
-            raise self._fault(f"an entry of {what} is no dictionary")
+            raise NoSnapshot(f"an entry of {what} is no dictionary")
         return value
 
     def _number(self, record: Mapping[Any, Any], *keys: str) -> int:
         value = next((record[key] for key in keys if key in record), 0)
-        if type(value) is not int or not -(1 << 63) <= value < 1 << 64:
-            raise self._fault(f"{keys[0]} is no number of 64 bits")
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            raise NoSnapshot(f"{keys[0]} is no number of 64 bits")
         return value
 
-    def stack(self, value: object) -> tuple[Frame, ...]:
+    def _stack(self, value: object) -> tuple[Frame, ...]:
         """Frames, the innermost first."""
+        if isinstance(value, KnownStack):
+            return tuple(self._columns.frames[one] for one in self._columns.stacks[value.number])
         known = self._stacks.get(id(value))
         if known is not None:
             return known[1]
         made = []
         for one in self.items(value if value is not None else [], "frames"):
-            record = self._record(one, "frames")
-            key = str(record.get("name", "")), str(record.get("filename", "")), self._number(record, "line")
-            made.append(self._frames.setdefault(key, Frame(*key)))
+            key = frame_of(self._record(one, "frames"))
+            made.append(self._frames.setdefault(key, key))
         found = tuple(made)
         self._stacks[id(value)] = value, found
         return found
-
-    def event(self, value: object) -> TraceEvent:
-        """An entry of a trace."""
-        record = self._record(value, "device_traces")
-        note = record.get("user_metadata")
-        return TraceEvent(
-            str(record.get("action", "")),
-            self._number(record, "addr", "device_free"),
-            self._number(record, "size"),
-            self._number(record, "stream"),
-            self.stack(record.get("frames")),
-            note if isinstance(note, str) else "",
-        )
 
     def segment(self, value: object) -> SnapshotSegment:
         """A segment with its blocks; old versions tell where blocks are by their order alone."""
@@ -209,7 +255,7 @@ class _Reader:
             size = self._number(block, "size")
             address = self._number(block, "address") if "address" in block else at
             requested = self._number(block, "requested_size") if "requested_size" in block else size
-            blocks.append(SnapshotBlock(address, size, requested, str(block.get("state", "")), self.stack(block.get("frames"))))
+            blocks.append(SnapshotBlock(address, size, requested, _text(block.get("state")), self._stack(block.get("frames"))))
             at = address + size
         return SnapshotSegment(
             self._number(record, "device"),
@@ -218,8 +264,13 @@ class _Reader:
             self._number(record, "stream"),
             record.get("segment_type") == "small",
             bool(record.get("is_expandable")),
+            record.get("segment_pool_id", (0, 0)) != (0, 0),
             tuple(blocks),
         )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def rounded(size: int) -> int:

@@ -276,27 +276,46 @@ def snapshot_bytes(log: AllocatorLog) -> bytes:
 
 def snapshot(log: AllocatorLog) -> dict[str, Any]:
     """The dictionary that torch.cuda.memory._snapshot() would return."""
+    stacks = _Stacks()
     return {
-        "segments": [_segment(segment, log.owners) for segment in log.segments],
-        "device_traces": [trace(log)],
+        "segments": [_segment(segment, log.owners, stacks) for segment in log.segments],
+        "device_traces": [trace(log, stacks=stacks)],
         "allocator_settings": {},
         "external_annotations": [],
     }
 
 
-def trace(log: AllocatorLog, first_step: int = LOADING) -> list[dict[str, Any]]:
+class _Stacks:
+    """Frames of owners: equal ones are one object, as in what torch writes, so that the file names each once."""
+
+    def __init__(self) -> None:
+        self._frames: dict[tuple[object, ...], dict[str, object]] = {}
+        self._lists: dict[tuple[int, ...], list[dict[str, object]]] = {}
+        self._of: dict[int, tuple[Owner | None, list[dict[str, object]]]] = {}
+
+    def of(self, owner: Owner | None) -> list[dict[str, object]]:
+        """The frames of what asked for memory."""
+        known = self._of.get(id(owner))
+        if known is None:
+            frames = [self._frames.setdefault(tuple(one.values()), one) for one in _frames(owner)]
+            known = self._of[id(owner)] = owner, self._lists.setdefault(tuple(map(id, frames)), frames)
+        return known[1]
+
+
+def trace(log: AllocatorLog, first_step: int = LOADING, stacks: _Stacks | None = None) -> list[dict[str, Any]]:
     """What the allocator did from a step on, as the snapshot lists it."""
-    return [entry for number, event in enumerate(log.events) if event.step >= first_step for entry in _entries(number, event)]
+    found = stacks or _Stacks()
+    return [entry for number, event in enumerate(log.events) if event.step >= first_step for entry in _entries(number, event, found)]
 
 
-def _segment(segment: Segment, owners: dict[int, Owner]) -> dict[str, Any]:
+def _segment(segment: Segment, owners: dict[int, Owner], stacks: _Stacks) -> dict[str, Any]:
     blocks = [
         {
             "address": block.address,
             "size": block.size,
             "requested_size": block.requested if block.state != "inactive" else block.size,
             "state": block.state,
-            "frames": _frames(owners.get(block.address) if block.state != "inactive" else None),
+            "frames": stacks.of(owners.get(block.address) if block.state != "inactive" else None),
         }
         for block in segment.blocks
     ]
@@ -317,7 +336,7 @@ def _segment(segment: Segment, owners: dict[int, Owner]) -> dict[str, Any]:
     }
 
 
-def _entries(number: int, event: Event) -> list[dict[str, Any]]:
+def _entries(number: int, event: Event, stacks: _Stacks) -> list[dict[str, Any]]:
     """A free is two actions: it is asked for, and it is done."""
     actions = ["free_requested", "free_completed"] if event.action == "free" else [event.action]
     return [
@@ -330,7 +349,7 @@ def _entries(number: int, event: Event) -> list[dict[str, Any]]:
             "compile_context": "N/A",
             "user_metadata": event.owner.group if event.owner is not None else "",
             "pool_id": (0, 0),
-            "frames": _frames(event.owner),
+            "frames": stacks.of(event.owner),
         }
         for action in actions
     ]
