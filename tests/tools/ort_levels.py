@@ -98,7 +98,7 @@ def compared(path: Path, level: str, show: bool = False) -> Outcome:
         place = traceback.extract_tb(error.__traceback__)[-1]
         found.problem = f"irscope: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         return found
-    _lay_beside(model.graph, predicted.graph, found)
+    _lay_beside(model.graph, predicted.graph, onnx.load(str(path), load_external_data=False).graph, found)
     if show:
         for side, graph in (("onnxruntime", model.graph), ("irscope", predicted.graph)):
             print(f"--- {side}")
@@ -151,10 +151,12 @@ def _ops(graph: onnx.GraphProto) -> Counter[str]:
     return found
 
 
-def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, found: Outcome) -> None:
+def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, original: onnx.GraphProto, found: Outcome) -> None:
     mine, other = _ops(ours), _ops(theirs)
     found.ops = Counter({op: other[op] - mine[op] for op in mine | other if other[op] != mine[op]})
-    made = [[tuple(node.output) for node in graph.node] for graph in (theirs, ours)]
+    # Names that a transformer makes differ between versions; those of the file are compared.
+    own = _names(original)
+    made = [[(node.op_type, *(name for name in node.output if name in own)) for node in graph.node] for graph in (theirs, ours)]
     found.is_named = sorted(made[0]) == sorted(made[1])
     # A graph that nothing changed is saved as it was read, and runs in another order.
     found.is_ordered = made[0] == made[1] or not found.theirs
@@ -163,6 +165,15 @@ def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, found: Outcome) 
         mine_node = by_result.get(tuple(node.output))
         if mine_node is not None and (mine_node.op_type != node.op_type or len(mine_node.input) != len(node.input)):
             found.wiring.append(f"{node.op_type}{list(node.input)} is here {mine_node.op_type}{list(mine_node.input)}")
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    found = {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _names(attribute.g)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

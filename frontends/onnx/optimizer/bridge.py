@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import Level, Session, optimise
-from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, since_version
+from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
@@ -94,7 +94,8 @@ class Bridge:
         domain = domain_of(proto.domain)
         version = since_version(domain, proto.op_type, version_of(graph.opsets, domain))
         outputs = list(proto.output)
-        attrs = {attribute.name: decode(attribute) for attribute in proto.attribute}
+        attrs = dict(default_attributes(domain, proto.op_type, version))
+        attrs.update({attribute.name: decode(attribute) for attribute in proto.attribute})
         node = OrtNode(graph, graph.next_index, proto.op_type, domain, version, proto.name, list(proto.input), outputs, attrs, proto)
         for attribute in proto.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:

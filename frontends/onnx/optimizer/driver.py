@@ -191,9 +191,14 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
 
 def _register() -> None:
     """Import the modules whose transformers are in the lists above."""
-    from irscope.frontends.onnx.optimizer import basic, extended, products
+    from irscope.frontends.onnx.optimizer import (
+        basic,
+        extended,
+        folding,
+        products,
+    )
 
-    del basic, extended, products
+    del basic, extended, folding, products
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

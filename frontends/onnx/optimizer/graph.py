@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx
 
 from irscope.frontends.onnx.model import STANDARD, version_of
-from irscope.frontends.onnx.types import AttrValue
+from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, tensor
@@ -149,6 +149,17 @@ class OrtNode:
 
 
 @functools.cache
+def default_attributes(domain: str, op: str, version: int) -> Mapping[str, AttrValue]:
+    """Attributes that a node has without saying so: ONNX Runtime writes them into every node."""
+    try:
+        schema = onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return {}
+    found = {name: attribute.default_value for name, attribute in schema.attributes.items() if attribute.default_value.name}
+    return {name: decode(proto) for name, proto in found.items()}
+
+
+@functools.cache
 def since_version(domain: str, op: str, opset: int) -> int:
     """The version of an operator's schema that an operator set has; of contributed operators 1."""
     try:
@@ -162,8 +173,9 @@ def since_version(domain: str, op: str, opset: int) -> int:
 class OrtGraph:
     """The main graph, or one inside a node."""
 
-    def __init__(self, opsets: Mapping[str, int], outer: OrtGraph | None = None, owner: OrtNode | None = None) -> None:
-        self.opsets = dict(opsets)
+    def __init__(self, opsets: dict[str, int], outer: OrtGraph | None = None, owner: OrtNode | None = None) -> None:
+        self.opsets = opsets
+        """Version by domain, shared by all graphs of the model."""
         self.outer = outer
         self.owner = owner
         self.inputs: list[str] = []
@@ -353,16 +365,18 @@ class OrtGraph:
         """A new node, with the next number; no other node may make its results (remove that one first)."""
         if domain not in self.opsets:
             self.opsets[domain] = 1
+        version = since_version(domain, op, self.opset(domain))
+        attrs = {**default_attributes(domain, op, version), **(attrs or {})}
         node = OrtNode(
             self,
             self.next_index,
             op,
             domain,
-            since_version(domain, op, self.opset(domain)),
+            version,
             name,
             list(inputs),
             list(outputs),
-            dict(attrs or {}),
+            attrs,
         )
         node.provider = provider
         self.enter(node)
@@ -461,14 +475,21 @@ class OrtGraph:
             self.remove_node(node)
         return self.add_node(op, inputs, made, attrs, domain, name or nodes[0].name, provider)
 
-    def can_remove(self, node: OrtNode, replacement: str | None = None) -> bool:
-        """graph_utils::CanRemoveNode: only one result is used, that one is not the graph's, and what replaces it may be read in
-        graphs inside that read it now. Without a `replacement` it is the first operand."""
+    def can_remove(self, node: OrtNode) -> bool:
+        """graph_utils::CanRemoveNode: only one result is used, none is the graph's, one operand comes from a node of this graph or there is
+        only one, and graphs inside that read the result may read that operand by its name."""
         used = {result for _, result, _ in self.edges(node)}
         if self.makes_output(node) or len(used) > 1:
             return False
-        new = node.input(0) if replacement is None else replacement
-        return self._can_rename(node, new)
+        new = self._sole_operand(node)
+        return new is not None and self._can_rename(node, new)
+
+    def _sole_operand(self, node: OrtNode) -> str | None:
+        """What a node is replaced by: the one operand that another node makes, or the only one."""
+        edges = self.input_edges(node)
+        if len(edges) == 1 and edges[0][1] < len(node.inputs):
+            return node.inputs[edges[0][1]]
+        return node.inputs[0] if len(node.inputs) == 1 and not edges else None
 
     def _can_rename(self, node: OrtNode, new: str) -> bool:
         for reader, result, place in self.edges(node):
@@ -483,10 +504,12 @@ class OrtGraph:
         return any(body.has_own(name, instead_of) for node in self for body in node.bodies.values() if instead_of in node.captured)
 
     def drop(self, node: OrtNode) -> bool:
-        """graph_utils::RemoveNode: what reads the node's one used result reads its first operand instead."""
-        for reader, result, _ in self.edges(node):
-            self.replace_uses(node.outputs[result], node.input(0))
-            del reader
+        """graph_utils::RemoveNode: what reads the node's one used result reads its operand instead."""
+        new = self._sole_operand(node)
+        if new is None:
+            return False
+        for _, result, _ in self.edges(node):
+            self.replace_uses(node.outputs[result], new)
         self.remove_node(node)
         return True
 

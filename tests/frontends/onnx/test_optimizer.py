@@ -12,6 +12,8 @@ from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
 from irscope.frontends.onnx.optimizer.driver import Level, Session
 from irscope.frontends.onnx.optimizer.graph import OrtGraph
 from irscope.frontends.onnx.reader import ModelFile
+from irscope.ir.dtypes import DType
+from irscope.ir.types import tensor
 
 
 def model(
@@ -77,3 +79,34 @@ def test_constants_are_weights() -> None:
     assert found is not None
     assert found.shape == (3,)
     assert [node.op for node in graph] == ["Add"]
+
+
+def test_a_bias_behind_a_product_is_a_gemm() -> None:
+    weights = {"w": np.ones((3, 4), np.float32), "b": np.ones(4, np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    proto = model(nodes, weights)
+    types = {"x": tensor(DType.F32, (2, 3)), "a": tensor(DType.F32, (2, 4)), "y": tensor(DType.F32, (2, 4))}
+    found = optimised(ModelFile(proto), types, "basic").file.proto.graph
+    assert [(node.op_type, list(node.input)) for node in found.node] == [("Gemm", ["x", "w", "b"])]
+
+
+def test_what_is_computed_from_constants_is_a_constant() -> None:
+    weights = {"one": np.array([1, 2], np.int64), "two": np.array([3, 4], np.int64)}
+    nodes = [
+        helper.make_node("Add", ["one", "two"], ["sizes"]),
+        helper.make_node("Expand", ["x", "sizes"], ["y"]),
+    ]
+    proto = model(nodes, weights, shape=(1, 1))
+    types = {"sizes": tensor(DType.I64, (2,)), "x": tensor(DType.F32, (1, 1)), "y": tensor(DType.F32, (4, 6))}
+    found = optimised(ModelFile(proto), types, "basic").file.proto.graph
+    assert [node.op_type for node in found.node] == ["Expand"]
+    assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [4, 6]}
+
+
+def test_what_is_computed_twice_is_computed_once() -> None:
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Exp", ["x"], ["b"]),
+        helper.make_node("Mul", ["a", "b"], ["y"]),
+    ]
+    assert sorted(one.partition(":")[0] for one in after(model(nodes))) == ["Exp", "Mul"]
