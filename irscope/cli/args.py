@@ -96,6 +96,12 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     )
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
+        "--ort-level",
+        choices=("off", "basic", "extended", "all"),
+        default="off",
+        help="take an ONNX file as a session of ONNX Runtime has it after these optimisations, predicted; default: off, as written",
+    )
+    parser.add_argument(
         *reading_budget,
         default="",
         metavar="TIME,SIZE",
@@ -254,6 +260,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         use_torch=args.use_torch,
         method=args.method,
         base=args.base,
+        ort_level=args.ort_level,
         trust_remote_code=args.trust_remote_code,
         allowance=_allowance(args.reading_budget),
     )

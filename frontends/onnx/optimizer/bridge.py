@@ -10,14 +10,16 @@ import onnx
 from onnx import helper, numpy_helper
 
 from irscope.diagnostics import DiagnosticSink
+from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
-from irscope.frontends.onnx.optimizer.driver import Level, Session, optimise
+from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, Session, optimise
 from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
 from irscope.ir.places import Literal
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 from irscope.ops.values import from_bytes, to_array
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
@@ -120,7 +122,7 @@ class Bridge:
 
     # -- back ---------------------------------------------------------------------------------------------------
 
-    def write(self, graph: OrtGraph) -> Rewritten:
+    def write(self, graph: OrtGraph) -> ModelFile:
         """The file with this graph in place of its own, nodes in the order in which the session runs them."""
         model = onnx.ModelProto()
         source = self.file.proto
@@ -133,12 +135,12 @@ class Bridge:
         model.functions.extend(source.functions)
         for domain, version in graph.opsets.items():
             model.opset_import.append(helper.make_opsetid(domain, version))
-        made: dict[str, TensorType] = {}
+        made: set[str] = set()
         model.graph.name = source.graph.name
         self._write_graph(graph, source.graph, model.graph, made)
-        return Rewritten(ModelFile(model, self.file.path, self.file.stored), made)
+        return ModelFile(model, self.file.path, self.file.stored, frozenset(made))
 
-    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: dict[str, TensorType]) -> None:
+    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: set[str]) -> None:
         target.name = source.name
         target.input.extend(source.input)
         names = {info.name: info for info in source.output}
@@ -163,11 +165,11 @@ class Bridge:
                 proto = target.initializer.add()
                 proto.name, proto.data_type = name, NUMBERS[weight.type.dtype]
                 proto.dims.extend(weight.shape)
-                made[name] = weight.type
+                made.add(name)
         for node in graph.order():
             self._write_node(node, target.node.add(), made)
 
-    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: dict[str, TensorType]) -> None:
+    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: set[str]) -> None:
         source = node.made_from
         if source is not None:
             target.CopyFrom(source)
@@ -188,18 +190,16 @@ class Bridge:
                 target.attribute.append(helper.make_attribute(name, value))
 
 
-class Rewritten:
-    """A file as a session runs it."""
-
-    def __init__(self, file: ModelFile, made: Mapping[str, TensorType]) -> None:
-        self.file = file
-        self.made = made
-        """Weights that were made and whose values are not written: their types."""
-
-
-def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> Rewritten:
+def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> ModelFile:
     """The file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
     bridge = Bridge(file, types)
     graph = bridge.read()
     optimise(graph, level, session)
     return bridge.write(graph)
+
+
+def at_level(file: ModelFile, options: LoadOptions) -> ModelFile:
+    """The file as a session of the level that the options name runs it."""
+    if options.ort_level not in LEVELS:
+        raise UsageError(f"ONNX Runtime has no level {options.ort_level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
+    return optimised(file, options.file_types, options.ort_level)
