@@ -195,10 +195,11 @@ def _register() -> None:
         basic,
         extended,
         folding,
+        layout,
         products,
     )
 
-    del basic, extended, folding, products
+    del basic, extended, folding, layout, products
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

@@ -224,14 +224,21 @@ def _behind_cast(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | Non
     if found is None:
         return None
     transpose, swaps, moves_batch = found
-    between = f"{name}_transformed"
+    between = f"{name}/MatmulTransposeFusion/"
     source, type_ = transpose.input(0), graph.type_of(transpose.input(0))
     if isinstance(type_, TensorType):
         graph.types[between] = tensor(graph.dtype(name), type_.shape, type_.device)
     graph.remove_node(cast)
-    graph.add_node("Cast", [source], [between], cast.attrs, name=graph.new_node_name(f"{cast.name}_transformed"), provider=cast.provider)
+    graph.add_node(
+        "Cast", [source], [between], cast.attrs, name=graph.new_node_name(f"{cast.name}/MatmulTransposeFusion/"), provider=cast.provider
+    )
     made = graph.add_node(
-        "Transpose", [between], [name], transpose.attrs, name=graph.new_node_name(f"{transpose.name}_transformed"), provider=cast.provider
+        "Transpose",
+        [between],
+        [name],
+        transpose.attrs,
+        name=graph.new_node_name(f"{transpose.name}/MatmulTransposeFusion/"),
+        provider=cast.provider,
     )
     if not graph.readers(transpose.outputs[0]):
         graph.remove_node(transpose)
