@@ -206,7 +206,7 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
         from irscope.frontends.zoo.load import load_named
 
         return load_named(text, options, sink, settings)
-    if options.ort_level != "off" and detect(path).name == "onnx":
+    if options.ort_level != "off" and detect(path).frontend == "onnx":
         options = replace(options, file_types=_file_types(path, options))
     return load_program(path, options, sink)
 
@@ -214,8 +214,9 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
 def _file_types(path: Path, options: LoadOptions) -> dict[str, Type]:
     """Types of all values by name as the file alone says them: what a session knows when it optimises."""
     plain = load_program(path, replace(options, ort_level="off", inputs={}, bind={}), DiagnosticSink())
-    types = Manager(plain).get(Shapes()).types
-    return {value.name: type_ for value, type_ in types.items() if value.name}
+    found = Manager(plain).get(Shapes())
+    given = {value: found.type_of(value) for body in plain.bodies() for value in body.inputs}
+    return {value.name: type_ for value, type_ in {**given, **found.types}.items() if value.name}
 
 
 def capture_model(

@@ -47,6 +47,9 @@ class Bridge:
         graph.types = dict(self.types)
         self._fill(graph, model.graph)
         graph.settle()
+        _forget_shapes(
+            graph, {info.name for info in (*model.graph.value_info, *model.graph.output) if info.type.tensor_type.HasField("shape")}
+        )
         return graph
 
     def _fill(self, graph: OrtGraph, proto: onnx.GraphProto) -> None:
@@ -188,6 +191,28 @@ class Bridge:
                 target.attribute.append(written[name])
             elif value is not None and value != ():
                 target.attribute.append(helper.make_attribute(name, value))
+
+
+_PROPAGATED = frozenset(
+    ["Shape", "Size", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze", "Add", "Sub", "Mul", "Div", "Identity", "Constant"]
+)
+"""Operators through which ONNX Runtime follows the elements of shapes."""
+
+
+def _forget_shapes(graph: OrtGraph, declared: set[str]) -> None:
+    """Shapes that irscope infers and ONNX Runtime does not: of what operators of ai.onnx.ml make, of a Reshape whose sizes went through a
+    Cast, and of what is computed from such values."""
+    unknown: set[str] = set()
+    for node in graph.order():
+        if node.op == "Reshape" and node.is_standard:
+            sizes = graph.input_node(node, 1)
+            is_unknown = sizes is not None and sizes.op not in _PROPAGATED
+        else:
+            is_unknown = node.domain == "ai.onnx.ml" or (node.is_standard and node.input(0) in unknown and node.op not in ("Shape", "Size"))
+        for name in node.outputs if is_unknown else ():
+            if name not in declared:
+                unknown.add(name)
+                graph.types[name] = tensor(graph.dtype(name), None)
 
 
 def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> ModelFile:

@@ -121,8 +121,9 @@ def test_a_level_is_an_option_of_reading(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model(nodes, weights), path)
     written, basic = (irscope.load(path, ort_level=level) for level in ("off", "basic"))
-    assert [len(written.graph), len(basic.graph)] == [2, 1]
+    sources = [[node.source.partition("@")[0] for node in one.graph] for one in (written, basic)]
+    assert [list(dict.fromkeys(one)) for one in sources] == [["onnx::MatMul", "onnx::Add"], ["onnx::Gemm"]]
     assert basic.program.metadata["ort_level"] == "basic, predicted"
-    assert str(basic.graph.outputs[0].type) == "f32[2, 4]"
+    assert str(basic.graph.outputs[0].type) == "f32[2,4]"
     with pytest.raises(irscope.IrscopeError, match="no level 'most'"):
         irscope.load(path, ort_level="most")
