@@ -42,7 +42,7 @@ def predicted(source: onnx.ModelProto, level: Level, folder: Path) -> onnx.Model
     path = folder / "source.onnx"
     onnx.save(source, path)
     types = types_of(open_model(path).program)
-    return optimised(read_file(path), types, level, Session()).file.proto
+    return optimised(read_file(path), types, level, Session()).proto
 
 
 def nodes(proto: onnx.ModelProto) -> Nodes:

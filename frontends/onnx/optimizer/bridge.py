@@ -15,6 +15,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, Session, optimise
 from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
+from irscope.frontends.onnx.optimizer.shapes import infer_known, sizes_of
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
@@ -63,6 +64,8 @@ class Bridge:
             graph.enter(self._node(graph, node))
         for info in (*proto.value_info, *proto.output, *proto.input):
             graph.declared.add(info.name)
+            if info.type.HasField("tensor_type"):
+                graph.known[info.name] = sizes_of(info.type.tensor_type)
 
     def _weight(self, proto: onnx.TensorProto) -> Weight:
         return Weight(tensor(DTYPES[proto.data_type], tuple(proto.dims)), proto, read=self._values)
@@ -219,6 +222,8 @@ def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session:
     """The file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
     bridge = Bridge(file, types)
     graph = bridge.read()
+    graph.infer = infer_known
+    infer_known(graph)
     optimise(graph, level, session)
     return bridge.write(graph)
 

@@ -119,9 +119,10 @@ def matmul_integer_to_float(graph: OrtGraph, mul: OrtNode) -> bool:
     nodes = [product, cast, scale, mul]
     operands = [product.input(0), product.input(1), scale.input(0), scale.input(1), product.input(2), product.input(3)]
     add = first_child(graph, mul, "Add") if ends_in_one(graph, mul) else None
-    if add is not None and graph.constant(add.input(1)) is not None and _is_row(graph.shape(add.input(1))):
+    bias = next((name for name in add.inputs[::-1] if graph.constant(name) is not None and _is_row(graph.shape(name))), "") if add else ""
+    if add is not None and bias:
         nodes.append(add)
-        operands.append(add.input(1))
+        operands.append(bias)
     graph.fuse(nodes, "MatMulIntegerToFloat", operands, domain=MICROSOFT, name=product.name)
     return True
 
