@@ -202,9 +202,10 @@ def _register() -> None:
         folding,
         layout,
         products,
+        transposes,
     )
 
-    del basic, extended, folding, layout, products
+    del basic, extended, folding, layout, products, transposes
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

@@ -127,3 +127,36 @@ def test_a_level_is_an_option_of_reading(tmp_path: Path) -> None:
     assert str(basic.graph.outputs[0].type) == "f32[2,4]"
     with pytest.raises(irscope.IrscopeError, match="no level 'most'"):
         irscope.load(path, ort_level="most")
+
+
+def test_two_transposes_that_undo_each_other_go() -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Relu", ["t"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["u"], perm=[1, 0]),
+        helper.make_node("Exp", ["u"], ["y"]),
+    ]
+    assert [one.partition(":")[0] for one in after(model(nodes))] == ["Relu", "Exp"]
+
+
+def test_the_shape_of_a_transposed_value_is_that_of_the_value_in_another_order() -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Shape", ["t"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["y"]),
+    ]
+    assert [one.partition(":")[0] for one in after(model(nodes, shape=("a", "b")))] == ["Shape", "Gather", "Expand"]
+
+
+def test_a_reshape_by_its_own_sizes_reads_constants() -> None:
+    weights = {"zero": np.array(0, np.int64), "axes": np.array([0], np.int64), "rest": np.array([-1], np.int64)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["g"]),
+        helper.make_node("Unsqueeze", ["g", "axes"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["x", "sizes"], ["y"]),
+    ]
+    found = optimised(ModelFile(model(nodes, weights, shape=("a", "b", 3))), {}, "basic").proto.graph
+    assert [node.op_type for node in found.node] == ["Reshape"]
+    assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [0, -1]}
