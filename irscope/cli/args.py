@@ -256,7 +256,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
     """What the user said about the model."""
     return LoadOptions(
         inputs=dict(_input(text) for text in args.input),
-        bind=_bindings(args.bind),
+        bind=bindings(args.bind),
         use_torch=args.use_torch,
         method=args.method,
         base=args.base,
@@ -366,7 +366,7 @@ def _input(text: str) -> tuple[str, Type]:
     return name or SOLE, parse_input_type(type_)
 
 
-def _bindings(texts: list[str]) -> dict[str, int]:
+def bindings(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):
