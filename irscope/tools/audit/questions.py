@@ -272,7 +272,10 @@ def _distributions(found: Columns) -> Iterable[Series]:
         base = 4 if kind is Kind.BYTES else 10
         counts = Counter(math.floor(math.log(value, base) + 1e-9) for value in values)
         bins = range(min(counts), max(counts) + 1)
-        data = {"from": [f"{humanise(float(base) ** at, kind)} and more" for at in bins], "models": [counts[at] for at in bins]}
+        data: dict[str, Sequence[object]] = {
+            "from": [f"{humanise(float(base) ** at, kind)} and more" for at in bins],
+            "models": [counts[at] for at in bins],
+        }
         yield Series(f"models by {title}", Column("from"), (Column("models", Kind.COUNT),), data)
 
 
