@@ -293,8 +293,12 @@ class _Maker:
     def _ort_counters(self, found: Footprint) -> _Counters:
         plan = self.ctx.get(OrtMemory())
         runtime = "ONNX Runtime 1.31"
-        if plan.figures is None or not plan.on_cpu or found.of != "device":
-            reason = "" if plan.on_cpu else "what ONNX Runtime's kernels take besides on a GPU is not known"
+        if plan.cuda is not None and plan.figures is not None:
+            worst, figures = plan.cuda.worst, plan.figures
+            counts = worst(figures, "requested"), worst(figures, "allocated"), worst(figures, "reserved")
+            return _Counters(runtime, *counts, plan.cuda.fits(figures), plan.cuda.shortage or plan.cuda.open_)
+        if plan.figures is None or not plan.is_known or found.of != "device":
+            reason = "" if plan.is_known else "what ONNX Runtime's kernels take besides on a GPU is not known"
             return _Counters(runtime, found.peak, NOT_KNOWN, NOT_KNOWN, None, reason)
         runs = (plan.figures.cold.peak, plan.figures.warm.peak)
         there = quantity(found.peak.value) - max(run.allocated for run in runs)
@@ -303,7 +307,9 @@ class _Maker:
 
     def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:
         """What PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
-        if counters.allocated.value is not None or self.device.capability is None or self.program.node_count > _MOST_ADVISED:
+        if counters.allocated.value is not None and counters.memory is not None:
+            return None
+        if self.device.capability is None or self.program.node_count > _MOST_ADVISED:
             return None
         if self.at.program.training is not None:
             return None

@@ -115,7 +115,7 @@ class Liveness(Analysis[Timeline]):
                 **{f"{role}_bytes": dim_cell(size) for role, size in result.resident.items()},
                 **device.summary,
             },
-            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS},
+            units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS, **ort.UNITS},
             tables=(found.alive(self.top), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
             series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
@@ -184,6 +184,10 @@ def _step_counters(memory: StepMemory) -> _Counters:
 
 def _ort_counters(ctx: PassContext) -> _Counters:
     plan = ctx.get(OrtMemory())
+    if plan.cuda is not None and plan.figures is not None:
+        fits, reserved = plan.cuda.fits(plan.figures), plan.cuda.worst(plan.figures, "reserved")
+        headline = verdict_line(fits, reserved, plan.cuda.device)
+        return _Counters(headline, {"fits": fits}, {}, ort.summary(plan), ort.series(plan), ort.notes(plan))
     return _Counters((), {}, ort.peak_summary(plan), ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
@@ -239,24 +243,27 @@ _BLOCK = "the second run's block has room for tensors of other steps"
 
 
 def arena(plan: OrtPlan, timeline: Timeline, shown: ShownRun = "worst") -> Footprint | None:
-    """Memory in use by a session on the CPU in one run; None where sizes or kernels are unknown."""
+    """Memory in use by a session in one run; None where sizes or kernels are unknown."""
     figures = plan.figures
-    sizes = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
+    resident, names = (timeline.resident, timeline.declared) if plan.cuda is None else (plan.cuda.resident, plan.cuda.declared)
+    sizes = {ROLES.get(role, role): size for role, size in resident.items()}
     numbers = {category: size for category, size in sizes.items() if isinstance(size, int)}
-    if figures is None or not plan.on_cpu or len(numbers) < len(sizes):
+    if figures is None or not plan.is_known or len(numbers) < len(sizes):
         return None
     first, second = figures.cold, figures.warm
     is_second = second.peak.allocated > first.peak.allocated if shown == "worst" else shown == "steady"
-    rows = _Rows(plan, numbers, {ROLES.get(role, role): given for role, given in timeline.declared.items()}, is_second=is_second)
+    rows = _Rows(plan, numbers, {ROLES.get(role, role): given for role, given in names.items()}, is_second=is_second)
     run = "second run" if is_second else "first run"
-    there = sum(numbers.values())
+    there = rows.outside
     chosen = second if is_second else first
     heights = [there + size for size in chosen.highest]
     peak = there + chosen.peak.allocated
     which = ", the higher of the first two" if shown == "worst" else ""
-    what = f"weights and inputs, and the most that ONNX Runtime's arena has in use in the {run}{which}"
+    beside = "weights and inputs, and " if plan.cuda is None else ""
+    what = f"{beside}the most that ONNX Runtime's arena {'' if plan.cuda is None else 'on the GPU '}has in use in the {run}{which}"
+    found = Quantity(peak) if plan.cuda is None else plan.cuda.counter(figures, "warm" if is_second else "cold", "allocated")
     at = heights.index(max(heights)) if heights else 0
-    return Footprint("device", what, run, plan.steps, rows.columns(), heights, Quantity(peak), at, rows.at, over=rows.over)
+    return Footprint("device", what, run, plan.steps, rows.columns(), heights, found, at, rows.at, over=rows.over)
 
 
 class _Rows:
@@ -267,11 +274,16 @@ class _Rows:
         self._plan = plan
         self._figures = figures = plan.figures
         self._resident = resident
+        self.outside = sum(resident.values()) if plan.cuda is None else 0
+        """Bytes of weights and inputs that do not lie in the arena."""
+        loaded = 0 if plan.cuda is None else plan.cuda.weights
+        self._packed = figures.before.requested - loaded
         self._names = names
         self._run = figures.warm if is_second else figures.cold
         self._block = figures.pattern if is_second else 0
         found, buffers = plan.found, plan.buffers
-        owners = [number for taken in buffers.taken for number in taken if found.sizes[number] is not None and found.is_tensor[number]]
+        taken = [number for taken in buffers.taken for number in taken if number not in found.elsewhere]
+        owners = [number for number in taken if found.sizes[number] is not None and found.is_tensor[number]]
         self._in_block = {
             (one.born, one.value)
             for one, number in zip(plan.ranges, owners, strict=True)
@@ -285,18 +297,17 @@ class _Rows:
         if not count:
             before = self._figures.before
             rounding = self._run.peak.allocated - before.requested
-            return {**{key: [size] for key, size in self._resident.items()}, PACKED: [before.requested], ROUNDING: [rounding]}
+            return {**{key: [size] for key, size in self._resident.items()}, PACKED: [self._packed], ROUNDING: [rounding]}
         outputs = [one for one in plan.ranges if one.is_output]
         others = [one for one in plan.ranges if not one.is_output]
         found: dict[str, list[int]] = {category: [size] * count for category, size in self._resident.items()}
-        found[PACKED] = [self._figures.before.requested] * count
+        found[PACKED] = [self._packed] * count
         found["output"], found["activation"] = _heights(outputs, count), _heights(others, count)
         found["temporary"] = [*self._figures.takes]
         if self._block:
             inside = _heights([one for one in plan.ranges if (one.born, one.value) in self._in_block], count)
             found[BLOCK] = [self._block - size for size in inside]
-        there = sum(self._resident.values())
-        asked = [sum(sizes) - there for sizes in zip(*found.values(), strict=True)]
+        asked = [sum(sizes) - self.outside for sizes in zip(*found.values(), strict=True)]
         found[ROUNDING] = [highest - size for highest, size in zip(self._run.highest, asked, strict=True)]
         return {category: [*column] for category, column in found.items()}
 
@@ -305,7 +316,7 @@ class _Rows:
         plan, count, found = self._plan, len(self._plan.order), HeldOver()
         for category, size in self._resident.items():
             found.add(resident_row(category, self._names[category], size, count), 0, count - 1)
-        found.add(Held("packed weights", PACKED, self._figures.before.requested, 0, count, ""), 0, count - 1)
+        found.add(Held("packed weights", PACKED, self._packed, 0, count, ""), 0, count - 1)
         found.add_ranges(plan.ranges, count)
         for step, size in enumerate(self._figures.takes):
             found.add(Held("", "temporary", size, step, step, INSIDE, plan.steps[step].name, plan.steps[step]), step, step)
@@ -316,10 +327,9 @@ class _Rows:
         steps, figures = self._plan.steps, self._figures
         count = len(steps)
         rows = [resident_row(category, self._names[category], size, count) for category, size in self._resident.items() if size]
-        there = sum(self._resident.values())
-        if figures.before.requested:
+        if self._packed:
             why = "weights that kernels have in another order, and small ones"
-            rows.append(Held("packed weights", PACKED, figures.before.requested, 0, count, why))
+            rows.append(Held("packed weights", PACKED, self._packed, 0, count, why))
         if not count:
             rounding = self._run.peak.allocated - figures.before.requested
             return [*rows, Held(ROUNDING, ROUNDING, rounding, 0, 0, _ROUNDED)] if rounding else rows
@@ -330,7 +340,7 @@ class _Rows:
         if self._block:
             unused = self._block - sum(scale(one.size) for one in living if (one.born, one.value) in self._in_block)
             rows.append(Held("unused part of the block", BLOCK, unused, 0, count, _BLOCK))
-        rounding = there + self._run.highest[step] - sum(scale(row.size) for row in rows)
+        rounding = self.outside + self._run.highest[step] - sum(scale(row.size) for row in rows)
         if rounding:
             rows.append(Held(ROUNDING, ROUNDING, rounding, step, step, _ROUNDED))
         return rows

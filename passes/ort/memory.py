@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from irscope.amounts import Bytes
 from irscope.devices import find_device
+from irscope.devices.catalogue import target_of
 from irscope.errors import UsageError
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
+from irscope.memory.arena import FIRST_REGION, MOST_DEAD
 from irscope.ops.registry import runs_bodies
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import inner_peaks
 from irscope.passes.ort import OrtOptions, OrtPlan, plan_ort
+from irscope.passes.ort.cuda import CudaOptions, plan_cuda
 from irscope.passes.ort.present import report
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -40,19 +44,34 @@ class OrtMemory(Analysis[OrtPlan]):
     threads: int = 1
     """intra_op_num_threads; some kernels take working memory for each."""
 
+    limit: Bytes = 0
+    """gpu_mem_limit of the CUDA provider: the most that its arena may take; 0 for what the device has."""
+    first_chunk: Bytes = FIRST_REGION
+    """initial_chunk_size_bytes of the arena on the GPU."""
+    dead: Bytes = MOST_DEAD
+    """max_dead_bytes_per_chunk of that arena."""
+    weights: Literal["arena", "outside"] = "arena"
+    """Where weights lie on the GPU; outside as with session.use_device_allocator_for_initializers."""
+    shrink: bool = False
+    """Whether each run gives free regions back: memory.enable_memory_arena_shrinkage for the GPU."""
+
     def compute(self, graph: Graph, ctx: PassContext) -> OrtPlan:
         if self.threads < 1:
             raise UsageError(f"a session cannot have {self.threads} threads", code="IRS321", hint="threads is at least 1")
         device = ctx.settings.device
         profile = find_device(device) if device else None
-        in_file_order = self.order == "file" or ctx.program.traits.is_session
-        options = OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads)
+        options = OrtOptions(self.extension, self.pattern, self.reuse, self.order == "file", self.execution, self.threads)
+        on_cpu = profile is None or profile.kind == "cpu"
         with paused_gc():
             types = ctx.get(Shapes)
-            plan = plan_ort(graph, types, options, bytes_inside(graph, ctx, types))
+            inside = bytes_inside(graph, ctx, types)
+            if profile is not None and profile.capability is not None:
+                cuda = CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
+                plan = plan_cuda(graph, types, options, cuda, target_of(ctx.settings), inside)
+            else:
+                plan = plan_ort(graph, types, options, inside)
         plan.device = profile.name if profile is not None else "cpu"
-        plan.level = ctx.program.metadata.get("ort_level", "")
-        plan.on_cpu = profile is None or profile.kind == "cpu"
+        plan.on_cpu = on_cpu
         return plan
 
     def report(self, result: OrtPlan, ctx: PassContext) -> Report:

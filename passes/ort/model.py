@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.memory.arena import Strategy
+from irscope.memory.arena import BfcArena, Strategy
 from irscope.ops.ort import runs_halves
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, KernelPacking, OpCall
@@ -31,6 +31,9 @@ from irscope.passes.ort.plan import (
     simulate,
 )
 from irscope.solvers.order.problem import backwards, sorted_by
+
+if TYPE_CHECKING:
+    from irscope.passes.ort.cuda import CudaSession
 
 LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""
@@ -69,14 +72,19 @@ class OrtPlan:
     """None where a size is a formula or unknown."""
     device: str = "cpu"
     """Name of the device that was asked for."""
-    level: str = ""
-    """The optimisations of the session whose graph it is, and how they are known; empty for a file as written."""
     on_cpu: bool = True
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Peak bytes of subgraphs inside nodes."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
     """Buffers of unknown size."""
+    cuda: CudaSession | None = None
+    """For a session on a GPU: `figures` are those of its arena, and this is what it has besides."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are rules for what the kernels of the device do."""
+        return self.on_cpu or self.cuda is not None
 
     @property
     def symbols(self) -> list[SymDim]:
@@ -105,18 +113,23 @@ def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOp
     order = found.launches if options.file_order else execution_order(found, options.execution)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
-    every = _ranges(order, found, buffers)
-    ranges, unsized_ranges = ([one for one in every if is_unknown(one.size) is wanted] for wanted in (False, True))
+    ranges, unsized_ranges = ranges_of(order, found, buffers)
     figures = _figures(graph, order, found, buffers, types, options, inside or {})
     return OrtPlan(order, found, buffers, ranges, unsized, figures, inside=inside or {}, unsized_ranges=unsized_ranges)
 
 
+def ranges_of(order: list[Launch], found: Launches, buffers: Buffers) -> tuple[list[LiveRange], list[LiveRange]]:
+    """The buffers as live ranges: those of known, and those of unknown size."""
+    every = _ranges(order, found, buffers)
+    known, unknown = ([one for one in every if is_unknown(one.size) is wanted] for wanted in (False, True))
+    return known, unknown
+
+
 def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[LiveRange]:
-    """The buffers as live ranges."""
     by_owner: dict[int, LiveRange] = {}
     for step, taken in enumerate(buffers.taken):
         for number in taken:
-            if found.is_tensor[number]:
+            if found.is_tensor[number] and number not in found.elsewhere:
                 value = found.values[number] or order[step].node.outputs[0]
                 known = found.sizes[number]
                 size = found.limits.get(number, UNLIMITED) if known is None else known
@@ -199,18 +212,18 @@ def _figures(
         extra = inside.get(launch.node, 0)
         if not isinstance(extra, int):
             return None
-        if launch.kernel.takes is not None and (call := _op_call(launch.node, types, as_float=launch.as_float)) is not None:
+        if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
             extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
     widened = {launch.node for launch in order if launch.as_float}
-    session = Session(_small_weights(graph), _packed_weights(graph, types, widened), takes, options.strategy, options.pattern)
+    weights = [weight for body in graph.graphs() for weight in body.weights]
+    session = Session(small_weights(weights), packed_weights(graph, types, widened), takes, BfcArena(options.strategy), options.pattern)
     return simulate(buffers, [0] * found.given + sizes, found.traced, session)
 
 
-def _small_weights(graph: Graph) -> list[int]:
+def small_weights(weights: Iterable[Value]) -> list[int]:
     """Weights that the session copies into the arena: those below a size limit."""
-    weights = (weight for body in graph.graphs() for weight in body.weights if weight.users and not _in_attributes(weight))
-    sizes = (weight.type.nbytes for weight in weights)
+    sizes = (weight.type.nbytes for weight in weights if weight.users and not _in_attributes(weight))
     return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
 
 
@@ -220,21 +233,21 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def _packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, KernelPacking]]:
+def packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, KernelPacking]]:
     """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
     is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
     weight, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
     packed: list[tuple[Hashable, KernelPacking]] = []
     for node in graph.walk():
         packs = kernel_of(node).packs if node not in widened else None
-        call = _op_call(node, types) if packs is not None else None
+        call = op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
             for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
                 packed.append(((op_type(node.source), node.inputs[one.operand], one.form), one))
     return packed
 
 
-def _op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | None:
+def op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | None:
     spec = find_op(node.op)
     if spec is None:
         return None
@@ -256,20 +269,20 @@ _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U
 _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 
-def with_half_casts(found: Launches, types: Inferred) -> Launches:
-    """The kernels with casts to single precision and back around those that have no form in half precision."""
+def with_half_casts(found: Launches, types: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
+    """The kernels with casts to single precision and back around those that have no form in half precision; `runs` says which have."""
     if DType.F16 in found.dtypes:
-        _Halves(found, types).insert()
+        _Halves(found, types, runs or runs_half).insert()
     return found
 
 
 class _Halves:
-    def __init__(self, found: Launches, types: Inferred) -> None:
+    def __init__(self, found: Launches, types: Inferred, runs: Callable[[Launch], bool]) -> None:
         self.found = found
         self.types = types
         self.maker = {value: launch for launch in found.launches for value in launch.outputs}
         self.readers = readers_of(found)
-        self.lacking = {id(launch) for launch in found.launches if self._has_half(launch.inputs) and not _runs_halves(launch)}
+        self.lacking = {id(launch) for launch in found.launches if self._has_half(launch.inputs) and not runs(launch)}
         self.floats: dict[int, int] = {}
 
     def insert(self) -> None:
@@ -320,7 +333,8 @@ class _Halves:
         self.found.launches.append(Launch(launch.node, _CAST, PLAIN, [source], [], [result]))
 
 
-def _runs_halves(launch: Launch) -> bool:
+def runs_half(launch: Launch) -> bool:
+    """Whether the CPU provider has a kernel in half precision."""
     version = launch.node.source.rpartition("@")[2]
     return runs_halves(launch.name, int(version) if version.isdecimal() else 0)
 

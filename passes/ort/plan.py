@@ -11,7 +11,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType, Type
-from irscope.memory.arena import BfcArena, Chunk, Strategy
+from irscope.memory.arena import BfcArena, Chunk
 from irscope.memory.caching.blocks import FreeList
 from irscope.ops.registry import find_op
 from irscope.ops.spec import KernelPacking, OrtKernel
@@ -67,6 +67,8 @@ class Launches:
     """Inputs among them; they come first."""
     returned: list[int] = field(default_factory=list)
     """Values that the model returns."""
+    elsewhere: set[int] = field(default_factory=set)
+    """Values that do not lie in the memory that is looked at, but in that of another device."""
 
     def add(self, value: Value | None, type_: Type) -> int:
         """A number for another value."""
@@ -452,14 +454,25 @@ class Session:
     """Weights that kernels pack then, in the order of the file, with a key: of equal ones only the first is kept."""
     takes: Sequence[int]
     """Temporary memory of each kernel, in bytes."""
-    strategy: Strategy
+    arena: BfcArena
+    """A fresh one."""
     pattern: bool
+    loaded: Sequence[int] = ()
+    """Bytes of weights that lie in the arena, in the order in which they are loaded."""
+    brought: Sequence[int] = ()
+    """Bytes of inputs that each run copies into it, for as long as it takes."""
+    carried: Sequence[int] = ()
+    """Bytes of results that each run copies into it at its end."""
+    shrinks: bool = False
+    """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
 
 
 def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], session: Session) -> OrtFigures:
     """Pack weights, then run twice; the peaks of the first run are also those of packing. `sizes` are bytes of values; those that `traced`
     marks have an offset in the second run's block."""
-    arena = BfcArena(session.strategy)
+    arena = session.arena
+    for size in session.loaded:
+        arena.malloc(size)
     for size in session.copied:
         arena.reserve(size)
     kept: set[Hashable] = set()
@@ -472,20 +485,20 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
         kept.add(key)
     before = _usage(arena)
     all_alone = [True] * len(sizes)
-    cold = _simulated_run(arena, buffers, sizes, session.takes, all_alone)
+    cold = _simulated_run(session, buffers, sizes, all_alone, 0)
     arena.reset_peaks()
     block = pattern_bytes(buffers, sizes, traced) if session.pattern else 0
-    if not block:
-        return OrtFigures(before, cold, _simulated_run(arena, buffers, sizes, session.takes, all_alone), 0, session.takes)
-    chunk = arena.malloc(block)
-    alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
-    warm = _simulated_run(arena, buffers, sizes, session.takes, alone)
-    arena.free(chunk)
+    alone = all_alone
+    if block:
+        alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
+    warm = _simulated_run(session, buffers, sizes, alone, block)
     return OrtFigures(before, cold, warm, block, session.takes)
 
 
-def _simulated_run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], takes: Sequence[int], alone: Sequence[bool]) -> OrtRun:
-    """One run; only values that `alone` marks take memory from the arena."""
+def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
+    """One run; only values that `alone` marks take memory from the arena, the others have theirs in the block."""
+    arena, takes = session.arena, session.takes
+    around = [arena.malloc(size) for size in (*session.brought, block)]
     chunks: dict[int, Chunk | None] = {}
     requested: list[int] = []
     allocated: list[int] = []
@@ -502,9 +515,12 @@ def _simulated_run(arena: BfcArena, buffers: Buffers, sizes: Sequence[int], take
         allocated.append(arena.in_use)
         for value in buffers.dropped[step]:
             free(chunks.pop(value, None))
+    around += [arena.malloc(size) for size in session.carried]
     counters = arena.counters()
-    for chunk in chunks.values():
+    for chunk in (*chunks.values(), *around):
         free(chunk)
+    if session.shrinks:
+        arena.shrink()
     most = max(requested, default=arena.requested)
     peak = OrtUsage(most, counters.in_use_peak, counters.held_peak)
     return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0, highest)

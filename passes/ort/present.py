@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from irscope.ir.bind import bind_option, typed
 from irscope.passes.lifetimes.lives import label_of
+from irscope.passes.ort.cuda import CudaSession
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.ort.plan import OrtFigures, OrtUsage
 from irscope.passes.sizes import CONVENTION, dim_cell
@@ -14,7 +15,8 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 RUNTIME = "onnxruntime 1.31"
-UNITS = {moment: Kind.BYTES for moment in ("before", "cold", "warm")}
+MOMENTS = ("before", "cold", "warm")
+UNITS = dict.fromkeys((*MOMENTS, "cpu_arena"), Kind.BYTES)
 _MOST_POINTS = 10_000
 
 
@@ -34,7 +36,7 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
 
 def peak_summary(plan: OrtPlan) -> dict[str, object]:
     """Why the peak is not known, where it is not."""
-    is_known = plan.figures is not None and plan.on_cpu
+    is_known = plan.figures is not None and plan.is_known
     return {} if is_known else {"device_peak_bytes": Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))}
 
 
@@ -42,11 +44,13 @@ def summary(plan: OrtPlan) -> dict[str, object]:
     """What reports of `liveness` and `ort-memory` have in common."""
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
     figures = plan.figures
-    if figures is None or not plan.on_cpu:
+    if figures is None or not plan.is_known:
         unknown = Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))
-        found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in UNITS})
+        found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in MOMENTS})
         found["workspace_bytes"] = unknown
         return found
+    if plan.cuda is not None:
+        return {**found, **_gpu_summary(plan, plan.cuda, figures)}
     found["before"] = _usage_cells(figures.before)
     found["cold"] = _usage_cells(figures.cold.peak)
     found["warm"] = _usage_cells(figures.warm.peak)
@@ -56,24 +60,53 @@ def summary(plan: OrtPlan) -> dict[str, object]:
     return found
 
 
+def _gpu_summary(plan: OrtPlan, session: CudaSession, figures: OrtFigures) -> dict[str, object]:
+    """Both arenas of a session on a GPU, and which of its kernels run there."""
+    found: dict[str, object] = {
+        moment: {name: session.counter(figures, moment, name) for name in ("requested", "allocated", "reserved")} for moment in MOMENTS
+    }
+    found["workspace_bytes"] = session.scratch
+    found["pattern_bytes"] = figures.pattern
+    found["reused_buffers"] = sum(owner != value for value, owner in enumerate(plan.buffers.owner))
+    found["kernels_on_gpu"] = session.kernels
+    found["kernels_on_cpu"] = len(session.on_cpu)
+    found["operators_on_cpu"] = session.operators_on_cpu or "none"
+    found["copy_kernels"] = session.copies
+    found["weights_on_gpu_bytes"] = session.weights
+    found["weights_on_cpu_bytes"] = session.host_weights
+    if session.host is not None:
+        found["cpu_arena"] = _usage_cells(session.host.cold.peak)
+    if session.limit is not None:
+        found["limit_bytes"] = session.limit
+    found["fits"] = session.fits(figures)
+    return found
+
+
+_GPU_NOTES = (
+    "before, cold and warm are the arena of ONNX Runtime's CUDA provider: weights, inputs that each run copies there, and results; "
+    "cpu_arena is that of the CPU in the first run",
+    "requested follows from the provider's own planner; allocated and reserved also from the order in which weights are loaded, which "
+    "differs from session to session, and from cuDNN: where that matters an interval stands beside them",
+    "the CUDA context, and what cuBLAS and cuDNN take for their handles, lie outside the arena: the device file says how much that is",
+)
+
+
 def notes(plan: OrtPlan) -> tuple[str, ...]:
     """Notes on the meaning of the numbers."""
-    if plan.figures is None or not plan.on_cpu:
+    if plan.figures is None or not plan.is_known:
         return (f"no counters of ONNX Runtime's arena: {why_unknown(plan)}",)
-    graph = f"for the graph that optimisations leave ({plan.level})" if plan.level else "for the graph as it is in the file"
+    if plan.cuda is not None:
+        return (*_GPU_NOTES, *([f"the arena fails: {plan.cuda.shortage}"] if plan.cuda.shortage else ()))
     return (
-        f"before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, {graph}: "
+        "before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, for the graph as it is in the file: "
         "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
-        *(() if plan.level else (_OTHER_GRAPH,)),
+        "with graph optimisations a session runs another graph: let it save that one (optimized_model_filepath) and analyse the saved file",
     )
-
-
-_OTHER_GRAPH = "with graph optimisations a session runs another graph, which --ort-level all predicts"
 
 
 def why_unknown(plan: OrtPlan) -> str:
     """Why there are no counters."""
-    if not plan.on_cpu:
+    if not plan.is_known:
         return (
             "order and reuse are modelled, but not what kernels of this device take and where weights lie; `--device cpu` has the counters"
         )
@@ -89,6 +122,8 @@ def _usage_cells(usage: OrtUsage) -> dict[str, int]:
 def _kernels(plan: OrtPlan) -> Table:
     """Steps in the order in which they run, with the fields of the profile."""
     figures = plan.figures
+    if plan.cuda is not None:
+        return _kernels_on_gpu(plan, plan.cuda, figures)
     rows = [
         (
             launch.node.name,
@@ -101,6 +136,30 @@ def _kernels(plan: OrtPlan) -> Table:
         for step, launch in enumerate(plan.order)
     ]
     columns = ["node", "kernel:text", "requested_first:bytes", "in_use_first:bytes", "requested_second:bytes", "in_use_second:bytes"]
+    return Table.of(rows, columns=columns, title="in use after each kernel")
+
+
+def _kernels_on_gpu(plan: OrtPlan, session: CudaSession, figures: OrtFigures | None) -> Table:
+    """The same where there are two arenas: each row has that of the device on which the kernel runs."""
+    on_cpu = {id(launch) for launch in session.on_cpu}
+    rows = []
+    for step, launch in enumerate(plan.order):
+        arena = session.host if id(launch) in on_cpu else figures
+        cells = (
+            (None,) * 4
+            if arena is None
+            else [numbers[step] for run in (arena.cold, arena.warm) for numbers in (run.requested, run.allocated)]
+        )
+        rows.append((launch.node.name, launch.name, "cpu" if id(launch) in on_cpu else "gpu", *cells))
+    columns = [
+        "node",
+        "kernel:text",
+        "runs_on:text",
+        "requested_first:bytes",
+        "in_use_first:bytes",
+        "requested_second:bytes",
+        "in_use_second:bytes",
+    ]
     return Table.of(rows, columns=columns, title="in use after each kernel")
 
 

@@ -221,16 +221,6 @@ def test_sizes_that_are_formulas_leave_the_counters_open() -> None:
     assert "--bind" in summary["cold"]["requested"].note
 
 
-def test_on_a_gpu_the_plan_is_known_and_the_counters_are_not() -> None:
-    made = program([node("Abs", "x", "a"), node("Erf", "a", "b")], "b")
-    manager = Manager(made, settings=Settings(device="h200"))
-    found = manager.get(OrtMemory())
-    assert found.device == "h200" and not found.on_cpu
-    report = OrtMemory().report(found, manager)
-    assert report.summary["cold"]["requested"].value is None
-    assert "not what kernels of this device take" in report.notes[-1]
-
-
 def test_liveness_follows_the_file_and_agrees_with_the_plan() -> None:
     chain = [node("Abs", "x", "a"), node("Relu", "a", "b"), node("Erf", "b", "c"), node("Abs", "c", "d")]
     manager = Manager(program(chain, "d"))

@@ -1,0 +1,625 @@
+"""Sessions of ONNX Runtime's CUDA provider: where each kernel runs, what is copied between the devices, and what the arenas hold.
+
+Kernels, operands on the CPU and what is written in place were read from onnxruntime-gpu 1.31.1 itself, run over stand-ins for the CUDA
+libraries: what its own host code decides is real, what cuDNN and cuBLAS decide is not.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from heapq import heappop, heappush
+from importlib.resources import files
+from math import prod
+from typing import Final, TypeAlias, cast
+
+from irscope.devices.catalogue import Target
+from irscope.devices.profile import DeviceProfile
+from irscope.ir.dims import Dim, round_up
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.jsoncodec import loads
+from irscope.memory.arena import FIRST_REGION, MOST_DEAD, BfcArena
+from irscope.memory.caching.device import OutOfMemory
+from irscope.ops.scratch.recorder import convolution_workspace
+from irscope.ops.spec import KernelPacking, OpCall, OrtKernel
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.ort.model import (
+    OrtOptions,
+    OrtPlan,
+    execution_order,
+    op_call,
+    packed_weights,
+    ranges_of,
+    readers_of,
+    runs_half,
+    small_weights,
+    with_half_casts,
+    without_double_casts,
+)
+from irscope.passes.ort.plan import ABSENT, PLAIN, Buffers, Launch, Launches, OrtFigures, Session, plan_buffers, read_launches, simulate
+from irscope.report.values import Provenance, Quantity, derived, largest
+
+# ----------------------------------------------------------------------------------------------------
+# What the provider has kernels for, and what they do with memory.
+
+_CPU_OPERANDS: Final[Mapping[str, tuple[int, ...]]] = {
+    **dict.fromkeys(("CumSum", "Expand", "Reshape", "Split", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample", "OneHot"), (1,)),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"), (1,)),
+    **dict.fromkeys(("ReduceProd", "ReduceSum", "ReduceSumSquare", "SequenceAt", "SequenceErase"), (1,)),
+    **dict.fromkeys(("Pad", "Resize"), (1, 2, 3)),
+    **dict.fromkeys(("ConstantOfShape", "If"), (0,)),
+    "Dropout": (1, 2),
+    "GroupQueryAttention": (6,),
+    "Loop": (0, 1),
+    "NonMaxSuppression": (2, 3, 4),
+    "Range": (0, 1, 2),
+    "SequenceInsert": (2,),
+    "Slice": (1, 2, 3, 4),
+}
+"""Operands that a CUDA kernel reads on the CPU."""
+_CPU_RESULTS: Final = frozenset({"Shape", "Size", "SequenceLength"})
+"""CUDA kernels that leave their result on the CPU."""
+_IN_PLACE: Final = re.compile(
+    "Celu|Elu|Gelu|HardSigmoid|HardSwish|LeakyRelu|Relu|ScatterND|Selu|Shrink|Sigmoid|Softplus|Softsign|Tanh|TensorScatter|"
+    "ThresholdedRelu|Trilu"
+)
+"""CUDA kernels that write over operand 0 where they may."""
+_FLOATS: Final = frozenset({DType.F16, DType.BF16, DType.F8E4M3FN, DType.F8E4M3FNUZ, DType.F8E5M2, DType.F8E5M2FNUZ})
+"""What reads one of these is not moved to the CPU with the arithmetic of shapes."""
+_SMALL: Final = 100
+"""Elements of the largest weight that does not keep such arithmetic on the GPU."""
+_RECURRENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "LSTM": ("sigmoid", "tanh", "tanh"),
+    "GRU": ("sigmoid", "tanh"),
+    "RNN": ("tanh",),
+}
+"""The only activation functions that cuDNN has for a direction."""
+
+Version: TypeAlias = tuple[int, int, Mapping[str, frozenset[str]]]
+
+
+@cache
+def _kernels() -> Mapping[str, list[Version]]:
+    """By operator, versions with element types by place: "0" is operand 0, "r0" result 0. A last version of 0 means: the first alone."""
+    content = cast("dict[str, list[tuple[int, int, dict[str, str]]]]", loads(files(__package__).joinpath("cuda_kernels.json").read_bytes()))
+    return {
+        name: [(first, last, {place: frozenset(types.split()) for place, types in places.items()}) for first, last, places in versions]
+        for name, versions in content.items()
+    }
+
+
+@lru_cache(maxsize=4096)
+def _versions(source: str) -> tuple[Version, ...]:
+    """What there is for "onnx::Conv@11"."""
+    owner, _, rest = source.partition("::")
+    name, _, text = rest.partition("@")
+    version = int(text) if text.isdecimal() else 0
+    found = _kernels().get(name if owner == "onnx" else f"{owner}.{name}", ())
+    return tuple(one for one in found if (one[0] == version if not one[1] else one[0] <= version <= one[1]))
+
+
+def _has_kernel(launch: Launch, found: Launches) -> bool:
+    def fits(place: str, types: frozenset[str]) -> bool:
+        numbers = launch.outputs if place[0] == "r" else launch.inputs
+        index = int(place.lstrip("r"))
+        value = numbers[index] if index < len(numbers) else -1
+        dtype = found.dtypes[value] if value >= 0 else None
+        return dtype is None or dtype.text in types
+
+    return any(all(fits(place, types) for place, types in one[2].items()) for one in _versions(launch.node.source))
+
+
+def _is_refused(launch: Launch) -> bool:
+    """Whether the provider leaves a node that it has a kernel for to the CPU, for its attributes."""
+    attrs = launch.node.attrs
+    if launch.name in _RECURRENT:
+        usual = _RECURRENT[launch.name]
+        given = [str(one).lower() for one in cast("Sequence[object]", attrs.get("activations") or ())]
+        odd = any(one != usual[place % len(usual)] for place, one in enumerate(given))
+        peeps = launch.name == "LSTM" and len(launch.inputs) > 7 and launch.inputs[7] >= 0
+        before = launch.name == "GRU" and not attrs.get("linear_before_reset")
+        return odd or peeps or before or any(attrs.get(name) for name in ("activation_alpha", "activation_beta", "clip", "input_forget"))
+    if launch.name == "ConvTranspose":
+        pads = cast("Sequence[object]", attrs.get("pads") or attrs.get("padding") or ())
+        half = len(pads) // 2
+        return len(pads) % 2 == 0 and list(pads[:half]) != list(pads[half:])
+    return launch.name in ("ArgMax", "ArgMin") and bool(attrs.get("select_last_index"))
+
+
+def _cpu_operands(launch: Launch) -> tuple[int, ...]:
+    return _CPU_OPERANDS.get(launch.name, ())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which kernels run where.
+
+
+@dataclass(slots=True)
+class Placed:
+    """The kernels of a session, copies between the devices among them, and where values lie."""
+
+    found: Launches
+    on_gpu: set[int]
+    """Kernels of the provider, by identity."""
+    copies: int
+    both: set[int]
+    """Weights that lie on both devices."""
+    gpu: set[int]
+    """Values on the GPU."""
+
+    @property
+    def host(self) -> set[int]:
+        """Values on the CPU alone."""
+        return set(range(len(self.found.values))) - self.gpu
+
+
+def place(graph: Graph, types: Inferred) -> Placed:
+    """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
+    found = _as_one(graph, read_launches(graph, types))
+    wanted = [launch for launch in found.launches if _has_kernel(launch, found) and not _is_refused(launch)]
+    on_gpu = {id(launch) for launch in wanted}
+    on_gpu -= _preferring_cpu(graph, found, on_gpu)
+    with_half_casts(found, types, lambda launch: id(launch) in on_gpu or runs_half(launch))
+    without_double_casts(found)
+    for launch in found.launches:
+        if id(launch) in on_gpu:
+            launch.kernel = OrtKernel((), alias=launch.kernel.alias, in_place=(0,) if _IN_PLACE.fullmatch(launch.name) else ())
+    return _with_copies(found, on_gpu)
+
+
+def _as_one(graph: Graph, found: Launches) -> Launches:
+    """The kernels with those in one piece again that the CPU provider replaces by their function, and this one has."""
+    made = {launch.outputs[0]: launch for launch in found.launches if launch.outputs}
+    for launch in [*found.launches]:
+        first = made.get(launch.inputs[1]) if len(launch.inputs) == 2 and launch.inputs[1] >= 0 else None
+        if first is not None and first.node is launch.node and _has_kernel(first, found):
+            launch.inputs = first.inputs
+            found.launches.remove(first)
+            found.launches.remove(launch)
+            at = {node: number for number, node in enumerate(graph)}
+            behind = (place for place, one in enumerate(found.launches) if at[one.node] > at[launch.node])
+            found.launches.insert(next(behind, len(found.launches)), launch)
+    return found
+
+
+def _preferring_cpu(graph: Graph, found: Launches, on_gpu: set[int]) -> set[int]:
+    """Kernels that depend on values on the CPU alone, in the main arithmetic of shapes: they go there too."""
+    readers = readers_of(found)
+    position = {id(launch): step for step, launch in enumerate(execution_order(found))}
+    by_position = {position[id(launch)]: launch for launch in found.launches}
+    on_cpu: set[int] = set()
+    pending: list[int] = []
+    for launch in found.launches:
+        if id(launch) in on_gpu and launch.name in _CPU_RESULTS:
+            on_cpu.update(launch.outputs)
+    for value in on_cpu:
+        for reader in readers.get(value, ()):
+            heappush(pending, position[id(reader)])
+    moved: set[int] = set()
+    seen: set[int] = set()
+    while pending:
+        launch = by_position[heappop(pending)]
+        if id(launch) in seen:
+            continue
+        seen.add(id(launch))
+        if id(launch) in on_gpu:
+            if not _is_cheap(launch, found, on_cpu):
+                continue
+            moved.add(id(launch))
+        on_cpu.update(launch.outputs)
+        for value in launch.outputs:
+            for reader in readers.get(value, ()):
+                heappush(pending, position[id(reader)])
+    return moved
+
+
+def _is_cheap(launch: Launch, found: Launches, on_cpu: set[int]) -> bool:
+    """Whether all that a kernel reads is on the CPU, an input or a small weight."""
+    for index, value in enumerate(launch.inputs):
+        if value < 0:
+            continue
+        if found.dtypes[value] in _FLOATS:
+            return False
+        if value < found.inputs or (value < found.given and _elements(found.values[value]) <= _SMALL):
+            continue
+        if value not in on_cpu or index in _cpu_operands(launch):
+            return False
+    return True
+
+
+def _elements(value: Value | None) -> int:
+    type_ = value.type if value is not None else None
+    count = type_.numel if isinstance(type_, TensorType) else None
+    return count if isinstance(count, int) else _SMALL + 1
+
+
+def _with_copies(found: Launches, on_gpu: set[int]) -> Placed:
+    """The kernels with those that copy what one device makes and the other reads."""
+    gpu: set[int] = set()
+    maker: dict[int, Launch] = {}
+    for launch in found.launches:
+        for value in launch.outputs:
+            maker[value] = launch
+            if id(launch) in on_gpu and launch.name not in _CPU_RESULTS:
+                gpu.add(value)
+    there, here = _readers_by_device(found, on_gpu)
+    both: set[int] = set()
+    copies: list[Launch] = []
+    for value in sorted({*there, *here} - {ABSENT}):
+        if value < found.given and value not in here:
+            gpu.add(value)
+        elif value in there and found.inputs <= value < found.given:
+            both.add(value)
+        elif value in there and value not in gpu:
+            node = maker[value].node if value in maker else there[value][0].node
+            copies.append(_copied(found, value, there[value], node, on_gpu, to_gpu=True))
+            gpu.update(copies[-1].outputs)
+        elif value in here and value in gpu:
+            copies.append(_copied(found, value, here[value], maker[value].node, on_gpu, to_gpu=False))
+    found.launches.extend(copies)
+    on_gpu.update(map(id, copies))
+    return Placed(found, on_gpu, len(copies), both, gpu)
+
+
+def _readers_by_device(found: Launches, on_gpu: set[int]) -> tuple[dict[int, list[Launch]], dict[int, list[Launch]]]:
+    """By value the kernels that read it on the GPU, and those that read it on the CPU."""
+    there: dict[int, list[Launch]] = {}
+    here: dict[int, list[Launch]] = {}
+    for launch in found.launches:
+        for index, value in enumerate((*launch.inputs, *launch.captured)):
+            is_there = id(launch) in on_gpu and not (index < len(launch.inputs) and index in _cpu_operands(launch))
+            (there if is_there else here).setdefault(value, []).append(launch)
+    return there, here
+
+
+def _copied(found: Launches, value: int, readers: Iterable[Launch], node: Node, on_gpu: set[int], *, to_gpu: bool) -> Launch:
+    """A kernel that copies a value, whose readers on the other device read the copy."""
+    copy = len(found.values)
+    found.values.append(None)
+    for column in (found.sizes, found.likeness, found.reusable, found.is_tensor, found.dtypes, found.traced):
+        cast("list[object]", column).append(column[value])
+    if value in found.limits:
+        found.limits[copy] = found.limits[value]
+    for launch in readers:
+        is_on_gpu = id(launch) in on_gpu
+        reads_there = [is_on_gpu and index not in _cpu_operands(launch) for index in range(len(launch.inputs))]
+        launch.inputs = [copy if one == value and at is to_gpu else one for one, at in zip(launch.inputs, reads_there, strict=True)]
+        if is_on_gpu is to_gpu:
+            launch.captured = [copy if one == value else one for one in launch.captured]
+    return Launch(node, "MemcpyFromHost" if to_gpu else "MemcpyToHost", PLAIN, [value], [], [copy])
+
+
+# ----------------------------------------------------------------------------------------------------
+# What kernels take while they run.
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Bytes that a kernel takes for itself."""
+
+    size: int
+    most: int | None
+    """None where nothing bounds it."""
+    why: str = ""
+
+
+_NONE: Final = Taken(0, 0)
+_GRAIN: Final = 256
+_LIBRARY: Final = "cuDNN and cuBLAS choose what {} takes while it runs"
+_OPEN: Final = re.compile(
+    r"\w*Attention|LSTM|GRU|RNN|MatMulNBits|MatMulBnb4|MatMulInteger|Q?MoE|Einsum|TopK|NonMaxSuppression|NonZero|Compress|Unique|Resize|"
+    r"Upsample|ConvTranspose|NhwcConv|DeformConv|GemmFloat8|QOrderedMatMul|CumSum|DFT|BeamSearch|GreedySearch|Sampling|Reduce\w+|"
+    r"ArgMax|ArgMin|InstanceNormalization|(Skip)?GroupNorm"
+)
+"""Kernels whose scratch depends on what a library says, or on what was not looked into."""
+
+
+def _takes(launch: Launch, types: Inferred, target: Target) -> Taken:
+    if launch.name in ("Conv", "FusedConv"):
+        return _takes_convolution(launch, types, target)
+    if _OPEN.fullmatch(launch.name):
+        return Taken(0, None, _LIBRARY.format(launch.name))
+    call = op_call(launch.node, types)
+    if call is None:
+        return _NONE
+    if launch.name in ("Softmax", "LogSoftmax"):
+        return _exactly(_takes_transposed(call))
+    return _exactly(_takes_pointers(call)) if launch.name in ("MatMul", "FusedMatMul", "TransposeMatMul") else _NONE
+
+
+def _exactly(size: int) -> Taken:
+    return Taken(size, size)
+
+
+def _takes_convolution(launch: Launch, types: Inferred, target: Target) -> Taken:
+    """The workspace of the plan that cuDNN proposes, each time it runs: the provider searches without memory of its own."""
+    operands = [types.type_of(value) if value is not None else None for value in launch.node.inputs[:2]]
+    result = types.type_of(launch.node.outputs[0])
+    unknown = Taken(0, None, _LIBRARY.format("a convolution"))
+    if len(operands) < 2 or not all(isinstance(one, TensorType) for one in (*operands, result)):
+        return unknown
+    x, w, y = (cast("TensorType", one) for one in (*operands, result))
+    steps = [step for step in cast("Sequence[object]", launch.node.attrs.get("strides") or ()) if isinstance(step, int)]
+    found = convolution_workspace(target, "forward", x, w, y, steps, launch.node.attrs.get("groups") or 1)
+    if found is None or not isinstance(found.size, int) or not isinstance(found.most, int):
+        return unknown
+    return Taken(found.size, found.most, found.reason)
+
+
+def _numbers(call: OpCall, place: int) -> list[int]:
+    type_ = call.types[place] if place < len(call.types) else None
+    shape = type_.shape if isinstance(type_, TensorType) else None
+    return [dim for dim in shape or () if isinstance(dim, int)]
+
+
+def _takes_transposed(call: OpCall) -> int:
+    """Copies of operand and result with the axis last, where it is not."""
+    shape, axis, type_ = _numbers(call, 0), call.attr("axis"), call.types[0]
+    if not shape or not isinstance(axis, int) or call.attrs.get("from_axis") or axis % len(shape) == len(shape) - 1:
+        return 0
+    size = type_.nbytes if isinstance(type_, TensorType) else 0
+    return 2 * round_up(size, _GRAIN) if isinstance(size, int) else 0
+
+
+def _takes_pointers(call: OpCall) -> int:
+    """Addresses of all matrices, where the batches of the operands differ so that no stride leads from one to the next."""
+    left, right = _numbers(call, 0), _numbers(call, 1)
+    first, second = left[:-2], right[:-2]
+    if len(right) <= 2 or first == second or prod(second) == 1 or (first and prod(first) == 1):
+        return 0
+    result = call.results[0].shape if call.results and isinstance(call.results[0], TensorType) else None
+    count = prod(dim for dim in (result or ())[: max(len(first), len(second))] if isinstance(dim, int))
+    return 3 * round_up(8 * count, _GRAIN)
+
+
+_GATES: Final[Mapping[str, int]] = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def _rearranged(launch: Launch, found: Launches, types: Inferred) -> KernelPacking | None:
+    """Weights of a recurrent layer in the order that cuDNN wants, beside those that it was made from; biases are there in any case."""
+    gates, inputs = _GATES.get(launch.name), launch.inputs
+    if gates is None or len(inputs) < 3 or any(not found.inputs <= value < found.given for value in inputs[1:4] if value >= 0):
+        return None
+    call = op_call(launch.node, types)
+    weights, again = (_numbers(call, 1), _numbers(call, 2)) if call is not None else ([], [])
+    if len(weights) != 3 or len(again) != 3:
+        return None
+    bits = found.dtypes[inputs[1]]
+    width = (bits.bits or 0) // 8 if bits is not None else 0
+    return KernelPacking(1, weights[0] * gates * again[2] * (weights[2] + again[2] + 2) * width, shared=False, reserved=False)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The session: two arenas, twice.
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """Options of the provider and of the session."""
+
+    limit: int | None = None
+    """gpu_mem_limit"""
+    first_chunk: int = FIRST_REGION
+    """initial_chunk_size_bytes"""
+    most_dead: int = MOST_DEAD
+    """max_dead_bytes_per_chunk"""
+    weights_outside: bool = False
+    """session.use_device_allocator_for_initializers: weights lie in memory of their own."""
+    shrinks: bool = False
+    """memory.enable_memory_arena_shrinkage for this device."""
+
+
+@dataclass(slots=True)
+class CudaSession:
+    """What a session on the GPU has besides the plan."""
+
+    kernels: int
+    """Kernels on the GPU."""
+    on_cpu: list[Launch]
+    copies: int
+    host_weights: int
+    """Bytes of weights on the CPU."""
+    device: DeviceProfile
+    limit: int | None
+    """gpu_mem_limit"""
+    resident: dict[str, Dim | None] = field(default_factory=dict)
+    """Bytes of weights and inputs in the GPU's arena, by role."""
+    declared: dict[str, list[str]] = field(default_factory=dict)
+    """Their names."""
+    host: OrtFigures | None = None
+    """The arena of the CPU."""
+    ends: list[OrtFigures] = field(default_factory=list)
+    """The GPU's arena in other cases that are possible: weights loaded in other orders, and the most that kernels may take."""
+    open_: str = ""
+    """Why there is no upper end."""
+    why: str = ""
+    """Why there is an interval."""
+    scratch: Quantity = field(default_factory=lambda: Quantity(0))
+    """The most that a kernel takes while it runs."""
+    shortage: str = ""
+    """What does not fit, where something does not."""
+
+    @property
+    def weights(self) -> int:
+        """Bytes of weights on the GPU."""
+        return sum(size for role, size in self.resident.items() if role != Role.INPUT.value and isinstance(size, int))
+
+    @property
+    def room(self) -> int | None:
+        """The most that the arena may take."""
+        bounds = [bound for bound in (self.limit, self.device.room_bytes) if bound is not None]
+        return min(bounds, default=None)
+
+    def worst(self, figures: OrtFigures, counter: str) -> Quantity:
+        """The larger peak of both runs."""
+        return largest([self.counter(figures, "cold", counter), self.counter(figures, "warm", counter)])
+
+    def fits(self, figures: OrtFigures) -> Quantity:
+        """Whether the arena finds room; modelled where that differs within what is possible."""
+        reserved, room = self.worst(figures, "reserved"), self.room
+        low, high = reserved.ends
+        is_sure = (
+            room is None or (self.shortage and low is not None and low > room) or (not self.shortage and high is not None and high <= room)
+        )
+        return Quantity(not self.shortage) if is_sure else derived(not self.shortage, reserved)
+
+    def counter(self, figures: OrtFigures, moment: str, counter: str) -> Quantity:
+        """One counter of the GPU's arena: exact as asked for, else within what the order of loading and cuDNN may make of it."""
+        value = _counter(figures, moment, counter)
+        if counter == "requested":
+            return Quantity(value)
+        found = [value, *(_counter(one, moment, counter) for one in self.ends)]
+        if self.open_ and moment != "before":
+            return Quantity(value, Provenance.MODELLED, note=self.open_, lo=min(found))
+        if min(found) == max(found):
+            return Quantity(value)
+        return Quantity(value, Provenance.MODELLED, note=self.why, lo=min(found), hi=max(found))
+
+    @property
+    def operators_on_cpu(self) -> str:
+        """Operators that run on the CPU, the most frequent first, with how often."""
+        counts = Counter(launch.name for launch in self.on_cpu)
+        return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.most_common())
+
+
+def _counter(figures: OrtFigures, moment: str, counter: str) -> int:
+    at = figures.before if moment == "before" else getattr(figures, moment).peak
+    return int(getattr(at, counter))
+
+
+_ORDERS: Final = 8
+"""Orders of loading that are tried."""
+_MOST_TRIED: Final = 200_000
+"""Kernels times orders, at most."""
+_LOADING: Final = "weights enter the arena in the order of a hash table, which differs from session to session; eight orders were tried"
+
+
+def plan_cuda(
+    graph: Graph, types: Inferred, options: OrtOptions, cuda: CudaOptions, target: Target, inside: Mapping[Node, Dim] | None = None
+) -> OrtPlan:
+    """Order, buffers and two simulated runs of a session on a GPU."""
+    inside = inside or {}
+    placed = place(graph, types)
+    found = placed.found
+    gpu, host = placed.gpu, placed.host
+    found.likeness = [None if one is None else (value in gpu, one) for value, one in enumerate(found.likeness)]
+    order = found.launches if options.file_order else execution_order(found, options.execution)
+    buffers = plan_buffers(order, found, options.reuse)
+    found.elsewhere = host
+    ranges, unsized_ranges = ranges_of(order, found, buffers)
+    unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
+    plan = OrtPlan(order, found, buffers, ranges, unsized, None, inside=inside, unsized_ranges=unsized_ranges, on_cpu=False)
+    plan.cuda = session = _session(placed, order, target, cuda.limit)
+    sizes = [size if isinstance(size, int) else None for size in found.sizes]
+    if any(size is None for size in sizes) or any(not isinstance(size, int) for size in inside.values()):
+        return plan
+    known = cast("list[int]", sizes)
+    takes = [_takes(launch, types, target) if id(launch) in placed.on_gpu else _NONE for launch in order]
+    bodies = [cast("int", inside.get(launch.node, 0)) for launch in order]
+    simulated = _Simulated(graph, types, options, cuda, placed, buffers, known, target)
+    session.host = simulated.host(order)
+    session.open_ = next((one.why for one in takes if one.most is None), "")
+    session.why = next((one.why for one in takes if one.most != one.size), _LOADING)
+    least = [one.size + extra for one, extra in zip(takes, bodies, strict=True)]
+    most = [(one.size if one.most is None else one.most) + extra for one, extra in zip(takes, bodies, strict=True)]
+    session.scratch = _scratch(least, most, session.open_, session.why)
+    plan.figures, session.shortage = simulated.attempt(least)
+    for seed in range(min(_ORDERS, _MOST_TRIED // (len(order) + 1) + 1)):
+        session.ends.append(simulated.attempt(most if seed % 2 else bodies, seed)[0])
+    return plan
+
+
+def _scratch(least: Sequence[int], most: Sequence[int], open_: str, why: str) -> Quantity:
+    size, end = max(least, default=0), max(most, default=0)
+    if open_:
+        return Quantity(size, Provenance.MODELLED, note=open_, lo=0)
+    return Quantity(size) if size == end else Quantity(size, Provenance.MODELLED, note=why, lo=0, hi=end)
+
+
+def _session(placed: Placed, order: Sequence[Launch], target: Target, limit: int | None) -> CudaSession:
+    found = placed.found
+
+    def bytes_of(values: Iterable[int]) -> int:
+        return sum(size for value in values if isinstance(size := found.sizes[value], int))
+
+    others = [launch for launch in order if id(launch) not in placed.on_gpu]
+    there = bytes_of(value for value in range(found.inputs, found.given) if value not in placed.gpu)
+    session = CudaSession(len(order) - len(others), others, placed.copies, there, target.device, limit)
+    for number, value in enumerate(found.values[: found.given]):
+        if value is not None and (number in placed.gpu or number in placed.both):
+            size, before = found.sizes[number], session.resident.get(value.role.value, 0)
+            session.resident[value.role.value] = None if size is None or before is None else before + size
+            session.declared.setdefault(value.role.value, []).append(value.name or "")
+    return session
+
+
+class _Simulated:
+    def __init__(
+        self,
+        graph: Graph,
+        types: Inferred,
+        options: OrtOptions,
+        cuda: CudaOptions,
+        placed: Placed,
+        buffers: Buffers,
+        sizes: list[int],
+        target: Target,
+    ) -> None:
+        self.graph = graph
+        self.types = types
+        self.options = options
+        self.cuda = cuda
+        self.placed = placed
+        self.buffers = buffers
+        self.sizes = sizes
+        self.target = target
+        packed = [_rearranged(launch, placed.found, types) for launch in placed.found.launches if id(launch) in placed.on_gpu]
+        self.rearranged = [(number, one) for number, one in enumerate(packed) if one is not None]
+
+    def _made(self, values: set[int]) -> list[int]:
+        """Sizes of what runs make, of these values alone."""
+        given = self.placed.found.given
+        return [size if number >= given and number in values else 0 for number, size in enumerate(self.sizes)]
+
+    def attempt(self, takes: Sequence[int], seed: int | None = None) -> tuple[OrtFigures, str]:
+        """Its arena, and why it fails; where it does, the figures are those of a device with room enough."""
+        try:
+            return self.gpu(takes, bounded=True, seed=seed), ""
+        except OutOfMemory as error:
+            return self.gpu(takes, bounded=False, seed=seed), str(error)
+
+    def gpu(self, takes: Sequence[int], *, bounded: bool, seed: int | None = None) -> OrtFigures:
+        """Its arena. Weights are loaded in the order of the file, or in one drawn by chance."""
+        found, placed, cuda = self.placed.found, self.placed, self.cuda
+        weights = [self.sizes[value] for value in range(found.inputs, found.given) if value in placed.gpu or value in placed.both]
+        if seed is not None:
+            random.Random(seed).shuffle(weights)
+        arena = BfcArena(
+            self.options.strategy,
+            cuda.limit if bounded else None,
+            device_memory=self.target.device.room_bytes if bounded else None,
+            first_region=cuda.first_chunk,
+            most_dead=cuda.most_dead,
+        )
+        inputs = [self.sizes[value] for value in range(found.inputs) if value in placed.gpu]
+        session = Session((), self.rearranged, takes, arena, self.options.pattern, brought=inputs, shrinks=cuda.shrinks)
+        session = replace(session, copied=weights) if cuda.weights_outside else replace(session, loaded=weights)
+        return simulate(self.buffers, self._made(placed.gpu), found.traced, session)
+
+    def host(self, order: Sequence[Launch]) -> OrtFigures:
+        """The arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""
+        found, placed = self.placed.found, self.placed
+        there = {launch.node for launch in order if id(launch) in placed.on_gpu}
+        numbered = enumerate(self.graph.weights, found.inputs)
+        copied = small_weights([value for number, value in numbered if number not in placed.gpu])
+        packed = packed_weights(self.graph, self.types, there)
+        carried = [self.sizes[value] for value in found.returned if value in placed.gpu and value >= found.given]
+        arena = BfcArena(self.options.strategy)
+        session = Session(copied, packed, [0] * len(order), arena, self.options.pattern, carried=carried)
+        return simulate(self.buffers, self._made(placed.host), found.traced, session)
