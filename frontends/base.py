@@ -38,6 +38,10 @@ class LoadOptions:
     """The folder or name of the model that an adapter goes on top of; empty for the one that the adapter names."""
     trust_remote_code: bool = False
     """Whether code that lies in a model's folder may run: the user's word, never a file's."""
+    ort_level: str = "off"
+    """The graph optimisations of ONNX Runtime that an ONNX file is read with: off (the file as written), basic, extended or all."""
+    file_types: Mapping[str, Type] = field(default_factory=dict)
+    """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
 

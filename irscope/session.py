@@ -22,8 +22,10 @@ from irscope.ir.bind import symbol_named
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
+from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
@@ -204,7 +206,17 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
         from irscope.frontends.zoo.load import load_named
 
         return load_named(text, options, sink, settings)
+    if options.ort_level != "off" and detect(path).frontend == "onnx":
+        options = replace(options, file_types=_file_types(path, options))
     return load_program(path, options, sink)
+
+
+def _file_types(path: Path, options: LoadOptions) -> dict[str, Type]:
+    """Types of all values by name as the file alone says them: what a session knows when it optimises."""
+    plain = load_program(path, replace(options, ort_level="off", inputs={}, bind={}), DiagnosticSink())
+    found = Manager(plain).get(Shapes())
+    given = {value: found.type_of(value) for body in plain.bodies() for value in body.inputs}
+    return {value.name: type_ for value, type_ in {**given, **found.types}.items() if value.name}
 
 
 def capture_model(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +12,13 @@ from pathlib import Path
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, write_text
 from irscope.recording import is_recording
+from irscope.report.card import FIELD_KINDS
+from irscope.report.celltext import signed
 from irscope.report.units import Kind, humanise
+from irscope.report.values import Cell, bare
 from irscope.session import kind_of
+from irscope.tools.audit.dataset import Dataset
+from irscope.tools.audit.questions import hub_name, is_dataset, models_of
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.text import Symbols
 
@@ -39,6 +44,8 @@ class Known:
     size: int | None
     """None where the file is gone."""
     changed: float | None
+    found: Mapping[str, Cell] | None = None
+    """Its row where it is of an audit."""
 
 
 def samples(folder: Path = SAMPLES) -> list[Path]:
@@ -60,7 +67,16 @@ def _known_file(path: Path, kind: str) -> Known:
 
 
 def files_in(folder: Path) -> list[Known]:
-    """The models and recordings in a folder and the folders in it, by name; folders of a hub are one model each."""
+    """The models and recordings in a folder and the folders in it, by name; folders of a hub are one model each.
+
+    Of the results of an audit: the models that it is about.
+    """
+    if is_dataset(folder):
+        table = models_of(Dataset(folder))
+        keys = [column.key for column in table.columns]
+        rows = [dict(zip(keys, row, strict=True)) for row in table.rows()]
+        rows.sort(key=lambda row: hub_name(str(row["uri"])))
+        return [Known(Path(str(row["uri"])), str(row["format"] or ""), None, None, row) for row in rows]
     found = [_known_file(path, kind) for path, kind in _found_in(folder)]
     return sorted(found, key=lambda one: str(one.path).lower())
 
@@ -101,6 +117,8 @@ def _kind(path: Path) -> str:
 def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = None) -> TableModel:
     """The files as rows."""
     clean = symbols.clean
+    if files and files[0].found is not None:
+        return _audited_table([one.found or {} for one in files], symbols)
 
     def size(row: int) -> str:
         found = files[row].size
@@ -124,6 +142,44 @@ def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = 
         TableColumn("folder", 24, place, grows=True, role="faint", rank=4),
     )
     return TableModel(columns, len(files), symbols, empty="There is no model here; o asks for a path.")
+
+
+def _audited_table(rows: Sequence[Mapping[str, Cell]], symbols: Symbols) -> TableModel:
+    """Models of an audit with what decides about them."""
+    clean = symbols.clean
+    names = [hub_name(str(row["uri"])) for row in rows]
+
+    def fits(row: int) -> str:
+        if rows[row]["status"] != "ok":
+            return "failed"
+        found = rows[row]["fits"]
+        return symbols.unknown if found is None else "fits" if found else "too large"
+
+    def amount(key: str) -> Callable[[int], str]:
+        kind = FIELD_KINDS[key]
+
+        def text(row: int) -> str:
+            cell = rows[row][key]
+            return symbols.unknown if bare(cell) is None else clean(signed(cell, kind))
+
+        return text
+
+    def said(row: int) -> str:
+        found = rows[row]
+        return clean(str(found["message"] or found["family"] or found["format"] or ""))
+
+    def values(key: str) -> Callable[[], list[object]]:
+        return lambda: [bare(row[key]) for row in rows]
+
+    columns = (
+        TableColumn("model", 24, lambda row: clean(names[row]), lambda: list(names), grows=True, role="name"),
+        TableColumn("verdict", 9, fits, lambda: [fits(row) for row in range(len(rows))]),
+        TableColumn("peak", 11, amount("peak"), values("peak"), right=True, rank=1),
+        TableColumn("parameters", 14, amount("parameters"), values("parameters"), right=True, rank=2),
+        TableColumn("FLOPs", 14, amount("flops"), values("flops"), right=True, rank=3),
+        TableColumn("what, or why not", 30, said, values("family"), grows=True, role="faint", rank=4),
+    )
+    return TableModel(columns, len(rows), symbols, empty="No model was analysed yet.")
 
 
 def recent_file() -> Path:

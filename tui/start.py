@@ -143,7 +143,10 @@ class StartApp(App[object]):
         def look() -> None:
             from irscope.tui import picker
 
-            self._post(self.Offered(picker.known_files() if self.folder is None else picker.files_in(self.folder)))
+            try:
+                self._post(self.Offered(picker.known_files() if self.folder is None else picker.files_in(self.folder)))
+            except IrscopeError as error:  # such as damaged results of an audit
+                self._post(self.Done(self.folder or Path(), error))
 
         self.call_after_refresh(self._beside, look)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import os
 import sys
@@ -353,7 +354,7 @@ def watched_calls(
     """A context in which functions are called before and after every call of a module; the second gets what the first returned.
 
     `nn.Module._call_impl` is replaced. Hooks would do as well, but some modules choose other kernels when they have any, and the user's
-    modules are left alone.
+    modules are left alone. While torch.compile follows a module it finds torch's own function, which it knows.
     """
     kind: Any = nn.Module
     original = kind._call_impl
@@ -369,10 +370,15 @@ def watched_calls(
             left(outer)
 
     kind._call_impl = called
+    callbacks: Any = importlib.import_module("torch._dynamo.callback").callback_handler
+    start = callbacks.register_start_callback(lambda _: setattr(kind, "_call_impl", original))
+    end = callbacks.register_end_callback(lambda _: setattr(kind, "_call_impl", called))
     try:
         yield
     finally:
         kind._call_impl = original
+        callbacks.remove_start_callback(start)
+        callbacks.remove_end_callback(end)
 
 
 @contextmanager
@@ -443,7 +449,12 @@ class Calls:
 
 
 _MOST_FRAMES: Final = 64
-_HIDDEN = tuple(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packages", "torch"), os.path.join("irscope", "frontends")))
+GENERATED = "irscope-inductor-"
+"""How the names of folders begin in which code lies that torch.compile generates."""
+_HIDDEN = (
+    *(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packages", "torch"), os.path.join("irscope", "frontends"))),
+    os.sep + GENERATED,
+)
 
 
 class Frames:

@@ -6,7 +6,7 @@ import functools
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -486,7 +486,23 @@ _LONGEST_METADATA = 4096
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """The ONNX file as a program. Nothing in it is executed, and external data are not opened unless shapes need them."""
-    return _program(read_file(Path(path)), options, sink)
+    file = read_file(Path(path))
+    if options.ort_level == "off":
+        return _program(file, options, sink)
+    from irscope.frontends.onnx.optimizer.bridge import at_level
+
+    return _as_session(_program(at_level(file, options), options, sink), options.ort_level)
+
+
+def _as_session(program: Program, level: str) -> Program:
+    """A program of a session's graph: nodes in its order, and a note of where they come from."""
+    program.traits = replace(program.traits, is_session=True)
+    program.metadata["ort_level"] = f"{level}, predicted"
+    program.assumed.append(
+        Assumed("ort-level", level, "predicted graph of a session; --ort-level off is the file as written", is_guess=False)
+    )
+    program.origins = ()
+    return program
 
 
 def load_model(

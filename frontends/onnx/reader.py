@@ -74,6 +74,8 @@ class ModelFile:
     path: Path | None = None
     """The file, absolute but with its links unresolved; None for a model that was given as a message."""
     stored: StoredData | None = None
+    derived: frozenset[str] = frozenset()
+    """Weights that optimisations made and whose values are not in the message."""
 
     @property
     def where(self) -> str:

@@ -59,6 +59,7 @@ class TensorReader:
     def __init__(self, file: ModelFile, sink: DiagnosticSink) -> None:
         self._path = str(file.path.resolve()) if file.path is not None else ""
         self._stored = file.stored
+        self._derived = file.derived
         self._external = ExternalFiles(file.path)
         self._sink = sink
 
@@ -70,6 +71,8 @@ class TensorReader:
         dims = tuple(proto.dims)
         count = _element_count(dims, name)
         type_ = tensor(dtype, dims)
+        if name in self._derived:
+            return Constant(type_, None)
         if proto.data_location == _EXTERNAL:
             return Constant(type_, self._read_external(proto, name, dtype, count))
         if proto.HasField("segment"):

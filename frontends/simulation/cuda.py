@@ -29,6 +29,8 @@ _POOL: Final = 32
 _FIRST_HANDLE: Final = 0x5000
 _NCCL: Final = 2 << 32 | 29 << 16 | 7
 """The version that comes with torch 2.13."""
+_SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, (10, 0): 232448}
+"""Shared memory that a block can have at most, by capability (CUDA C++ Programming Guide); 99 KiB on the others."""
 VERSIONS: Final = {(2, 8): "12.8", (2, 9): "12.8", (2, 10): "12.8", (2, 11): "13.0"}
 
 
@@ -183,7 +185,9 @@ class Device:
             shared_memory_per_block=49152,
             is_integrated=False,
             is_multi_gpu_board=False,
-            L2_cache_size=50 << 20,
+            L2_cache_size=device.l2_cache_bytes or 0,
+            shared_memory_per_block_optin=_SHARED.get(self.capability, 101376),
+            max_threads_per_block=1024,
             uuid="00000000-0000-0000-0000-000000000000",
             gcnArchName="",
         )

@@ -144,6 +144,20 @@ class Kernels:
                 library.impl(name, self._kernel(op), "CUDA", allow_override=True)
         self._fallback.fallback(self._any, "CUDA")
 
+    def register_all(self) -> None:
+        """Register the operators that the fallback serves each by itself: where a mode of dispatch is active torch looks for a kernel
+        by the operator's name, and finds no fallback."""
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        for name in cuda_operators():
+            try:
+                if has(f"aten::{name}", "CUDA"):
+                    continue
+            except RuntimeError:  # an operator of another version of torch
+                continue
+            packet, _, overload = name.partition(".")
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            self._library.impl(name, self._kernel(op), "CUDA", allow_override=True)
+
     def _any(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         found = self._made.get(op)
         if found is None:

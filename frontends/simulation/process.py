@@ -9,7 +9,7 @@ import gc
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -20,6 +20,7 @@ from irscope.devices import Target
 from irscope.errors import UsageError
 from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_without_card, current, pinned
 from irscope.frontends.eager.routes import RNN_MODES, attention
+from irscope.frontends.simulation.compiled import Compiler
 from irscope.frontends.simulation.cuda import Device, device_count
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine
@@ -90,6 +91,8 @@ class Process:
         torch.autograd.set_multithreading_enabled(False).__enter__()
         install_numbers()
         install_foreign(self)
+        self.compiler = Compiler(self)
+        self.compiler.prepare()
 
     def answer(self, dtype: torch.dtype) -> Any:
         """A value of a device tensor that the program reads."""
@@ -103,10 +106,24 @@ class Process:
             self.watch.answered(value)
         return value
 
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """Within the context memory is taken for timing candidates of kernels."""
+        watch = self.watch
+        if watch is None:
+            yield
+            return
+        before, watch.tuning = watch.tuning, True
+        try:
+            yield
+        finally:
+            watch.tuning = before
+
     def begin_again(self) -> None:
         """Another program in the same process: nothing that the one before did shows, but for what it left alive."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
+        self.compiler.begin_again()
         gc.collect()
         machine = self.machine
         machine.storages.settle()

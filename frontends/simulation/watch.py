@@ -107,6 +107,8 @@ class Watch:
         self._in_optimizer = False
         self._moving = False
         """Whether a module brings its parameters to another place or type."""
+        self.tuning = False
+        """Whether candidates of kernels are timed."""
         self._phase = ""
         self._undo = ExitStack()
 
@@ -167,7 +169,7 @@ class Watch:
         if phase != self._phase:
             self._enter(phase, 1)
         if piece.kind == "tensor":
-            piece.kind = "temporary" if phase != "forward" else "parameter" if self._moving else "activation"
+            piece.kind = "tuning" if self.tuning else "temporary" if phase != "forward" else "parameter" if self._moving else "activation"
         piece.place = self.line_of(sys._getframe(1))
         piece.scope = id(self._calls[-1]) if self._calls else 0
 

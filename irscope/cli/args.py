@@ -96,6 +96,12 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     )
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
+        "--ort-level",
+        choices=("off", "basic", "extended", "all"),
+        default="off",
+        help="take an ONNX file as a session of ONNX Runtime has it after these optimisations, predicted; default: off, as written",
+    )
+    parser.add_argument(
         *reading_budget,
         default="",
         metavar="TIME,SIZE",
@@ -250,10 +256,11 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
     """What the user said about the model."""
     return LoadOptions(
         inputs=dict(_input(text) for text in args.input),
-        bind=_bindings(args.bind),
+        bind=bindings(args.bind),
         use_torch=args.use_torch,
         method=args.method,
         base=args.base,
+        ort_level=args.ort_level,
         trust_remote_code=args.trust_remote_code,
         allowance=_allowance(args.reading_budget),
     )
@@ -359,7 +366,7 @@ def _input(text: str) -> tuple[str, Type]:
     return name or SOLE, parse_input_type(type_)
 
 
-def _bindings(texts: list[str]) -> dict[str, int]:
+def bindings(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):

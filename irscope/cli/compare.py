@@ -61,6 +61,7 @@ class Command:
     examples = (
         ("irscope compare old.onnx new.onnx", "what did an optimiser, an exporter or a change make different?"),
         ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
+        ("irscope compare --ort-level-b all model.onnx model.onnx", "what do the optimisations of ONNX Runtime change?"),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )
@@ -73,6 +74,9 @@ class Command:
         )
         parser.add_argument(
             "--bind-b", action="append", default=[], metavar="NAME=N,...", help="sizes of OTHER's symbols, where they are not MODEL's"
+        )
+        parser.add_argument(
+            "--ort-level-b", choices=("off", "basic", "extended", "all"), default=None, help="the same of OTHER, where it is not MODEL's"
         )
         parser.add_argument(
             "--lifetime",
@@ -144,7 +148,8 @@ def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
 def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions:
     """What was said about the first model, unless something else was said about the second."""
     own = load_options(argparse.Namespace(**{**vars(args), "input": args.input_b, "bind": args.bind_b}))
-    return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind)
+    level = args.ort_level_b or options.ort_level
+    return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind, ort_level=level)
 
 
 def _exit_code(verdict: Verdict | None) -> int:

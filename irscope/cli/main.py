@@ -39,6 +39,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Is it right, and what changed?": {
         "compare": "Compare two models, or a model with a recording of a real run.",
         "check": "Hold models to budgets and to a baseline, for CI.",
+        "audit": "Analyse every model of a hub, an archive or a store into a dataset, and answer questions about it.",
         "record": "Run a model and record times and memory of every operator.",
         "calibrate": "Measure this machine, so that predictions can be for it.",
     },

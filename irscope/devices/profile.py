@@ -72,6 +72,8 @@ class DeviceProfile:
     multiprocessors: int | None = None
     """Streaming multiprocessors (NVIDIA), compute units (AMD), cores."""
     threads_per_multiprocessor: int | None = None
+    l2_cache_bytes: int | None = None
+    """Size of the last cache before main memory, as CUDA tells it."""
     memory_bytes: int | None = None
     """Memory that programs can have: what cudaMemGetInfo calls total."""
     context_bytes: tuple[int, int] | None = None
@@ -192,6 +194,7 @@ class DeviceJson:
     sources: Mapping[str, SourceJson] = field(default_factory=dict)
     multiprocessors: FigureJson | None = None
     threads_per_multiprocessor: FigureJson | None = None
+    l2_cache: FigureJson | None = None
     memory: FigureJson | None = None
     context: FigureJson | None = None
     matrix: Mapping[str, FigureJson] = field(default_factory=dict)
@@ -256,6 +259,7 @@ class _Reader:
             capability=_capability(record.capability),
             multiprocessors=self.whole("multiprocessors", record.multiprocessors, COUNT, plain),
             threads_per_multiprocessor=self.whole("threads_per_multiprocessor", record.threads_per_multiprocessor, COUNT, plain),
+            l2_cache_bytes=self.whole("l2_cache", record.l2_cache, SIZES, plain),
             memory_bytes=self.whole("memory", record.memory, SIZES, plain),
             context_bytes=None if context is None else (round(context.lo), round(context.hi)),
             matrix=self.rates("matrix", record.matrix),

@@ -569,6 +569,7 @@ _TRAITS: dict[str, Mapping[str, enum.Enum | str | bool]] = {
     "local_names": {one.value: one for one in LocalNames},
     "follows_strides": _FLAG,
     "is_exported": _FLAG,
+    "is_session": _FLAG,
     "opens_inputs": _FLAG,
 }
 

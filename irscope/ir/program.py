@@ -99,6 +99,8 @@ class Traits:
     """The file has no strides of results: they follow from those of the inputs, operator by operator."""
     is_exported: bool = False
     """The nodes are those that torch.export wrote, and Python runs some of its modules otherwise: fused, without needless masks."""
+    is_session: bool = False
+    """The nodes are those that a session of ONNX Runtime has after its optimisations, in the order in which it runs them."""
     opens_inputs: bool = False
     """An input's size may be given anew or left open: the nodes do not repeat the sizes of an export."""
 

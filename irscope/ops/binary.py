@@ -11,11 +11,12 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts, reals, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import (
     both,
     either,
+    float_truth,
     floor_div,
     floor_mod,
     is_equal,
@@ -30,11 +31,12 @@ from irscope.ops.elementwise import (
 )
 from irscope.ops.facts import OpRole
 from irscope.ops.ort import in_place
+from irscope.ops.reals import PRECISION, Real, not_known, real_of
 from irscope.ops.rules import broadcast_type, dtype_attr, fixed, operands, per_element, promote_types, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.ordering import diff_rule, where_rule
 from irscope.ops.scratch.reductions import power_rule
 from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
-from irscope.ops.values import Array, apply, is_symbolic, numpy_dtype, objects, settle
+from irscope.ops.values import Array, OnReals, apply, as_objects, has_reals, is_symbolic, numpy_dtype, objects, settle
 
 # ----------------------------------------------------------------------------------------------------
 # Functions of two tensors, or of a tensor and a number, whose sizes broadcast.
@@ -81,7 +83,9 @@ def _working_dtype(call: OpCall, sides: tuple[Array, Array]) -> np.dtype[Any] | 
     return np.dtype(np.float64) if held.kind in "iu" and any(side.dtype.kind == "f" for side in sides) else held
 
 
-def evaluate_pair(on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims | None) -> Callable[[OpCall], Known | None]:
+def evaluate_pair(
+    on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims | None, on_reals: OnReals | None = None
+) -> Callable[[OpCall], Known | None]:
     """Evaluate rule of a function of two tensors."""
 
     def evaluate(call: OpCall) -> Known | None:
@@ -92,7 +96,7 @@ def evaluate_pair(on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnD
         with np.errstate(all="ignore"):
             arrays = sides if working is None else tuple(side.astype(working) for side in sides)
         dims = None if on_dims is None or not _is_whole(sides) else lambda a, b: on_dims(call, a, b)
-        return apply(arrays, lambda a, b: on_arrays(call, a, b), dims, result_element(call))
+        return apply(arrays, lambda a, b: on_arrays(call, a, b), dims, result_element(call), on_reals)
 
     return evaluate
 
@@ -109,6 +113,7 @@ def binary(
     *,
     costs: tuple[int, int] = (1, 0),
     rule: DTypeRule | None = None,
+    on_reals: OnReals | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of a function of two tensors that broadcast, or of a tensor and the number `value`."""
@@ -117,7 +122,7 @@ def binary(
         Family.ELEMENTWISE,
         infer=lambda call: broadcast_result(call, rule),
         cost=per_element(*costs),
-        evaluate=None if on_arrays is None else evaluate_pair(lambda _, a, b: on_arrays(a, b), on_dims),
+        evaluate=None if on_arrays is None else evaluate_pair(lambda _, a, b: on_arrays(a, b), on_dims, on_reals),
         summary=summary,
         **facts,
     )
@@ -153,14 +158,22 @@ def _subtract_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
 
 
 def _sum_like(
-    name: str, sign: str, summary: str, on_arrays: Callable[[OpCall, Array, Array], Any], on_dims: OnDims, **facts: Unpack[Facts]
+    name: str,
+    summary: str,
+    on_arrays: Callable[[OpCall, Array, Array], Any],
+    on_dims: OnDims,
+    on_reals: Callable[[Real, Real, int], Real],
+    **facts: Unpack[Facts],
 ) -> OpSpec:
+    def evaluate(call: OpCall) -> Known | None:
+        return evaluate_pair(on_arrays, on_dims, on_reals if call.attr("alpha") == 1 else None)(call)
+
     return op(
         f"math.{name}(Tensor x, Tensor? y, *, any? value, any alpha=1, bool reverse=False, dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,
         infer=broadcast_result,
         cost=lambda call: per_element(1 if call.attr("alpha") == 1 else 2)(call),
-        evaluate=evaluate_pair(on_arrays, on_dims),
+        evaluate=evaluate,
         summary=summary,
         **facts,
     )
@@ -189,9 +202,16 @@ def _divide_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
 
 
 def _evaluate_division(call: OpCall) -> Known | None:
-    if call.attr("rounding_mode") or result_element(call).is_integer:
-        return evaluate_pair(_divide, _divide_dims)(call)
-    return evaluate_pair(_divide, None)(call)
+    mode = str(call.attr("rounding_mode"))
+    if mode in _ROUNDED_QUOTIENTS or result_element(call).is_integer:
+        return evaluate_pair(_divide, _divide_dims, _ROUNDED_QUOTIENTS.get(mode))(call)
+    return evaluate_pair(_divide, None, reals.divide)(call)
+
+
+_ROUNDED_QUOTIENTS: dict[str, OnReals] = {
+    "floor": lambda a, b, bits: reals.floor(reals.divide(a, b, bits), bits),
+    "trunc": lambda a, b, bits: reals.trunc(reals.divide(a, b, bits)),
+}
 
 
 def _remainder(call: OpCall, a: Array, b: Array) -> Any:
@@ -218,16 +238,27 @@ def _copysign(a: Array, b: Array) -> Any:
 
 _ARITHMETIC = (
     _sum_like(
-        "add", "+", "Sum, with `alpha` times the second side.", _add_array, _add_dims, roles=frozenset({OpRole.ADD, OpRole.COMMUTES})
+        "add",
+        "Sum, with `alpha` times the second side.",
+        _add_array,
+        _add_dims,
+        reals.add,
+        roles=frozenset({OpRole.ADD, OpRole.COMMUTES}),
     ),
     _sum_like(
-        "sub", "-", "Difference, with `alpha` times the second side.", _subtract_array, _subtract_dims, roles=frozenset({OpRole.SUBTRACT})
+        "sub",
+        "Difference, with `alpha` times the second side.",
+        _subtract_array,
+        _subtract_dims,
+        reals.subtract,
+        roles=frozenset({OpRole.SUBTRACT}),
     ),
     binary(
         "math.mul",
         "Product, element by element.",
         np.multiply,
         lambda call, a, b: a * b,
+        on_reals=reals.multiply,
         roles=frozenset({OpRole.MULTIPLY, OpRole.COMMUTES}),
     ),
     op(
@@ -253,15 +284,27 @@ _ARITHMETIC = (
         Family.ELEMENTWISE,
         infer=lambda call: broadcast_result(call, _power_dtype),
         cost=per_element(0, 1),
-        evaluate=evaluate_pair(lambda _, a, b: _power(a, b), power),
+        evaluate=evaluate_pair(lambda _, a, b: _power(a, b), power, reals.power),
         temporaries=power_rule,
         summary="The first side to the power of the second; with `keep_dtype` the result has the first side's type.",
         roles=frozenset({OpRole.POWER}),
     ),
     binary(
-        "math.maximum", "The larger of two.", np.maximum, lambda call, a, b: dim_max(a, b), roles=frozenset({OpRole.LIMIT, OpRole.COMMUTES})
+        "math.maximum",
+        "The larger of two.",
+        np.maximum,
+        lambda call, a, b: dim_max(a, b),
+        on_reals=reals.largest,
+        roles=frozenset({OpRole.LIMIT, OpRole.COMMUTES}),
     ),
-    binary("math.minimum", "The smaller of two.", np.minimum, lambda call, a, b: dim_min(a, b), roles=frozenset({OpRole.COMMUTES})),
+    binary(
+        "math.minimum",
+        "The smaller of two.",
+        np.minimum,
+        lambda call, a, b: dim_min(a, b),
+        on_reals=reals.smallest,
+        roles=frozenset({OpRole.COMMUTES}),
+    ),
     binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_as_float),
     binary("math.hypot", "Length of the hypotenuse.", np.hypot, costs=(3, 1)),
     binary("math.logaddexp", "Logarithm of the sum of two exponentials.", np.logaddexp, costs=(2, 2)),
@@ -295,7 +338,24 @@ def _evaluate_where(call: OpCall) -> Known | None:
     if condition is None or x is None or y is None:
         return None
     dims = (lambda c, a, b: select(call, c, a, b)) if _is_whole((x, y)) and result_element(call) is not DType.STR else None
+    if result_element(call).is_float and (is_symbolic(condition) or has_reals(x) or has_reals(y)):
+        return _chosen_reals(condition, x, y, result_element(call))
     return apply([condition, x, y], lambda c, a, b: np.where(c.astype(np.bool_), a, b), dims, result_element(call))
+
+
+def _chosen_reals(condition: Array, x: Array, y: Array, dtype: DType) -> Known | None:
+    """Floats by a condition, of which some depend on sizes."""
+    bits = PRECISION.get(dtype)
+    if bits is None:
+        return None
+    wide = np.broadcast_arrays(as_objects(condition), as_objects(x), as_objects(y))
+    chosen: list[object] = []
+    for holds, one, other in zip(*(part.flat for part in wide), strict=True):
+        if not isinstance(holds, SymDim):
+            chosen.append(one if holds else other)
+        else:
+            chosen.append(not_known(Real(holds), real_of(one, bits), real_of(other, bits)))
+    return settle(objects(chosen, wide[0].shape), dtype)
 
 
 def _side(call: OpCall, name: str) -> Array | None:
@@ -324,12 +384,15 @@ def _limit(call: OpCall, name: str) -> tuple[bool, Array | None]:
 
 def _evaluate_clamp(call: OpCall) -> Known | None:
     found = call.value("x")
-    for name, on_arrays, on_dims in (("min", np.maximum, dim_max), ("max", np.minimum, dim_min)):
+    for name, on_arrays, on_dims, on_reals in (
+        ("min", np.maximum, dim_max, reals.largest),
+        ("max", np.minimum, dim_min, reals.smallest),
+    ):
         given, limit = _limit(call, name)
         if found is None or (given and limit is None):
             return None
         if limit is not None:
-            found = apply([found, limit], on_arrays, on_dims if _is_whole((found, limit)) else None, result_element(call))
+            found = apply([found, limit], on_arrays, on_dims if _is_whole((found, limit)) else None, result_element(call), on_reals)
     return found
 
 
@@ -397,9 +460,19 @@ def _infer(call: OpCall) -> Type:
     return broadcast_type(call, operands(call), DType.BOOL)
 
 
-def _compare(name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims, **facts: Unpack[Facts]) -> OpSpec:
+def _compare(
+    name: str,
+    summary: str,
+    on_arrays: OnArrays,
+    on_dims: OnDims,
+    verdict: Callable[[Real, Real], bool | None],
+    **facts: Unpack[Facts],
+) -> OpSpec:
     def evaluate(call: OpCall) -> Known | None:
         sides = pair(call)
+        if sides is not None and any(map(has_reals, sides)):
+            working = result_dtype(operands(call), numbers(call, "value"))
+            return apply(sides, on_arrays, None, DType.BOOL, lambda a, b, _: float_truth(call, verdict, a, b), working)
         if sides is None or (any(map(is_symbolic, sides)) and any(side.dtype.kind not in "iubO" for side in sides)):
             return None
         common = result_dtype(operands(call), numbers(call, "value"))
@@ -432,6 +505,10 @@ def _evaluate_isin(call: OpCall) -> Known | None:
     return np.isin(x, elements, invert=bool(call.attr("invert")))
 
 
+def _negated(verdict: bool | None) -> bool | None:
+    return None if verdict is None else not verdict
+
+
 def _as_text(x: Any, y: Any, equal: bool) -> Any:
     found = np.equal(x, y)
     return found.astype(np.bool_) if equal else ~found.astype(np.bool_)
@@ -443,21 +520,40 @@ _COMPARISON = (
         "Whether both sides are equal.",
         lambda a, b: _as_text(a, b, True),
         is_equal,
+        reals.is_equal,
         roles=frozenset({OpRole.COMMUTES, OpRole.EQUAL}),
     ),
     _compare(
-        "not_equal", "Whether the sides differ.", lambda a, b: _as_text(a, b, False), is_not_equal, roles=frozenset({OpRole.COMMUTES})
+        "not_equal",
+        "Whether the sides differ.",
+        lambda a, b: _as_text(a, b, False),
+        is_not_equal,
+        lambda a, b: _negated(reals.is_equal(a, b)),
+        roles=frozenset({OpRole.COMMUTES}),
     ),
-    _compare("less", "Whether the first side is smaller.", np.less, is_less, roles=frozenset({OpRole.ORDER})),
-    _compare("less_equal", "Whether the first side is smaller or equal.", np.less_equal, is_less_equal, roles=frozenset({OpRole.ORDER})),
+    _compare("less", "Whether the first side is smaller.", np.less, is_less, reals.is_less, roles=frozenset({OpRole.ORDER})),
     _compare(
-        "greater", "Whether the first side is larger.", np.greater, lambda call, a, b: is_less(call, b, a), roles=frozenset({OpRole.ORDER})
+        "less_equal",
+        "Whether the first side is smaller or equal.",
+        np.less_equal,
+        is_less_equal,
+        reals.is_less_equal,
+        roles=frozenset({OpRole.ORDER}),
+    ),
+    _compare(
+        "greater",
+        "Whether the first side is larger.",
+        np.greater,
+        lambda call, a, b: is_less(call, b, a),
+        lambda a, b: reals.is_less(b, a),
+        roles=frozenset({OpRole.ORDER}),
     ),
     _compare(
         "greater_equal",
         "Whether the first side is larger or equal.",
         np.greater_equal,
         lambda call, a, b: is_less_equal(call, b, a),
+        lambda a, b: reals.is_less_equal(b, a),
         roles=frozenset({OpRole.ORDER}),
     ),
     op(

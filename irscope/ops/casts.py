@@ -9,10 +9,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
-from irscope.ops.elementwise import is_not_equal
+from irscope.ops.elementwise import float_truth, is_not_equal
 from irscope.ops.facts import OpRole
 from irscope.ops.layouts import suggests_channels_last
 from irscope.ops.ort import in_place
+from irscope.ops.reals import PRECISION, Real, converted, is_equal, real_of
 from irscope.ops.rules import dtype_attr, moved, total_bytes, with_dtype
 from irscope.ops.spec import Family, Known, OpCall, RuleError, op
 from irscope.ops.values import NEVER_NAN, is_symbolic, numpy_dtype, objects, round_to, settle
@@ -33,6 +34,9 @@ def _evaluate_cast(call: OpCall) -> Known | None:
 def convert(call: OpCall, x: Known, dtype: DType, saturate: bool = False) -> Known | None:
     """Values in another element type."""
     if is_symbolic(x):
+        source = call.types[0].dtype if call.types and call.types[0] is not None else DType.UNKNOWN
+        if dtype.is_float or source.is_float:
+            return _convert_reals(call, x, source, dtype)
         if dtype.is_integer and (dtype.bits or 0) >= 32:
             return x
         truths = [is_not_equal(call, item, 0) if isinstance(item, SymDim) else item for item in x.flat]
@@ -47,6 +51,22 @@ def convert(call: OpCall, x: Known, dtype: DType, saturate: bool = False) -> Kno
     if saturate and dtype.is_float and (dtype.bits or 0) <= 8:
         return round_to(x.astype(np.float64), dtype, saturate=True)
     return settle(x, dtype)
+
+
+def _convert_reals(call: OpCall, x: Known, source: DType, dtype: DType) -> Known | None:
+    """Numbers of which some are made of sizes, from floats, to floats or both."""
+    if dtype.is_float:
+        bits = PRECISION.get(dtype)
+        if bits is None:
+            return None
+        return settle(objects([converted(item, PRECISION.get(source, bits), bits) for item in x.flat], x.shape), dtype)
+    bits = PRECISION.get(source)
+    if bits is None or (dtype is not DType.BOOL and (not dtype.is_integer or (dtype.bits or 0) < 32)):
+        return None
+    numbers = [real_of(item, bits) for item in x.flat]
+    if dtype is DType.BOOL:
+        return settle(objects([1 - float_truth(call, is_equal, one, Real(0)) for one in numbers], x.shape), dtype)
+    return settle(objects([call.truncated(one) for one in numbers], x.shape), dtype)
 
 
 def _parse(texts: Known, dtype: DType) -> Known | None:

@@ -12,11 +12,12 @@ from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, scalar, tensor
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts, reals, slicing
 from irscope.ops.binary import number_array
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.facts import OpRole
+from irscope.ops.reals import PRECISION, Real, real_of
 from irscope.ops.rules import (
     DEFAULT_FLOAT,
     as_size,
@@ -145,6 +146,8 @@ def _range_length(call: OpCall, start: Attr, limit: Attr, delta: Attr) -> Dim:
         return call.unknown("the length of a range depends on its start, limit and step", "start,limit,delta,step")
     if isinstance(delta, int | float) and delta == 0:
         raise RuleError(f"{call.spec.name}: the step is 0")
+    if any(isinstance(number, Real) for number in (start, limit, delta)):
+        return _length_of_reals(call, start, limit, delta)
     if any(isinstance(number, float) for number in (start, limit, delta)):
         if any(isinstance(number, SymDim) for number in (start, limit, delta)):
             return call.unknown("the length of a range with fractions depends on sizes that are not bound", SIZES)
@@ -152,6 +155,17 @@ def _range_length(call: OpCall, start: Attr, limit: Attr, delta: Attr) -> Dim:
     if isinstance(delta, SymDim) and not (bounds(delta)[0] or 0) > 0:
         return call.unknown(f"the step {delta} of a range may be negative", SIZES)
     return dim_max(ceildiv(limit - start, delta), 0)
+
+
+def _length_of_reals(call: OpCall, *numbers: Attr) -> Dim:
+    """Runtimes subtract in the type of the range, divide in double precision and round up."""
+    bits = PRECISION.get(next((type_.dtype for type_ in call.types if type_ is not None), DType.UNKNOWN), 0)
+    start, limit, delta = (real_of(number, bits) for number in numbers)
+    count = reals.ceil(reals.divide(reals.subtract(limit, start, bits), delta, PRECISION[DType.F64]), 0)
+    if not count.is_known:
+        return call.unknown("the length of a range of floats that are rounded depends on sizes", SIZES)
+    call.note_limits(count)
+    return dim_max(count.over, 0)
 
 
 def _ceil(value: float) -> int:
@@ -164,6 +178,8 @@ def _evaluate_arange(call: OpCall) -> Known | None:
     if start is None or limit is None or delta is None or count is None:
         return None
     dtype = result_element(call)
+    if any(isinstance(number, Real) for number in (start, delta)):
+        return None
     if any(isinstance(number, SymDim) for number in (start, delta)):
         return objects([start + index * delta for index in range(count[0])], count)
     return settle(np.asarray(start) + np.arange(count[0]) * np.asarray(delta), dtype)

@@ -12,14 +12,15 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts, reals, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.ort import halves, in_place
+from irscope.ops.reals import Real
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
 from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
-from irscope.ops.values import Array, apply, objects
+from irscope.ops.values import Array, OnReals, apply, objects
 
 # ----------------------------------------------------------------------------------------------------
 # Integer functions of sizes that may be symbolic. What cannot be decided becomes an unknown with the bounds it has.
@@ -32,6 +33,16 @@ def truth(call: OpCall, verdict: bool | None, what: str) -> Dim:
     if verdict is not None:
         return int(verdict)
     return call.unknown(f"whether {what} depends on sizes that are not bound", SIZES, 0, 1)
+
+
+def float_truth(call: OpCall, verdict: Callable[[Real, Real], bool | None], left: Real, right: Real) -> Dim:
+    """1, 0, or an unknown of the two, for floats made of sizes."""
+    found = verdict(left, right)
+    if found is not None:
+        call.note_limits(left, right)
+        return int(found)
+    sizes = ", ".join(map(str, (*left.sizes, *right.sizes)))
+    return call.unknown(f"a comparison of floats depends on {sizes or 'data'}", SIZES, 0, 1)
 
 
 def is_equal(call: OpCall, left: Dim, right: Dim) -> Dim:
@@ -162,7 +173,9 @@ def result_element(call: OpCall) -> DType:
     return call.results[0].dtype
 
 
-def on_first(on_array: Callable[[Array, OpCall], Any], on_dim: OnDim | None = None) -> Callable[[OpCall], Known | None]:
+def on_first(
+    on_array: Callable[[Array, OpCall], Any], on_dim: OnDim | None = None, on_reals: OnReals | None = None
+) -> Callable[[OpCall], Known | None]:
     """Evaluate rule: a function of the first operand's elements; attributes come from the call."""
 
     def evaluate(call: OpCall) -> Known | None:
@@ -173,7 +186,7 @@ def on_first(on_array: Callable[[Array, OpCall], Any], on_dim: OnDim | None = No
         if dtype.is_float and x.dtype.kind in "iub":
             x = x.astype(np.float64)
         dims = None if on_dim is None else lambda dim: on_dim(call, dim)
-        return apply([x], lambda array: on_array(array, call), dims, dtype)
+        return apply([x], lambda array: on_array(array, call), dims, dtype, on_reals)
 
     return evaluate
 
@@ -191,6 +204,7 @@ def unary(
     summary: str,
     on_dim: OnDim | None = None,
     attrs: str = "",
+    on_reals: OnReals | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """A record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
@@ -199,7 +213,7 @@ def unary(
         Family.ELEMENTWISE,
         infer=result_type_of(kind),
         cost=per_element(*costs),
-        evaluate=None if on_array is None else on_first(lambda array, _: on_array(array), on_dim),
+        evaluate=None if on_array is None else on_first(lambda array, _: on_array(array), on_dim, on_reals),
         summary=summary,
         **facts,
     )
@@ -221,6 +235,10 @@ def _round(array: Array, call: OpCall) -> Any:
     return np.round(array, call.int_attr("decimals"))
 
 
+def _evaluate_round(call: OpCall) -> Known | None:
+    return on_first(_round, _keep, None if call.int_attr("decimals") else reals.nearest)(call)
+
+
 def _is_inf(array: Array, call: OpCall) -> Any:
     if array.dtype.kind not in "fc":
         return np.zeros(array.shape, dtype=np.bool_)
@@ -228,15 +246,40 @@ def _is_inf(array: Array, call: OpCall) -> Any:
 
 
 _UNARY = (
-    unary("math.neg", "same", (1, 0), np.negative, "Changes the sign.", lambda call, dim: dim * -1, roles=frozenset({OpRole.NEGATE})),
-    unary("math.abs", "real", (1, 0), np.abs, "Absolute value.", absolute, roles=frozenset({OpRole.ABSOLUTE})),
+    unary(
+        "math.neg",
+        "same",
+        (1, 0),
+        np.negative,
+        "Changes the sign.",
+        lambda call, dim: dim * -1,
+        on_reals=reals.negative,
+        roles=frozenset({OpRole.NEGATE}),
+    ),
+    unary("math.abs", "real", (1, 0), np.abs, "Absolute value.", absolute, on_reals=reals.absolute, roles=frozenset({OpRole.ABSOLUTE})),
     unary("math.sign", "same", (1, 0), np.sign, "-1, 0 or 1 by the sign.", sign),
-    unary("math.floor", "same", (1, 0), np.floor, "Rounds down.", _keep),
-    unary("math.ceil", "same", (1, 0), np.ceil, "Rounds up.", _keep),
-    unary("math.trunc", "same", (1, 0), np.trunc, "Rounds toward zero.", _keep),
+    unary("math.floor", "same", (1, 0), np.floor, "Rounds down.", _keep, on_reals=reals.floor),
+    unary("math.ceil", "same", (1, 0), np.ceil, "Rounds up.", _keep, on_reals=reals.ceil),
+    unary("math.trunc", "same", (1, 0), np.trunc, "Rounds toward zero.", _keep, on_reals=reals.trunc),
     unary("math.frac", "same", (1, 0), lambda x: x - np.trunc(x), "The part behind the decimal point."),
-    unary("math.square", "same", (1, 0), np.square, "Multiplies by itself.", lambda call, dim: dim * dim, roles=frozenset({OpRole.POWER})),
-    unary("math.reciprocal", "float", (1, 0), lambda x: 1 / x, "One divided by each element."),
+    unary(
+        "math.square",
+        "same",
+        (1, 0),
+        np.square,
+        "Multiplies by itself.",
+        lambda call, dim: dim * dim,
+        on_reals=lambda x, bits: reals.multiply(x, x, bits),
+        roles=frozenset({OpRole.POWER}),
+    ),
+    unary(
+        "math.reciprocal",
+        "float",
+        (1, 0),
+        lambda x: 1 / x,
+        "One divided by each element.",
+        on_reals=lambda x, bits: reals.divide(Real(1), x, bits),
+    ),
     unary("math.sqrt", "float", (0, 1), np.sqrt, "Square root.", roles=frozenset({OpRole.ROOT})),
     unary("math.rsqrt", "float", (0, 1), lambda x: 1 / np.sqrt(x), "One divided by the square root.", roles=frozenset({OpRole.ROOT})),
     unary("math.exp", "float", (0, 1), np.exp, "e to the power of each element.", roles=frozenset({OpRole.EXPONENTIAL})),
@@ -293,7 +336,7 @@ _UNARY = (
         Family.ELEMENTWISE,
         infer=result_type_of("same"),
         cost=per_element(1),
-        evaluate=on_first(_round, _keep),
+        evaluate=_evaluate_round,
         summary="Rounds to the nearest number, halves to the even one.",
     ),
     unary("math.angle", "real float", (0, 1), np.angle, "Angle of a complex number."),
@@ -335,12 +378,20 @@ def _cost_many(call: OpCall) -> Cost:
     return Cost(elementwise=numel(call.results[0]) * (len(call.types) - 1))
 
 
-def _many(function: Callable[[Any, Any], Any], on_dims: Callable[[Dim, Dim], Dim]) -> Callable[[OpCall], Known | None]:
+def _many(
+    function: Callable[[Any, Any], Any], on_dims: Callable[[Dim, Dim], Dim], on_reals: Callable[[Real, Real, int], Real]
+) -> Callable[[OpCall], Known | None]:
     def evaluate(call: OpCall) -> Known | None:
         arrays = [value for value in call.values if value is not None]
         if len(arrays) < len(call.types):
             return None
-        return apply(arrays, lambda *parts: reduce(function, parts), lambda *parts: reduce(on_dims, parts), result_element(call))
+        return apply(
+            arrays,
+            lambda *parts: reduce(function, parts),
+            lambda *parts: reduce(on_dims, parts),
+            result_element(call),
+            lambda *parts: reduce(lambda a, b: on_reals(a, b, parts[-1]), parts[:-1]),
+        )
 
     return evaluate
 
@@ -358,7 +409,7 @@ _VARIADIC = (
         Family.ELEMENTWISE,
         infer=_infer_many,
         cost=_cost_many,
-        evaluate=_many(np.add, lambda a, b: a + b),
+        evaluate=_many(np.add, lambda a, b: a + b, reals.add),
         summary="Sum of any number of tensors that broadcast.",
     ),
     op(
@@ -366,7 +417,7 @@ _VARIADIC = (
         Family.ELEMENTWISE,
         infer=_infer_many,
         cost=_cost_many,
-        evaluate=_many(np.maximum, dim_max),
+        evaluate=_many(np.maximum, dim_max, reals.largest),
         summary="Largest of any number of tensors that broadcast.",
     ),
     op(
@@ -374,7 +425,7 @@ _VARIADIC = (
         Family.ELEMENTWISE,
         infer=_infer_many,
         cost=_cost_many,
-        evaluate=_many(np.minimum, dim_min),
+        evaluate=_many(np.minimum, dim_min, reals.smallest),
         summary="Smallest of any number of tensors that broadcast.",
     ),
     op(

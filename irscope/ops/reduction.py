@@ -12,9 +12,10 @@ import numpy as np
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import slicing
+from irscope.ops import reals, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
+from irscope.ops.reals import PRECISION, Real, real_of
 from irscope.ops.rules import MOST_COMBINED, any_of, broadcast_shapes, dtype_attr, length_of, softmax_work, to_float, unknown_sizes
 from irscope.ops.scratch.folding import (
     bce_rule,
@@ -32,7 +33,7 @@ from irscope.ops.scratch.folding import (
     truth_rule,
 )
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
-from irscope.ops.values import Array, as_objects, is_symbolic, objects, settle
+from irscope.ops.values import Array, as_objects, has_reals, is_symbolic, objects, settle
 
 # ----------------------------------------------------------------------------------------------------
 # Reductions over some or all axes.
@@ -106,12 +107,20 @@ def _infer(kind: Kind) -> Infer:
     return infer
 
 
-def _evaluate(function: Reducer, on_dims: Callable[..., Dim] | None) -> Callable[[OpCall], Known | None]:
+def _evaluate(
+    function: Reducer, on_dims: Callable[..., Dim] | None, on_reals: Callable[[Real, Real, int], Real] | None = None
+) -> Callable[[OpCall], Known | None]:
     def evaluate(call: OpCall) -> Known | None:
         x, result = call.value("x"), call.results[0]
         axes = None if x is None else reduced_axes(call, x.ndim)
         if x is None or axes is None or not isinstance(result, TensorType):
             return None
+        if has_reals(x):
+            bits = PRECISION.get(result.dtype)
+            if bits is None or on_reals is None:
+                return None
+            numbers = objects([real_of(item, bits) for item in x.flat], x.shape)
+            return settle(reduce_dims(numbers, axes, _with_bits(on_reals, bits), bool(call.attr("keepdims"))), result.dtype)
         if is_symbolic(x):
             return None if on_dims is None else settle(reduce_dims(x, axes, on_dims, bool(call.attr("keepdims"))), result.dtype)
         with np.errstate(all="ignore"):
@@ -120,7 +129,11 @@ def _evaluate(function: Reducer, on_dims: Callable[..., Dim] | None) -> Callable
     return evaluate
 
 
-def reduce_dims(x: Array, axes: tuple[int, ...], on_dims: Callable[..., Dim], keep: bool) -> Array:
+def _with_bits(on_reals: Callable[[Real, Real, int], Real], bits: int) -> Callable[[Real, Real], Real]:
+    return lambda a, b: on_reals(a, b, bits)
+
+
+def reduce_dims(x: Array, axes: tuple[int, ...], on_dims: Callable[..., Dim | Real], keep: bool) -> Array:
     """A reduction of elements that may be symbolic."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = as_objects(x).transpose(*kept, *axes).reshape(int(np.prod([x.shape[axis] for axis in kept], dtype=np.int64)), -1)
@@ -214,6 +227,7 @@ def _reduce(
     function: Reducer | None,
     summary: str,
     on_dims: Callable[..., Dim] | None = None,
+    on_reals: Callable[[Real, Real, int], Real] | None = None,
     extra: str = "",
     **facts: Unpack[Facts],
 ) -> OpSpec:
@@ -222,14 +236,14 @@ def _reduce(
         Family.REDUCTION,
         infer=_infer(kind),
         cost=costs,
-        evaluate=None if function is None else _evaluate(function, on_dims),
+        evaluate=None if function is None else _evaluate(function, on_dims, on_reals),
         summary=summary,
         **facts,
     )
 
 
 _PLAIN = (
-    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, slices=slicing.reduced_to_zero, temporaries=sum_rule),
+    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, reals.add, slices=slicing.reduced_to_zero, temporaries=sum_rule),
     _reduce(
         "prod",
         "sum",
@@ -237,6 +251,7 @@ _PLAIN = (
         lambda call, x, axes: _wide(x).prod(axis=axes, keepdims=_keep(call)),
         "Product.",
         lambda a, b: a * b,
+        reals.multiply,
         slices=slicing.reduced,
         temporaries=sum_rule,
     ),
@@ -250,8 +265,28 @@ _PLAIN = (
         slices=slicing.reduced_to_same,
         temporaries=sum_rule,
     ),
-    _reduce("max", "same", _costs(0, 1), _maximum, "Largest element.", dim_max, slices=slicing.reduced_to_same, temporaries=extreme_rule),
-    _reduce("min", "same", _costs(0, 1), _minimum, "Smallest element.", dim_min, slices=slicing.reduced_to_same, temporaries=extreme_rule),
+    _reduce(
+        "max",
+        "same",
+        _costs(0, 1),
+        _maximum,
+        "Largest element.",
+        dim_max,
+        reals.largest,
+        slices=slicing.reduced_to_same,
+        temporaries=extreme_rule,
+    ),
+    _reduce(
+        "min",
+        "same",
+        _costs(0, 1),
+        _minimum,
+        "Smallest element.",
+        dim_min,
+        reals.smallest,
+        slices=slicing.reduced_to_same,
+        temporaries=extreme_rule,
+    ),
     _reduce(
         "any",
         "bool",

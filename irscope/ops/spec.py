@@ -14,6 +14,7 @@ from irscope.ir.graph import Attr
 from irscope.ir.types import Layout, Shape, TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Control, Factors, FusedAttention, OpRole
+from irscope.ops.reals import Real, trunc
 from irscope.ops.schema import AliasMark, Schema, parse_schema
 from irscope.ops.slices import SliceRule
 
@@ -194,6 +195,8 @@ class OpCall:
             return item
         if isinstance(item, float) and item.is_integer():
             return int(item)
+        if isinstance(item, Real):
+            return self.truncated(item)
         raise RuleError(f"{name!r} of {self.spec.name} holds {item!r}, not a whole number")
 
     def dim(self, name: str) -> Dim | None:
@@ -228,6 +231,21 @@ class OpCall:
         that the `shapes` pass tells which option of the command line makes it known. Empty: only running the model tells.
         """
         return self.context.fresh(reason, decided_by, lo, bounds(hi)[1] if hi is not None else None)
+
+    def truncated(self, real: Real) -> Dim:
+        """A float made of sizes as a whole number, rounded toward zero."""
+        self.note_limits(real)
+        if not real.is_known:
+            among = ", ".join(map(str, real.sizes[:4]))
+            return self.unknown(f"floats computed from {among} are rounded" if among else "it is computed in floats", SIZES, None)
+        return trunc(real).over
+
+    def note_limits(self, *numbers: Real) -> None:
+        """Record up to which sizes floats are what is said of them."""
+        for real in numbers:
+            for dim, limit in real.limits if real.is_known else ():
+                why = f"at most: floats of {limit.bit_length() - 1} bits hold every whole number only up to there"
+                self.context.assume(dim, limit, why)
 
     def same(self, left: Dim, right: Dim, what: str) -> Dim:
         """Two sizes that the operator requires to be equal: proven, refuted (RuleError) or recorded as an assumption."""

@@ -1,8 +1,8 @@
 """Values of small tensors: how they are held, and how a function is applied where some elements are symbolic.
 
 An array has the exact numpy type of its element type. Element types that numpy lacks are held wider: bf16 and the 8, 6
-and 4 bit floats as float32, integers below a byte as int8 or uint8, strings as objects. Integers and truth values may be
-symbolic; the array then holds objects, each a Python int or a SymDim.
+and 4 bit floats as float32, integers below a byte as int8 or uint8, strings as objects. Numbers and truth values may be
+symbolic; the array then holds objects: Python ints and SymDims, or Python floats and Reals where the element type is a float.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.places import Scalar
 from irscope.ir.types import TensorType, Type
+from irscope.ops.reals import PRECISION, Real, quotient, real_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -66,7 +67,12 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 def is_symbolic(array: Array) -> bool:
     """Whether some element is a symbol."""
-    return array.dtype == object and any(isinstance(item, SymDim) for item in array.flat)
+    return array.dtype == object and any(isinstance(item, SymDim | Real) for item in array.flat)
+
+
+def has_reals(array: Array) -> bool:
+    """Whether some element is a float made of sizes."""
+    return array.dtype == object and any(isinstance(item, Real) for item in array.flat)
 
 
 def as_ints(array: Array) -> tuple[int, ...] | None:
@@ -161,12 +167,45 @@ def round_to(array: npt.NDArray[np.float64], dtype: DType, saturate: bool = Fals
         return np.where(over, beyond, rounded).astype(np.float32)
 
 
-def apply(arrays: Sequence[Array], on_arrays: Callable[..., Any], on_dims: Callable[..., Dim] | None, dtype: DType) -> Array | None:
-    """A function of broadcast elements: numpy's where all are plain, `on_dims` one by one where some are symbolic."""
+OnReals: TypeAlias = Callable[..., "Real | Dim"]
+"""A function of floats made of sizes, and of the bits of their significand."""
+
+
+def apply(
+    arrays: Sequence[Array],
+    on_arrays: Callable[..., Any],
+    on_dims: Callable[..., Dim] | None,
+    dtype: DType,
+    on_reals: OnReals | None = None,
+    computed_in: DType | None = None,
+) -> Array | None:
+    """A function of broadcast elements: numpy's where all are plain, `on_dims` one by one where some are symbolic.
+
+    `on_reals` computes with floats, of the element type of the result where no other is named.
+    """
     if not any(is_symbolic(array) for array in arrays):
         with np.errstate(all="ignore"):
             return settle(np.asarray(on_arrays(*arrays)), dtype)
-    if on_dims is None:
-        return None
+    working = computed_in or dtype
     wide = np.broadcast_arrays(*(as_objects(array) for array in arrays))
+    if on_reals is not None and (dtype.is_float or any(map(has_reals, arrays))):
+        bits = PRECISION.get(working)
+        if bits is None:
+            return None
+        rows = zip(*(part.flat for part in wide), strict=True)
+        return settle(objects([_of_floats(row, on_arrays, on_reals, working, bits) for row in rows], wide[0].shape), dtype)
+    if on_dims is None or any(map(has_reals, arrays)):
+        return None
     return settle(objects(map(on_dims, *(part.flat for part in wide)), wide[0].shape), dtype)
+
+
+def _of_floats(row: Sequence[object], on_arrays: Callable[..., Any], on_reals: OnReals, working: DType, bits: int) -> object:
+    """The function of one element of each operand."""
+    if not any(isinstance(item, SymDim | Real) for item in row):
+        with np.errstate(all="ignore"):
+            return np.asarray(on_arrays(*(settle(np.asarray(item), working) for item in row))).item()
+    made = on_reals(*(real_of(item, bits) for item in row), bits)
+    if not isinstance(made, Real):
+        return made
+    number = quotient(made)
+    return made if number is None else settle(np.asarray(number), working).item()

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
+from irscope.ir.dims import Dim, SymDim, bounds, dim_min, exact_div, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts, slicing
@@ -16,7 +16,8 @@ from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.indexing import plain
 from irscope.ops.matmul import plain_arrays
-from irscope.ops.rules import moved, products
+from irscope.ops.reals import PRECISION, Real, floor, multiply, real_of
+from irscope.ops.rules import as_size, moved, products
 from irscope.ops.scratch.images import resize_rule
 from irscope.ops.spec import SIZES, Family, Known, OpCall, RuleError, numel, op, sizes
 from irscope.ops.values import Array
@@ -155,12 +156,29 @@ def _new_sizes(call: OpCall, old: Sequence[Dim]) -> Sequence[Dim]:
     if factors:
         _check_count(call, len(factors), len(old))
         return [scaled_size(call, size, float(factor)) for size, factor in zip(old, factors, strict=True)]
-    known = plain_arrays(call, "scales") if call.given("scales") else None
-    if known is not None and known[0].size:
-        _check_count(call, known[0].size, len(old))
-        return [scaled_size(call, size, np.float32(factor)) for size, factor in zip(old, known[0].reshape(-1), strict=True)]
+    known = call.value("scales") if call.given("scales") else None
+    if known is not None and known.size:
+        _check_count(call, known.size, len(old))
+        return [_scaled(call, size, factor) for size, factor in zip(old, known.reshape(-1).tolist(), strict=True)]
     reason = "the result's size is computed by the model"
     return [call.unknown(reason, "sizes,scales") for _ in old]
+
+
+def _scaled(call: OpCall, size: Dim, factor: object) -> Dim:
+    if not isinstance(factor, Real | SymDim):
+        return scaled_size(call, size, np.float32(factor))  # type: ignore[arg-type]  # numbers are left
+    bits = PRECISION[DType.F32]
+    scale = real_of(factor, bits)
+    made = multiply(real_of(size, bits), scale, bits)
+    if made.is_known:
+        call.note_limits(made)
+        return as_size(call, floor(made, bits).over, "scales")
+    # The product of a size and the rounded quotient of another one by it may fall just short of the other.
+    whole = exact_div(size * scale.over, scale.under) if scale.is_known else None
+    if whole is not None:
+        reason = f"it is {whole} or one less, as the runtime rounds {size} times {scale}"
+        return call.unknown(reason, SIZES, max((bounds(whole)[0] or 0) - 1, 0), whole)
+    return call.unknown(f"{size} times a scale that the model computes is rounded as the runtime does it", SIZES)
 
 
 def _check_count(call: OpCall, given: int, needed: int) -> None:

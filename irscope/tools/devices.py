@@ -99,6 +99,7 @@ def _figures(device: DeviceProfile) -> Iterator[tuple[object, ...]]:
     whole = {
         "multiprocessors": (device.multiprocessors, ""),
         "threads_per_multiprocessor": (device.threads_per_multiprocessor, ""),
+        "l2_cache": (device.l2_cache_bytes, "bytes"),
         "memory": (device.memory_bytes, "bytes"),
     }
     for name, (value, unit) in whole.items():

@@ -188,6 +188,7 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
 
 def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     watch.close()
+    process.compiler.close()
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
     found.collectives = list(process.world.traffic.values())

@@ -20,7 +20,7 @@ from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorTyp
 from irscope.ops.facts import Control
 from irscope.ops.registry import find_op
 from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
-from irscope.ops.values import MAX_ELEMENTS, from_bytes, objects, settle, static_shape, to_array
+from irscope.ops.values import MAX_ELEMENTS, from_bytes, has_reals, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64
 """Integer tensors up to this size get a symbol per element when a shape depends on them."""
@@ -260,7 +260,13 @@ class Inference(RuleContext):
             return
         assert spec.evaluate is not None
         call.results = inferred
-        answer = spec.evaluate(call)
+        try:
+            answer = spec.evaluate(call)
+        except TypeError:
+            if not any(known is not None and has_reals(known) for known in call.values):
+                raise
+            # Floats made of sizes are no numbers: what a rule has no case for stays unknown.
+            return
         if answer is None:
             return
         arrays = (answer,) if isinstance(answer, np.ndarray) else answer

@@ -15,6 +15,8 @@ from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
+from irscope.ops.reals import Real
+from irscope.ops.spec import Known
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import Inference, Inferred, Problem, Reason
 from irscope.passkit.base import Analysis, PassContext
@@ -269,13 +271,13 @@ class _Remedies:
             yield from self._in_reason(reason)
         known = self._found.values.get(value)
         if known is not None and is_symbolic(known):
-            yield from self._in_symbols((one for one in known.reshape(-1).tolist() if isinstance(one, SymDim)), symbols)
+            yield from self._in_symbols(_formulas(known), symbols)
 
     def _in_values(self, value: Value, symbols: dict[str, SymDim]) -> Iterator[tuple[Value, bool]]:
         """What the elements of a value depend on."""
         known = self._found.values.get(value)
         if known is not None:
-            yield from self._in_symbols((one for one in known.reshape(-1).tolist() if isinstance(one, SymDim)), symbols)
+            yield from self._in_symbols(_formulas(known), symbols)
         elif value in self._elements:
             symbols.update((str(element), element) for element in self._elements[value])
         elif value.role is Role.TEMPORARY and value.node is not None and not value.node.regions:
@@ -299,3 +301,12 @@ class _Remedies:
             raise DependsOnData
         yield from ((value, True) for value in reason.values)
         yield from ((value, False) for value in reason.sizes)
+
+
+def _formulas(known: Known) -> Iterator[SymDim]:
+    """The formulas that small known values are made of."""
+    for one in known.reshape(-1).tolist():
+        if isinstance(one, SymDim):
+            yield one
+        elif isinstance(one, Real):
+            yield from one.sizes

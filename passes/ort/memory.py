@@ -60,7 +60,8 @@ class OrtMemory(Analysis[OrtPlan]):
             raise UsageError(f"a session cannot have {self.threads} threads", code="IRS321", hint="threads is at least 1")
         device = ctx.settings.device
         profile = find_device(device) if device else None
-        options = OrtOptions(self.extension, self.pattern, self.reuse, self.order == "file", self.execution, self.threads)
+        in_file_order = self.order == "file" or ctx.program.traits.is_session
+        options = OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads)
         on_cpu = profile is None or profile.kind == "cpu"
         with paused_gc():
             types = ctx.get(Shapes)
@@ -71,6 +72,7 @@ class OrtMemory(Analysis[OrtPlan]):
             else:
                 plan = plan_ort(graph, types, options, inside)
         plan.device = profile.name if profile is not None else "cpu"
+        plan.level = ctx.program.metadata.get("ort_level", "")
         plan.on_cpu = on_cpu
         return plan
 

@@ -72,6 +72,8 @@ class OrtPlan:
     """None where a size is a formula or unknown."""
     device: str = "cpu"
     """Name of the device that was asked for."""
+    level: str = ""
+    """The optimisations of the session whose graph it is, and how they are known; empty for a file as written."""
     on_cpu: bool = True
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)

@@ -87,7 +87,7 @@ class OrtOrder(Analysis[OrtOrders]):
             others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
             result = OrtOrders(found, scheduled)
             for setting in EXECUTION_ORDERS:
-                options = OrtOptions(execution=setting)
+                options = OrtOptions(execution=setting, file_order=ctx.program.traits.is_session and setting == "default")
                 written, reordered = (plan_launches(graph, one, types, options, inside) for one in (found, others))
                 result.orders.append(OneOrder(setting, written, reordered))
         return result

@@ -97,11 +97,15 @@ def notes(plan: OrtPlan) -> tuple[str, ...]:
         return (f"no counters of ONNX Runtime's arena: {why_unknown(plan)}",)
     if plan.cuda is not None:
         return (*_GPU_NOTES, *([f"the arena fails: {plan.cuda.shortage}"] if plan.cuda.shortage else ()))
+    graph = f"for the graph that optimisations leave ({plan.level})" if plan.level else "for the graph as it is in the file"
     return (
-        "before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, for the graph as it is in the file: "
+        f"before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, {graph}: "
         "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
-        "with graph optimisations a session runs another graph: let it save that one (optimized_model_filepath) and analyse the saved file",
+        *(() if plan.level else (_OTHER_GRAPH,)),
     )
+
+
+_OTHER_GRAPH = "with graph optimisations a session runs another graph, which --ort-level all predicts"
 
 
 def why_unknown(plan: OrtPlan) -> str:

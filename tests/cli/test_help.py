@@ -31,6 +31,7 @@ FILES = {
 EXAMPLES = [(name, line, answer) for name in COMMANDS for line, answer in command_named(name).examples]
 NEEDS = {
     "tui": "a terminal",
+    "audit": "a hub, a store and a cluster; tests of their own run audits",
     "calibrate": "a machine that does nothing else",
     "record": "time, and trust",
     "repro": "a reproducer",

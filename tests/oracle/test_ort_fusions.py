@@ -24,6 +24,7 @@ LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 CASES = {name: text for name, text in read_cases().items() if not name.startswith("qdq")}
+SESSIONS = 40
 Nodes = list[tuple[str, str, str, list[str], list[str]]]
 
 
@@ -41,11 +42,15 @@ def predicted(source: onnx.ModelProto, level: Level, folder: Path) -> onnx.Model
     path = folder / "source.onnx"
     onnx.save(source, path)
     types = types_of(open_model(path).program)
-    return optimised(read_file(path), types, level, Session()).file.proto
+    return optimised(read_file(path), types, level, Session()).proto
 
 
 def nodes(proto: onnx.ModelProto) -> Nodes:
-    return [(node.domain, node.op_type, node.name, list(node.input), list(node.output)) for node in proto.graph.node]
+    """Reorders back from blocks without their names, which ONNX Runtime leaves to chance."""
+    return [
+        (node.domain, node.op_type, "" if node.op_type == "ReorderOutput" else node.name, list(node.input), list(node.output))
+        for node in proto.graph.node
+    ]
 
 
 def weights(proto: onnx.ModelProto) -> list[tuple[str, tuple[int, ...], int]]:
@@ -53,14 +58,20 @@ def weights(proto: onnx.ModelProto) -> list[tuple[str, tuple[int, ...], int]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("level", ["extended"])
+@pytest.mark.parametrize("level", ["extended", "all"])
 def test_fusion(name: str, level: Level, tmp_path: Path) -> None:
     """From the graph that level 1 leaves, so that only levels 2 and 3 are at stake."""
     basic = saved(model(name, CASES[name]), "basic", tmp_path)
-    wanted, found = saved(basic, level, tmp_path), predicted(basic, level, tmp_path)
+    made = predicted(basic, level, tmp_path)
+    found = nodes(made)
+    # Where several values are reordered back their order is chance too: one of the orders that sessions have.
+    for _ in range(SESSIONS):
+        wanted = saved(basic, level, tmp_path)
+        if nodes(wanted) == found:
+            break
     if nodes(wanted) == nodes(basic):
         # A graph that nothing changed is saved as it was read.
-        assert sorted(nodes(found)) == sorted(nodes(wanted))
+        assert sorted(found) == sorted(nodes(wanted))
     else:
-        assert nodes(found) == nodes(wanted)
-    assert weights(found) == weights(wanted)
+        assert found == nodes(wanted)
+    assert weights(made) == weights(wanted)

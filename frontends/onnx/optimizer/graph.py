@@ -188,6 +188,10 @@ class OrtGraph:
         """Of all values whose types are known: of the file's as irscope infers them, of new ones as transformers say."""
         self.declared: set[str] = set()
         """Names whose types the file declares."""
+        self.known: dict[str, tuple[Size, ...] | None] = {}
+        """Shapes of values as ONNX Runtime knows them, which is less than their types tell."""
+        self.infer: Callable[[OrtGraph], None] | None = None
+        """Brings them up to date, after every change."""
         self.constant_inputs = False
         """Whether inputs that have a value are constants all the same: before IR version 4."""
         self._makers: dict[str, OrtNode] = {}
@@ -306,6 +310,12 @@ class OrtGraph:
 
     def shape(self, name: str) -> tuple[Size, ...] | None:
         """The shape as ONNX Runtime knows it; None where even the rank is unknown."""
+        if name in self.known and name not in self.weights:
+            return self.known[name]
+        return self.shape_of_type(name)
+
+    def shape_of_type(self, name: str) -> tuple[Size, ...] | None:
+        """The shape as irscope knows it."""
         type_ = self.type_of(name)
         if not isinstance(type_, TensorType) or type_.shape is None:
             return None
@@ -531,6 +541,8 @@ class OrtGraph:
         for name in [name for name in self.weights if not self._readers.get(name) and name not in self.outputs]:
             if name not in self.inputs:
                 del self.weights[name]
+        if self.infer is not None:
+            self.infer(self)
 
     def free_names(self) -> list[str]:
         """Names that the graph reads and does not have."""

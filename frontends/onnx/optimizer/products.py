@@ -119,9 +119,10 @@ def matmul_integer_to_float(graph: OrtGraph, mul: OrtNode) -> bool:
     nodes = [product, cast, scale, mul]
     operands = [product.input(0), product.input(1), scale.input(0), scale.input(1), product.input(2), product.input(3)]
     add = first_child(graph, mul, "Add") if ends_in_one(graph, mul) else None
-    if add is not None and graph.constant(add.input(1)) is not None and _is_row(graph.shape(add.input(1))):
+    bias = next((name for name in add.inputs[::-1] if graph.constant(name) is not None and _is_row(graph.shape(name))), "") if add else ""
+    if add is not None and bias:
         nodes.append(add)
-        operands.append(add.input(1))
+        operands.append(bias)
     graph.fuse(nodes, "MatMulIntegerToFloat", operands, domain=MICROSOFT, name=product.name)
     return True
 
@@ -224,14 +225,21 @@ def _behind_cast(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | Non
     if found is None:
         return None
     transpose, swaps, moves_batch = found
-    between = f"{name}_transformed"
+    between = f"{name}/MatmulTransposeFusion/"
     source, type_ = transpose.input(0), graph.type_of(transpose.input(0))
     if isinstance(type_, TensorType):
         graph.types[between] = tensor(graph.dtype(name), type_.shape, type_.device)
     graph.remove_node(cast)
-    graph.add_node("Cast", [source], [between], cast.attrs, name=graph.new_node_name(f"{cast.name}_transformed"), provider=cast.provider)
+    graph.add_node(
+        "Cast", [source], [between], cast.attrs, name=graph.new_node_name(f"{cast.name}/MatmulTransposeFusion/"), provider=cast.provider
+    )
     made = graph.add_node(
-        "Transpose", [between], [name], transpose.attrs, name=graph.new_node_name(f"{transpose.name}_transformed"), provider=cast.provider
+        "Transpose",
+        [between],
+        [name],
+        transpose.attrs,
+        name=graph.new_node_name(f"{transpose.name}/MatmulTransposeFusion/"),
+        provider=cast.provider,
     )
     if not graph.readers(transpose.outputs[0]):
         graph.remove_node(transpose)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import irscope
 from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
 from irscope.frontends.onnx.optimizer.driver import Level, Session
 from irscope.frontends.onnx.optimizer.graph import OrtGraph
@@ -37,7 +40,7 @@ def model(
 def after(proto: onnx.ModelProto, level: Level = "basic") -> list[str]:
     """The operators that are left, with their results."""
     session = Session()
-    found = optimised(ModelFile(proto), {}, level, session).file.proto.graph
+    found = optimised(ModelFile(proto), {}, level, session).proto.graph
     return [f"{node.op_type}:{','.join(node.output)}" for node in found.node]
 
 
@@ -86,7 +89,7 @@ def test_a_bias_behind_a_product_is_a_gemm() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
     proto = model(nodes, weights)
     types = {"x": tensor(DType.F32, (2, 3)), "a": tensor(DType.F32, (2, 4)), "y": tensor(DType.F32, (2, 4))}
-    found = optimised(ModelFile(proto), types, "basic").file.proto.graph
+    found = optimised(ModelFile(proto), types, "basic").proto.graph
     assert [(node.op_type, list(node.input)) for node in found.node] == [("Gemm", ["x", "w", "b"])]
 
 
@@ -98,7 +101,7 @@ def test_what_is_computed_from_constants_is_a_constant() -> None:
     ]
     proto = model(nodes, weights, shape=(1, 1))
     types = {"sizes": tensor(DType.I64, (2,)), "x": tensor(DType.F32, (1, 1)), "y": tensor(DType.F32, (4, 6))}
-    found = optimised(ModelFile(proto), types, "basic").file.proto.graph
+    found = optimised(ModelFile(proto), types, "basic").proto.graph
     assert [node.op_type for node in found.node] == ["Expand"]
     assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [4, 6]}
 
@@ -110,3 +113,50 @@ def test_what_is_computed_twice_is_computed_once() -> None:
         helper.make_node("Mul", ["a", "b"], ["y"]),
     ]
     assert sorted(one.partition(":")[0] for one in after(model(nodes))) == ["Exp", "Mul"]
+
+
+def test_a_level_is_an_option_of_reading(tmp_path: Path) -> None:
+    weights = {"w": np.ones((3, 4), np.float32), "b": np.ones(4, np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    path = tmp_path / "model.onnx"
+    onnx.save(model(nodes, weights), path)
+    written, basic = (irscope.load(path, ort_level=level) for level in ("off", "basic"))
+    sources = [[node.source.partition("@")[0] for node in one.graph] for one in (written, basic)]
+    assert [list(dict.fromkeys(one)) for one in sources] == [["onnx::MatMul", "onnx::Add"], ["onnx::Gemm"]]
+    assert basic.program.metadata["ort_level"] == "basic, predicted"
+    assert str(basic.graph.outputs[0].type) == "f32[2,4]"
+    with pytest.raises(irscope.IrscopeError, match="no level 'most'"):
+        irscope.load(path, ort_level="most")
+
+
+def test_two_transposes_that_undo_each_other_go() -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Relu", ["t"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["u"], perm=[1, 0]),
+        helper.make_node("Exp", ["u"], ["y"]),
+    ]
+    assert [one.partition(":")[0] for one in after(model(nodes))] == ["Relu", "Exp"]
+
+
+def test_the_shape_of_a_transposed_value_is_that_of_the_value_in_another_order() -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("Shape", ["t"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["y"]),
+    ]
+    assert [one.partition(":")[0] for one in after(model(nodes, shape=("a", "b")))] == ["Shape", "Gather", "Expand"]
+
+
+def test_a_reshape_by_its_own_sizes_reads_constants() -> None:
+    weights = {"zero": np.array(0, np.int64), "axes": np.array([0], np.int64), "rest": np.array([-1], np.int64)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["g"]),
+        helper.make_node("Unsqueeze", ["g", "axes"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["sizes"], axis=0),
+        helper.make_node("Reshape", ["x", "sizes"], ["y"]),
+    ]
+    found = optimised(ModelFile(model(nodes, weights, shape=("a", "b", 3))), {}, "basic").proto.graph
+    assert [node.op_type for node in found.node] == ["Reshape"]
+    assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [0, -1]}

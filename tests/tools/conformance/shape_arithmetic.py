@@ -19,8 +19,9 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import irscope
-from irscope.ir.dims import SymDim, bind
+from irscope.ir.dims import SymDim, bind, bounds
 from irscope.ir.types import TensorType
+from irscope.ops.reals import Real
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 
@@ -32,6 +33,8 @@ _REDUCTIONS = ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin")
 _FLOAT_REDUCTIONS = ("ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp")
 _BINARY = ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")
 _COMPARE = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+_WRAPPED = 2**62
+"""What integers of 64 bits wrap around near: sizes are not that large, and formulas do not wrap."""
 _ROUNDINGS = ("Floor", "Ceil", "Round")
 
 
@@ -52,6 +55,17 @@ class _Graph:
         name = f"c{len(self.constants)}"
         self.constants[name] = np.array(number, np.int64)
         return name
+
+    def floatscalar(self, number: float) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.array(number, np.float32)
+        return name
+
+    def scale(self, axis: int, first: str) -> str:
+        """A factor for an axis of an image: its wanted size by the size that it has, or a number."""
+        size = self.floats(self.add("Gather", self.add("Shape", "x"), self.constant(axis), axis=0))
+        wanted = (self.add("Mul", size, self.constant(2, dtype=np.float32)), self.constant(7, dtype=np.float32), self.floats(first))
+        return self.add("Div", wanted[self.below(3)], size)
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attrs: object) -> str:
         names = [f"n{len(self.nodes)}" + (f"_{index}" if index else "") for index in range(outputs)]
@@ -79,6 +93,31 @@ class _Graph:
     def any_of(self, kinds: Sequence[str], *inputs: str, **attrs: object) -> str:
         """A node of one of these operators."""
         return self.add(self.chance.choice(kinds), *inputs, **attrs)
+
+    def fraction(self, one: str) -> str:
+        """Floats made of a vector, by a number that a float may or may not hold exactly."""
+        number = self.constant((2, 4, 8, 3, 7, 0.5, 0.25, 1.5, 0.3, 0.1, 2.5, 32)[self.below(12)], dtype=np.float32)
+        return self.any_of(("Mul", "Div", "Add", "Sub"), self.floats(one), number)
+
+    def real(self, one: str, first: str) -> str:
+        """Floats made of a vector by some steps."""
+        made = self.fraction(one)
+        if self.below(2):
+            made = self.any_of(("Mul", "Div", "Add", "Sub", "Max", "Min"), made, self.floats(first))
+        if self.below(2):
+            made = self.any_of((*_ROUNDINGS, "Neg", "Abs"), made)
+        if self.below(3) == 0:
+            made = self.any_of(("Mul", "Div", "Add"), made, self.constant((2, 0.5, 3, 16)[self.below(4)], dtype=np.float32))
+        return made
+
+    def branch(self, test: str, one: str, other: str) -> str:
+        """One of two vectors by a condition that a subgraph each computes."""
+        bodies = []
+        for vector, kind in ((one, "Neg"), (other, "Identity")):
+            name = f"b{len(self.nodes)}_{len(bodies)}"
+            made = onnx.ValueInfoProto(name=name)
+            bodies.append(helper.make_graph([helper.make_node(kind, [vector], [name])], name, [], [made]))
+        return self.add("If", test, then_branch=bodies[0], else_branch=bodies[1])
 
     def tests(self, one: str) -> str:
         """Truth values for a vector."""
@@ -135,6 +174,40 @@ _MAKERS: Sequence[Callable[[_Graph, str, str, str], str]] = (
     lambda g, one, other, first: g.add("Reshape", g.add("NonZero", one), g.constant(-1)),
     lambda g, one, other, first: g.integers(g.add("Sum", g.floats(first), g.floats(first))),
     lambda g, one, other, first: g.integers(g.add("Equal", one, one)),
+    lambda g, one, other, first: g.integers(g.real(one, first)),
+    lambda g, one, other, first: g.integers(g.any_of(("Floor", "Ceil"), g.fraction(first))),
+    lambda g, one, other, first: g.integers(g.any_of(("Floor", "Ceil"), g.add("Div", g.floats(one), g.floats(first)))),
+    lambda g, one, other, first: g.integers(g.any_of(_COMPARE, g.real(one, first), g.floats(first))),
+    lambda g, one, other, first: g.integers(g.any_of(_COMPARE, g.fraction(one), g.constant(2, dtype=np.float32))),
+    lambda g, one, other, first: g.integers(
+        g.add("Where", g.any_of(_COMPARE, g.fraction(one), g.constant(3, dtype=np.float32)), g.floats(one), g.fraction(first))
+    ),
+    lambda g, one, other, first: g.branch(
+        g.add("Squeeze", g.any_of(_COMPARE, first, g.constant((3, 8, 1000)[g.below(3)]))), one, g.add("Add", one, one)
+    ),
+    lambda g, one, other, first: g.integers(
+        g.add(
+            "Range",
+            g.floatscalar(0),
+            g.add("Squeeze", g.add("Min", g.add("Div", g.floats(first), g.constant(2, dtype=np.float32)), g.constant(9, dtype=np.float32))),
+            g.floatscalar(1),
+        )
+    ),
+    lambda g, one, other, first: g.add(
+        "Shape",
+        g.add(
+            "Resize",
+            "x",
+            "",
+            g.add("Concat", g.constant(1, 1, dtype=np.float32), *[g.scale(axis, first) for axis in (2, 3)], axis=0),
+            mode="nearest",
+        ),
+    ),
+    lambda g, one, other, first: g.integers(g.add("ReduceSum" if g.below(2) else "ReduceMax", g.fraction(one), keepdims=1)),
+    lambda g, one, other, first: g.integers(g.add("Clip", g.fraction(one), g.floatscalar(1), g.floatscalar(6))),
+    lambda g, one, other, first: g.integers(g.add("Pow", g.floats(first), g.constant(2, dtype=np.float32))),
+    lambda g, one, other, first: g.integers(g.add("Mul", g.floats(first), g.add("Reciprocal", g.constant(4, dtype=np.float32)))),
+    lambda g, one, other, first: g.integers(g.add("Ceil", g.add("Cast", g.fraction(first), to=TensorProto.DOUBLE))),
 )
 """What makes another vector of a vector, a second one, and the first element of that."""
 
@@ -169,11 +242,23 @@ def truths(model: onnx.ModelProto) -> list[Mapping[str, np.ndarray] | None]:
 
 
 def _number(dim: object, sizes: Mapping[str, int]) -> object:
-    """A dimension or an element with the sizes put in; None where it stays open."""
+    """A dimension or an element with the sizes put in; what stays open has limits at most."""
     if isinstance(dim, SymDim):
-        bound = bind(dim, dict(sizes))
-        return bound if isinstance(bound, int) else None
+        return bind(dim, dict(sizes))
+    if isinstance(dim, Real):
+        over, under = _number(dim.over, sizes), _number(dim.under, sizes)
+        return float(np.float32(over) / np.float32(under)) if isinstance(over, int) and isinstance(under, int) and under else None
     return dim
+
+
+def _agrees(said: object, true: float) -> bool:
+    """Whether what is said of a size or an element holds: it is the number, or the number is within its limits."""
+    if abs(true) >= _WRAPPED:
+        return True
+    if isinstance(said, SymDim):
+        low, high = bounds(said)
+        return (low is None or low <= true) and (high is None or true <= high)
+    return said is None or said == true or (said != said and true != true)
 
 
 def wrong(seed: int) -> Iterator[str]:
@@ -198,15 +283,13 @@ def wrong(seed: int) -> Iterator[str]:
                 # The rank of what a vector of open length makes is open.
                 continue
             shape = [_number(dim, sizes) for dim in type_.shape]
-            if any(one is not None and one != two for one, two in zip(shape, array.shape, strict=True)):
+            if not all(map(_agrees, shape, array.shape)):
                 yield f"{seed}: {name} has sizes {shape}, and {array.shape} in ONNX Runtime"
             known = inferred.values.get(value)
             if known is not None:
                 elements = [_number(one, sizes) for one in np.asarray(known, object).ravel().tolist()]
-                for one, two in zip(elements, array.ravel().tolist(), strict=True):
-                    if one is not None and one != two:
-                        yield f"{seed}: {name} is {elements}, and {array.tolist()} in ONNX Runtime"
-                        break
+                if not all(map(_agrees, elements, array.ravel().tolist())):
+                    yield f"{seed}: {name} is {list(map(str, elements))}, and {array.tolist()} in ONNX Runtime"
 
 
 def main() -> int:

@@ -43,6 +43,9 @@ class Measured:
     """Runs of one session."""
 
     runs: list[list[KernelMemory]]
+    """Kernels of the main graph."""
+    inside: list[list[KernelMemory]]
+    """All kernels, also those of graphs inside nodes."""
     saved: Path | None
     """The graph that ran, where it is not that of the file."""
     results: list[Any]
@@ -56,8 +59,10 @@ def measure(
     sizes: Mapping[str, int] | None = None,
     pattern: bool = True,
     execution: onnxruntime.ExecutionOrder = onnxruntime.ExecutionOrder.DEFAULT,
+    feeds: Mapping[str, np.ndarray[Any, Any]] | None = None,
 ) -> Measured:
-    """Run a model twice on the CPU provider. `sizes` fixes its free dimensions, for the session as for the inputs."""
+    """Run a model twice on the CPU provider. `sizes` fixes its free dimensions, for the session as for the inputs; `feeds` are inputs, with
+    which the session learns sizes only from them."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = ON if optimise else OFF
@@ -76,14 +81,17 @@ def measure(
     with tempfile.TemporaryDirectory() as profiles:
         options.profile_file_prefix = str(Path(profiles) / "profile")
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        feeds = {one.name: _array(one, sizes or {}) for one in session.get_inputs()}
+        given = feeds or {one.name: _array(one, sizes or {}) for one in session.get_inputs()}
         results: list[Any] = []
         for _ in range(2):
             # What an earlier run has returned would count in the next one.
             results = []
-            results = session.run(None, feeds)
+            results = session.run(None, given)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    return Measured(list(_runs(events)), saved, results)
+    found = list(_runs(events))
+    return Measured(
+        [[_kernel(one) for one in _outermost(run)] for run in found], [list(map(_kernel, run)) for run in found], saved, results
+    )
 
 
 def _array(one: Any, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
@@ -92,18 +100,19 @@ def _array(one: Any, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
     return np.ones(shape, _TYPES[one.type])
 
 
-def _runs(events: list[dict[str, Any]]) -> Iterator[list[KernelMemory]]:
-    """Kernels of the main graph by run. Those of graphs inside a node run while that node runs."""
+def _runs(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Kernels by run."""
     run: list[dict[str, Any]] = []
     for event in events:
         if event["cat"] == "Node":
             run.append(event)
         elif event["name"] == "model_run":
-            yield [_kernel(one) for one in _outermost(run)]
+            yield run
             run = []
 
 
 def _outermost(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the main graph. Kernels of graphs inside a node run while that node runs."""
     ordered = sorted(events, key=lambda one: (one["ts"], -one["dur"]))
     owners = {"If", "Loop", "Scan"}
     if not any(one["args"]["op_name"] in owners for one in ordered):

@@ -1,0 +1,203 @@
+"""`torch.compile` on the simulated device: Dynamo, AOTAutograd and Inductor run as they are, and what they generate runs with kernels that
+do nothing. What the generated code allocates, reuses and frees is asked of the simulated allocator like everything else."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import inspect
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+import irscope.frontends
+from irscope.frontends.eager.recorder import GENERATED
+from irscope.frontends.simulation.storages import Form
+from irscope.frontends.simulation.triton_stand_in import StandIn
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.process import Process
+
+_REGISTERS: Final = 32
+"""Registers of a thread of a kernel, which only Triton's compiler knows: as many as leave full occupancy, so that Inductor adds no
+candidate with smaller blocks."""
+_CACHED: Final = ("has_triton_package", "get_triton_version", "has_triton", "triton_backend", "triton_hash_with_backend")
+_OWN: Final = tuple(os.path.dirname(os.path.abspath(module.__file__ or "")) for module in (irscope, irscope.frontends))
+"""Folders whose functions Dynamo leaves alone: they stand for code that is compiled in torch."""
+_TIE: Final = 1.0
+"""What every candidate takes, in milliseconds: the first one is chosen."""
+
+
+class Launcher:
+    """A compiled kernel: Inductor calls it, and it does nothing."""
+
+    _is_static = store_cubin = False
+    n_regs, n_spills, shared, cache_hash = _REGISTERS, 0, 0, ""
+
+    def __init__(self, config: Any, launched: Callable[[], None]) -> None:
+        self.config = config
+        self._launched = launched
+
+    def __call__(self, *args: Any, stream: Any, **kwargs: Any) -> None:
+        self._launched()
+
+
+class Compiler:
+    """Makes `torch.compile` work for the simulated device; nothing but names is installed before the program compiles something."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.launches = 0
+        """Kernels that were generated, by launches."""
+        self._installed = False
+        self._folder = _Folder()
+
+    def prepare(self) -> None:
+        """Wait for the first compilation; until then only what torch asks for when its modules are imported is answered otherwise."""
+        sys.meta_path.insert(0, StandIn(self.process.device.capability, _asked_by_torch))
+        # Modules of torch that were imported before have asked for Triton already.
+        triton: Any = importlib.import_module("torch.utils._triton")
+        for name in _CACHED:
+            getattr(triton, name).cache_clear()
+        hints: Any = sys.modules.get("torch._inductor.runtime.hints")
+        if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
+            hints.AttrsDescriptorWrapper = _attributes
+        callbacks: Any = importlib.import_module("torch._dynamo.callback")
+        callbacks.on_compile_start(lambda _: self._install())
+
+    def close(self) -> None:
+        """The program has ended: nothing that it compiled is kept on disk."""
+        self._folder.remove()
+
+    def begin_again(self) -> None:
+        """Forget what an earlier program compiled."""
+        self.launches = 0
+        if self._installed:
+            torch.compiler.reset()
+            importlib.import_module("torch._inductor.utils").clear_caches()
+
+    def _launched(self) -> None:
+        self.launches += 1
+
+    # -- what only a build with CUDA has -----------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        if self._installed:
+            return
+        self._installed = True
+        self.process.kernels.register_all()
+        core: Any = torch._C
+        core._cuda_getCurrentRawStream = lambda index: self.process.device.current
+        core._dynamo.guards._empty_strided_cuda = self._empty_strided
+        rules: Any = importlib.import_module("torch._dynamo.trace_rules")
+        rules.SKIP_DIRS += _OWN
+        rules._recompile_re()
+        self._interface()
+        self._inductor()
+
+    def _empty_strided(self, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return self.process.machine.empty(Form(tuple(size), tuple(stride), dtype), "empty_strided_cuda")
+
+    def _interface(self) -> None:
+        """What Dynamo took from `torch.cuda` when it was imported."""
+        interfaces: Any = importlib.import_module("torch._dynamo.device_interface")
+        kind = interfaces.CudaInterface
+        for name, found in list(vars(kind).items()):
+            if isinstance(found, staticmethod) and name != "is_available" and hasattr(torch.cuda, name):
+                setattr(kind, name, staticmethod(getattr(torch.cuda, name)))
+        cuda: Any = torch.cuda
+        kind.Event, kind.Stream, kind.device = cuda.Event, cuda.Stream, cuda.device
+        for name, function in (
+            ("get_raw_stream", torch._C._cuda_getCurrentRawStream),
+            ("exchange_device", cuda._exchange_device),
+            ("maybe_exchange_device", cuda._maybe_exchange_device),
+        ):
+            setattr(kind, name, staticmethod(function))
+        interfaces.caching_worker_device_properties.clear()
+        interfaces.caching_worker_current_devices.clear()
+
+    # -- Inductor ----------------------------------------------------------------------------------------------------
+
+    def _inductor(self) -> None:
+        config: Any = importlib.import_module("torch._inductor.config")
+        config.compile_threads = 1
+        config.fx_graph_remote_cache = config.autotune_remote_cache = False
+        self._folder.install()
+        utils: Any = importlib.import_module("torch._inductor.utils")
+        utils.get_triton_attrs_descriptor_version.cache_clear()
+        heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+        dynamo: Any = importlib.import_module("torch._dynamo.utils")
+        dynamo.triton = sys.modules["triton"]
+
+        def compiled(autotuner: Any, choice: Any) -> Any:
+            launcher = Launcher(choice, self._launched)
+            kernel = SimpleNamespace(n_regs=_REGISTERS, hash="")
+            return SimpleNamespace(config=choice, kernel=kernel, make_launcher=lambda: launcher)
+
+        heuristics.CachingAutotuner._precompile_config = compiled
+        benchmarking: Any = importlib.import_module("torch._inductor.runtime.benchmarking")
+
+        def benchmark(benchmarker: Any, call: Callable[[], Any], *args: Any, return_mode: str = "min", **kwargs: Any) -> Any:
+            """As `InductorBenchmarker.benchmark_gpu`, which calls a candidate many times and in between overwrites the L2 cache."""
+            with self.process.tuning():
+                call()
+                size = benchmarker.get_device_cache_size("cuda") // torch.int.itemsize
+                buffer = torch.empty(size, dtype=torch.int, device="cuda")
+                call()
+                del buffer
+            return [_TIE] if return_mode == "all" else _TIE
+
+        benchmarking.InductorBenchmarker.benchmark_gpu = benchmark
+
+
+def _asked_by_torch() -> bool:
+    """Whether it is torch that imports, or what Inductor generated."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith("importlib") and name not in (__name__, StandIn.__module__):
+            return bool(name.startswith("torch."))
+        frame = frame.f_back
+    return False
+
+
+def _attributes(divisible_by_16: Any = None, equal_to_1: Any = None, pointer_range_32: Any = None) -> dict[Any, Any]:
+    """`AttrsDescriptorWrapper` as torch defines it where Triton is recent."""
+    found: dict[Any, Any] = {(place,): [["tt.divisibility", 16]] for place in divisible_by_16 or ()}
+    for place in pointer_range_32 or ():
+        found.setdefault((place,), []).append(["tt.pointer_range", 32])
+    return found
+
+
+class _Folder:
+    """Inductor keeps what it writes in a folder of this process, never in the user's caches: candidates are timed as on a first run."""
+
+    def __init__(self) -> None:
+        self._path, self._owner = "", 0
+        atexit.register(self.remove)
+
+    def path(self) -> str:
+        """The folder, made where there is none."""
+        if not self._path or self._owner != os.getpid():
+            self._path, self._owner = tempfile.mkdtemp(prefix=GENERATED), os.getpid()
+        return self._path
+
+    def remove(self) -> None:
+        """Remove it, unless another process made it."""
+        if self._path and self._owner == os.getpid():
+            shutil.rmtree(self._path, ignore_errors=True)
+        self._path = ""
+
+    def install(self) -> None:
+        """Tell Inductor, in the modules that asked before too."""
+        folders: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+        original = folders.cache_dir
+        for module in list(sys.modules.values()):
+            if vars(module).get("cache_dir") is original:
+                module.cache_dir = self.path  # type: ignore[attr-defined]

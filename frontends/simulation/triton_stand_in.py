@@ -1,0 +1,390 @@
+"""What Inductor imports of `triton`, without a compiler: names, configurations and kernels that are never run.
+
+Inductor generates kernels as source for Triton and reads their configurations; what it allocates does not depend on what Triton makes of
+them. The modules are made where torch asks for them and no Triton is installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
+
+_PACKAGES: Final = (
+    "triton",
+    "triton.backends",
+    "triton.compiler",
+    "triton.language",
+    "triton.language.extra",
+    "triton.language.extra.cuda",
+    "triton.runtime",
+    "triton.tools",
+)
+_MODULES: Final = (
+    *_PACKAGES,
+    "triton.backends.compiler",
+    "triton.compiler.compiler",
+    "triton.compiler.errors",
+    "triton.errors",
+    "triton.knobs",
+    "triton.language.core",
+    "triton.language.extra.libdevice",
+    "triton.language.math",
+    "triton.language.standard",
+    "triton.runtime.autotuner",
+    "triton.runtime.cache",
+    "triton.runtime.driver",
+    "triton.runtime.errors",
+    "triton.runtime.interpreter",
+    "triton.runtime.jit",
+    "triton.testing",
+    "triton.tools.tensor_descriptor",
+)
+"""Modules of Triton 3.7 that torch imports, or looks into."""
+VERSION: Final = "3.7.1"
+"""The version that torch 2.13 asks for."""
+
+
+class Anything:
+    """A name of Triton's language: only kernels use it, and they are not run."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # As a decorator it leaves the function alone.
+        return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"triton{self._name}"
+
+
+class constexpr:
+    """`triton.language.constexpr`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value.value if isinstance(value, constexpr) else value
+
+
+class dtype:
+    """`triton.language.dtype`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"triton.language.{self.name}"
+
+
+_TYPES: Final = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("int1", "float16", "bfloat16", "float32", "float64", "float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16", "void"),
+)
+
+
+class tensor:
+    """`triton.language.tensor`."""
+
+
+class Config:
+    """`triton.Config`: one way to run a kernel."""
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Any = None,
+        ir_override: Any = None,
+    ) -> None:
+        self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
+        self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """All options by name."""
+        own = {name: getattr(self, name) for name in ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")}
+        return {**self.kwargs, **{name: value for name, value in own.items() if value is not None}}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
+
+    def __hash__(self) -> int:
+        return hash((*self.all_kwargs().items(), self.pre_hook))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and (self.all_kwargs(), self.pre_hook) == (other.all_kwargs(), other.pre_hook)
+
+
+class KernelInterface:
+    """`triton.runtime.jit.KernelInterface`: `kernel[grid](...)`."""
+
+    launched: Callable[[Any, tuple[Any, ...]], None] | None = None
+    """Told of kernels that a program launches itself."""
+
+    def warmup(self, *args: Any, **kwargs: Any) -> Any:
+        return None
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
+        if KernelInterface.launched is not None:
+            KernelInterface.launched(self, args)
+
+    def __getitem__(self, grid: Any) -> Any:
+        return functools.partial(self.run, grid=grid, warmup=False)
+
+
+class _Parameter:
+    def __init__(self, number: int, one: inspect.Parameter) -> None:
+        self.num, self._param, self.name = number, one, one.name
+        self.annotation = "" if one.annotation is one.empty else str(one.annotation)
+        self.default, self.has_default = one.default, one.default is not one.empty
+        self.is_constexpr = one.annotation is constexpr or "constexpr" in self.annotation
+        self.is_const = False
+        self.do_not_specialize = self.do_not_specialize_on_alignment = False
+
+
+class JITFunction(KernelInterface):
+    """`triton.runtime.jit.JITFunction`: a kernel's source."""
+
+    def __init__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> None:
+        self.fn: Any = fn
+        self.__name__, self.__qualname__, self.__module__ = fn.__name__, fn.__qualname__, fn.__module__
+        self.__doc__, self.__globals__ = fn.__doc__, fn.__globals__
+        self.signature = inspect.signature(fn)
+        self.params = [_Parameter(number, one) for number, one in enumerate(self.signature.parameters.values())]
+        self.arg_names = [one.name for one in self.params]
+        self.constexprs = [one.num for one in self.params if one.is_constexpr]
+        self.used_global_vals: Any = {}
+        self.do_not_specialize: Sequence[Any] = options.get("do_not_specialize") or ()
+        self._hash_lock: Any = None
+        self.debug, self.noinline = options.get("debug"), options.get("noinline")
+        self.repr: Any = lambda _: fn.__name__
+
+    @property
+    def src(self) -> str:
+        """The source from `def` on."""
+        text = inspect.getsource(self.fn)
+        return text[max(text.find("def "), 0) :]
+
+    @property
+    def cache_key(self) -> str:
+        """What distinguishes it from other kernels."""
+        return self.__name__ + self.src
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
+
+
+class Autotuner(KernelInterface):
+    """`triton.runtime.autotuner.Autotuner`: a kernel with several configurations."""
+
+    def __init__(
+        self, fn: Any, arg_names: Sequence[str] = (), configs: Sequence[Config] = (), key: Sequence[str] = (), **options: Any
+    ) -> None:
+        self.fn, self.arg_names, self.configs, self.keys = fn, list(arg_names), list(configs), list(key)
+        self.reset_to_zero, self.restore_value = options.get("reset_to_zero") or [], options.get("restore_value") or []
+        self.base_fn = getattr(fn, "fn", fn)
+
+
+class Heuristics(KernelInterface):
+    """`triton.runtime.autotuner.Heuristics`."""
+
+    def __init__(self, fn: Any, arg_names: Sequence[str], values: Any) -> None:
+        self.fn, self.arg_names, self.values = fn, list(arg_names), values
+
+
+def jit(fn: Any = None, **options: Any) -> Any:
+    """`triton.jit`."""
+    return JITFunction(fn, **options) if fn is not None else lambda given: JITFunction(given, **options)
+
+
+def autotune(configs: Sequence[Config], key: Sequence[str], **options: Any) -> Any:
+    """`triton.autotune`."""
+    return lambda fn: Autotuner(fn, fn.arg_names, configs, key, **options)
+
+
+def heuristics(values: Any) -> Any:
+    """`triton.heuristics`."""
+    return lambda fn: Heuristics(fn, fn.arg_names, values)
+
+
+def cdiv(x: int, y: int) -> int:
+    """`triton.cdiv`."""
+    return -(-x // y)
+
+
+def next_power_of_2(n: int) -> int:
+    """`triton.next_power_of_2`."""
+    return 1 << max(n - 1, 0).bit_length() if n > 0 else 0
+
+
+class OutOfResources(Exception):
+    """Raised for a kernel that needs more than the device has."""
+
+
+class CompilationError(Exception):
+    """Raised for source that cannot be compiled."""
+
+
+class PTXASError(Exception):
+    """Raised where the assembler fails."""
+
+
+class GPUTarget:
+    """`triton.backends.compiler.GPUTarget`."""
+
+    def __init__(self, backend: str, arch: int | str, warp_size: int) -> None:
+        self.backend, self.arch, self.warp_size = backend, arch, warp_size
+
+
+class ASTSource:
+    """`triton.compiler.compiler.ASTSource`."""
+
+    def __init__(self, fn: Any, signature: Any, constexprs: Any = None, attrs: Any = None) -> None:
+        self.fn, self.signature, self.constants, self.attrs = fn, signature, constexprs, attrs
+
+
+class TensorDescriptor:
+    """`triton.tools.tensor_descriptor.TensorDescriptor`."""
+
+    def __init__(self, base: Any, shape: Any, strides: Any, block_shape: Any, padding: str = "zero") -> None:
+        self.base, self.shape, self.strides, self.block_shape, self.padding = base, shape, strides, block_shape, padding
+
+    @staticmethod
+    def from_tensor(tensor: Any, block_shape: Any, padding: str = "zero") -> TensorDescriptor:
+        """A descriptor of a whole tensor."""
+        return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, padding)
+
+
+class _Driver:
+    """The active driver: that of the simulated device."""
+
+    capability = (9, 0)
+
+    @staticmethod
+    def is_active() -> bool:
+        return True
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.capability[0] * 10 + self.capability[1], 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+
+def _view(input: Any, *shape: Any, _semantic: Any = None) -> Any:
+    """`triton.language.view`, as far as torch looks at its signature."""
+    return input
+
+
+def _no_compiler(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("Triton's compiler is not there on a simulated device")
+
+
+_BACKEND: Final = SimpleNamespace(hash=lambda: "simulated", parse_options=lambda options: SimpleNamespace(extern_libs=()))
+
+
+def _contents(capability: tuple[int, int]) -> dict[str, dict[str, Any]]:
+    """Names by module."""
+    _Driver.capability = capability
+    driver = _Driver()
+    active = SimpleNamespace(active=driver, set_active=lambda one: None)
+    running = dict(autotune=autotune, Config=Config, heuristics=heuristics, JITFunction=JITFunction, KernelInterface=KernelInterface)
+    running.update(OutOfResources=OutOfResources, driver=active)
+    language: dict[str, Any] = {name: dtype(name) for name in _TYPES}
+    language |= {"constexpr": constexpr, "dtype": dtype, "tensor": tensor, "view": _view}
+    compiler = {"compile": _no_compiler, "CompiledKernel": type("CompiledKernel", (), {}), "ASTSource": ASTSource}
+    compiler |= {"make_backend": lambda target: _BACKEND, "CompilationError": CompilationError, "triton_key": lambda: "simulated"}
+    return {
+        "triton": {
+            **running,
+            "__version__": VERSION,
+            "jit": jit,
+            "compile": _no_compiler,
+            "cdiv": cdiv,
+            "next_power_of_2": next_power_of_2,
+            "CompilationError": CompilationError,
+            "set_allocator": lambda allocator: None,
+            "constexpr_function": lambda fn: fn,
+        },
+        "triton.backends": {
+            "backends": {"nvidia": SimpleNamespace(driver=_Driver, compiler=None)},
+            "BaseBackend": type("BaseBackend", (), {}),
+        },
+        "triton.backends.compiler": {"GPUTarget": GPUTarget, "BaseBackend": type("BaseBackend", (), {})},
+        "triton.compiler": compiler,
+        "triton.compiler.compiler": compiler,
+        "triton.compiler.errors": {"CompilationError": CompilationError},
+        "triton.errors": {"TritonError": Exception},
+        "triton.knobs": {name: SimpleNamespace(dir="") for name in ("cache", "compilation", "runtime", "autotuning", "nvidia")},
+        "triton.language": language,
+        "triton.language.core": language,
+        "triton.language.standard": {"_log2": lambda x: x},
+        "triton.runtime": running,
+        "triton.runtime.autotuner": {**running, "Autotuner": Autotuner, "Heuristics": Heuristics, "PTXASError": PTXASError},
+        "triton.runtime.cache": {"triton_key": lambda: "simulated"},
+        "triton.runtime.driver": {"driver": active, "active": driver, "set_active": active.set_active},
+        "triton.runtime.errors": {"OutOfResources": OutOfResources, "PTXASError": PTXASError},
+        "triton.runtime.interpreter": {"InterpretedFunction": type("InterpretedFunction", (), {})},
+        "triton.runtime.jit": {"JITFunction": JITFunction, "KernelInterface": KernelInterface, "jit": jit},
+        "triton.tools.tensor_descriptor": {"TensorDescriptor": TensorDescriptor},
+    }
+
+
+_OPEN: Final = ("triton.language", "triton.testing")
+"""Modules in which every other name is one of the language."""
+
+
+class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes the modules where `wanted` says that they may be."""
+
+    def __init__(self, capability: tuple[int, int], wanted: Callable[[], bool]) -> None:
+        self._contents = _contents(capability)
+        self._wanted = wanted
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name not in _MODULES or (name == "triton" and not self._wanted()):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=name in _PACKAGES)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _Module(spec.name) if spec.name.startswith(_OPEN) else ModuleType(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        for key, value in self._contents.get(name, {}).items():
+            setattr(module, key, value)
+        if name == "triton":
+            for inner in _MODULES[1:]:
+                __import__(inner)
+        parent, _, last = name.rpartition(".")
+        if parent and last != "driver" and parent in sys.modules:
+            setattr(sys.modules[parent], last, module)
+
+
+class _Module(ModuleType):
+    """A module with every name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(f".{name}")

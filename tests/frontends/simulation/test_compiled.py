@@ -1,0 +1,28 @@
+"""`torch.compile` on the simulated device: jobs of `tests/data/compiled` beside what the real host code of PyTorch counted for them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forked import irscope
+from tests.tools.compiled_jobs import FOLDER, differences
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+TRUTH = {row["job"]["id"]: row for row in map(json.loads, (FOLDER / "truth.jsonl").read_text().splitlines())}
+QUICK = ("mlp/train/adamw/compiled", "gpt/infer/bfloat16/compiled")
+"""What the others show at greater length is run only with all tests: each compilation takes seconds."""
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in TRUTH])
+def test_counters_and_events_are_those_of_the_real_host_code(name: str, tmp_path: Path) -> None:
+    done = irscope("simulate", "--device", "h200", str(FOLDER / "job.py"), str(FOLDER / "truth.jsonl"), name, folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert found["events"] == TRUTH[name]["events"]
+    assert not list(differences(TRUTH[name], found, (0, 1, 2)))
+    if "infer" in name:
+        assert "tuning" in done.stdout, "what timing candidates takes in the first iteration is a category of its own"
