@@ -107,10 +107,11 @@ def _explain_other_files(head: bytes, path: Path) -> None:
     """Raise LoadError for a file that irscope knows as something else than a model, with the command that it is for."""
     text = str(path)
     if is_recording(path):
-        message, hint = "this is a recording of a run, which is shown beside its model", f"`irscope compare MODEL {text}`"
+        message = "this is a recording of a run, which is shown beside its model"
+        hint = f"`irscope compare MODEL {text}`; `irscope explain {text}` says what held its memory, `irscope tui {text}` shows it"
     elif head[:1] == b"\x80" and any(key in head for key in (b"segments", b"device_traces")):
         message = "this is a snapshot of PyTorch's allocator, which holds no model"
-        hint = "https://pytorch.org/memory_viz shows it; `irscope export -o snapshot.pickle MODEL` predicts one of a model"
+        hint = f"`irscope explain {text}` says what held the memory, `irscope tui {text}` shows it"
     elif path.suffix in (".py", ".pyw") and b"\0" not in head:
         there = definitions(path)
         named = ", ".join(f"{text}:{name}" for name in there[:4]) or f"{text}:FUNCTION, which returns a module or (module, inputs)"

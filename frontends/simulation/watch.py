@@ -149,11 +149,16 @@ class Watch:
             if self._is_over:
                 self._is_over = False
                 self.ended()
+            tape = self._machine.gpu.tape
+            tape.calls.append((len(tape.events), line_text(self.line_of(sys._getframe(1)))))
         self._calls.append(module)
         return outermost
 
     def _left(self, outermost: bool) -> None:
         module = self._calls.pop()
+        if outermost:
+            tape = self._machine.gpu.tape
+            tape.calls.append((len(tape.events), ""))
         if outermost and id(module) not in self._names:
             # The program may drop it before anybody asks for names.
             self._name(module)

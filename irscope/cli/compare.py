@@ -106,8 +106,11 @@ class Command:
             return _exit_code(judge(limits, runs.measures()) if limits else None)
         snapshot = next((path for path in paths if is_snapshot(path)), None)
         if snapshot is not None:
+            model = next(path for path in paths if path != snapshot)
             raise UsageError(
-                f"{snapshot} is a snapshot, and the other file is a model", code="IRS662", hint="give a recording or a snapshot"
+                f"{snapshot} is a snapshot, and the other file is a model",
+                code="IRS662",
+                hint=f"`irscope explain {snapshot} {model}` predicts it and says where they part",
             )
         if any(recorded):
             model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)

@@ -138,11 +138,14 @@ class _Found:
 
 def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
     """Read a file, beside the screen that says how far that is."""
+    from irscope.frontends.files.snapshot import is_snapshot
     from irscope.recording import is_recording, read_recording
     from irscope.session import open_model
 
     is_named = args.model is not None and path == Path(args.model)
     other = args.other if is_named else ""
+    if is_snapshot(path):
+        return _Found(_explained(path, other))
     if is_recording(path):
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
@@ -161,6 +164,16 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     tell("opening the screens", 0, None)
     importlib.import_module("irscope.tui.app")
     return _Found(model, other, step_words(args) if args.train and is_named else None)
+
+
+def _explained(path: Path, other: str) -> Recording:
+    """A memory snapshot as the screen of recordings shows it; `other` is the script or the model that made it."""
+    from irscope.tools.explain import explain_file
+    from irscope.tools.explain.recorded import recording_of
+
+    found = recording_of(explain_file(path, other))
+    importlib.import_module("irscope.tui.recording")
+    return found
 
 
 def _choose_device(model: Model) -> None:

@@ -209,6 +209,8 @@ class Tape(Generic[Owner]):
     """Bytes of the block that each slot got, where the tape was written beside an allocator."""
     phases: list[tuple[int, str]] = field(default_factory=list)
     """Where phases of a program begin, by number of events: forward, backward, optimizer."""
+    calls: list[tuple[int, str]] = field(default_factory=list)
+    """Where a program calls a module that no other one calls, by number of events, with the line; an empty one where it returns."""
     actions: list[Action] = field(default_factory=list)
     """In order."""
     resident: list[int] = field(default_factory=list)

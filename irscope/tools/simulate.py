@@ -237,6 +237,7 @@ def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
         streams=dict(tape.streams),
         blocks=tape.blocks[:],
         phases=list(tape.phases),
+        calls=list(tape.calls),
         actions=list(tape.actions),
         starts=places,
         spans=[*spans, Span("rest", len(places) - 2, len(places) - 1)],

@@ -76,20 +76,20 @@ def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recordi
         tuple(_counters(replayed, counted)),
         problems=tuple(_problems(simulation)),
         complete=simulation.outcome in ("finished", "steps"),
-        said=_said(report),
-        tables=tuple(map(_table, (*tried, *report.tables))),
+        said=said_of(report),
+        tables=tuple(map(table_said, (*tried, *report.tables))),
         held=tuple(_held(tape, tape.starts[span.first])),
     )
 
 
-def _said(report: Report) -> Said:
+def said_of(report: Report) -> Said:
     """The numbers and texts that the report begins with."""
     cells = {key: _cell(cell) for key, cell in report.summary.items() if isinstance(cell, str | int | float | Quantity)}
     remarks = [f"{one.code}: {one.message}" for one in report.diagnostics]
     return Said({key: cell for key, cell in cells.items() if cell is not None}, (*report.notes, *remarks))
 
 
-def _table(table: Table) -> SaidTable:
+def table_said(table: Table) -> SaidTable:
     columns = [f"{column.heading}:{column.kind.value}" for column in table.columns]
     return SaidTable(table.title, tuple(columns), tuple(tuple(map(_cell, row)) for row in table.first(_MOST_ROWS).rows()))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from irscope.errors import PassError
 from irscope.ir.bind import bind_option, typed
@@ -41,6 +42,8 @@ class Owner:
     """Whether its size is a model's."""
     origin: Origin | None = None
     """Where a program asked for it, if a program did."""
+    called: str = ""
+    """The line of the program that called the outermost module."""
 
     @property
     def group(self) -> str:
@@ -64,6 +67,8 @@ class Event:
     owner: Owner | None
     """None for segments."""
     stream: int = 0
+    phase: str = ""
+    """Of a program: forward, backward, optimizer."""
 
 
 @dataclass
@@ -119,6 +124,10 @@ class _Recorder:
         log.segments = replayed.segments
         self._owners: dict[int, Owner] = {}
         self._known: dict[int, int] = {}
+        self._first = self._at = 0
+        """Of the tape, the first request of a stretch, and the one that is noted."""
+        self._begins = [at for at, _ in tape.phases]
+        self._called = [at for at, _ in tape.calls]
 
     def run(self) -> AllocatorLog:
         """Loading, then each forward with the release of its outputs, which counts to its last step."""
@@ -127,10 +136,12 @@ class _Recorder:
         for stretch in self._replayed.stretches:
             run += stretch.span.counted and not found.spans
             steps = self._steps_of(stretch)
+            self._first = self._tape.starts[stretch.span.first] if found.spans else 0
             given = dict(stretch.segments)
             for place, (event, step) in enumerate(zip(stretch.events, steps, strict=True)):
                 if not self._sizes[event if event >= 0 else ~event]:
                     continue
+                self._at = self._first + place
                 if place in given:
                     self._note_segments(given[place], run, min(step, last))
                 self._note(event, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
@@ -149,10 +160,17 @@ class _Recorder:
         if event >= 0:
             node = None if step == LOADING or self._found.spans else self._found.steps[step]
             origin = tape.owners.get(slot) if self._found.spans else None
-            self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads, origin)
+            called = bisect_right(self._called, self._at) if self._found.spans else 0
+            line = tape.calls[called - 1][1] if called else ""
+            self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads, origin, line)
         action: Action = "alloc" if event >= 0 else "free"
         stream = tape.streams.get(slot, 0)
-        self._found.events.append(Event(action, address, self._sizes[slot], block, run, step, self._owners[slot], stream))
+        made = Event(action, address, self._sizes[slot], block, run, step, self._owners[slot], stream, self._phase())
+        self._found.events.append(made)
+
+    def _phase(self) -> str:
+        at = bisect_right(self._begins, self._at)
+        return self._tape.phases[at - 1][1] if at and self._found.spans else ""
 
     def _note_segments(self, segments: list[Segment], run: int, step: int) -> None:
         """What the device gave or got back since the last look."""
@@ -281,8 +299,34 @@ def snapshot(log: AllocatorLog) -> dict[str, Any]:
         "segments": [_segment(segment, log.owners, stacks) for segment in log.segments],
         "device_traces": [trace(log, stacks=stacks)],
         "allocator_settings": {},
-        "external_annotations": [],
+        "external_annotations": [*_annotations(log, lambda event: event.phase), *_annotations(log, lambda event: _step_name(log, event))],
     }
+
+
+PHASE_MARK: Final = "irscope: "
+"""What names of annotations begin with that tell phases and steps."""
+
+
+def _step_name(log: AllocatorLog, event: Event) -> str:
+    name = log.spans[event.step] if log.spans and 0 <= event.step < len(log.spans) else ""
+    return name if name.startswith("step ") else ""
+
+
+def _annotations(log: AllocatorLog, name_of: Callable[[Event], str]) -> Iterator[dict[str, Any]]:
+    """Where what has a name begins and ends, in the times of entries."""
+    now = ""
+    for number, event in enumerate(log.events):
+        # What the device gives belongs to the request behind it.
+        name = now if event.owner is None else name_of(event)
+        if name == now:
+            continue
+        if now:
+            yield {"name": PHASE_MARK + now, "stage": "END", "time_us": number, "device": _DEVICE}
+        if name:
+            yield {"name": PHASE_MARK + name, "stage": "START", "time_us": number, "device": _DEVICE}
+        now = name
+    if now:
+        yield {"name": PHASE_MARK + now, "stage": "END", "time_us": len(log.events), "device": _DEVICE}
 
 
 class _Stacks:
@@ -360,9 +404,19 @@ def _frames(owner: Owner | None) -> list[dict[str, object]]:
         return []
     first = {"name": f"{owner.group} {owner.label}".strip(), "filename": owner.category, "line": 0}
     if owner.origin is not None:
-        file, _, line = owner.origin.line.rpartition(":")
-        return [first, {"name": owner.origin.module or "program", "filename": file, "line": int(line or 0)}]
+        lines = [(owner.origin.module or "program", owner.origin.line)]
+        if owner.called and owner.origin.module:
+            lines.append((CALLED, owner.called))
+        return [first, *({"name": name, "filename": file, "line": int(line or 0)} for name, (file, _, line) in _split(lines))]
     return [first, *map(dict, frames(owner.node))]
+
+
+CALLED: Final = "calls the outermost module"
+"""Name of the frame of the line that did."""
+
+
+def _split(lines: Sequence[tuple[str, str]]) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    return ((name, line.rpartition(":")) for name, line in lines)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,314 @@
+"""`irscope explain SNAPSHOT`: what held the memory of a run, who strands what is free, what grows, and what would have fitted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from irscope.errors import LoadError
+from irscope.frontends.files.snapshot import Snapshot, read_snapshot
+from irscope.passes.lifetimes.timeline import shown_steps
+from irscope.recording import is_recording, read_recording
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.table import Column, Series, Table
+from irscope.report.units import Kind, humanise
+from irscope.tools.compare.memory import Request
+from irscope.tools.explain.changes import Outcome, try_changes
+from irscope.tools.explain.faults import Fault, faults_of
+from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History
+from irscope.tools.explain.prediction import SCRIPTS, Prediction, predict
+from irscope.tools.explain.recorded import snapshot_of
+from irscope.tools.explain.sources import Sources
+from irscope.tools.explain.space import ROUNDING, Space
+from irscope.tools.simulation import Options
+
+_ALIVE: Final = ["category", "module", "line", "bytes", "blocks:count"]
+_MOST_STEPS: Final = 200
+_WORTH: Final = 0.01
+"""Of what is reserved, what is at least told of what is free in pieces."""
+
+
+@dataclass
+class Explanation:
+    """What a snapshot says, and what follows from it."""
+
+    path: str
+    history: History
+    sources: Sources
+    prediction: Prediction | None = None
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        """What is wrong with the program."""
+        return faults_of(self.history, self.sources)
+
+    @cached_property
+    def space(self) -> Space:
+        """Where memory lies."""
+        return Space(self.history)
+
+    @cached_property
+    def tried(self) -> tuple[Outcome | None, list[Outcome], str]:
+        """The same requests with other settings."""
+        return try_changes(self.history, self.faults)
+
+    @property
+    def asked(self) -> int:
+        """Bytes at the moment."""
+        return int(self.history.totals[self.history.moment])
+
+    @cached_property
+    def attributed(self) -> float:
+        """Of the bytes at the moment, the part whose line or time is known."""
+        history = self.history
+        alive = history.alive(history.moment)
+        known = history.category[alive]
+        size = history.blocks.size[alive]
+        whole = int(size.sum())
+        told = np.array([bool(history.line(number)) for number in alive.tolist()], dtype=np.bool_) | np.isin(known, [BEFORE, "workspace"])
+        return float(size[told & (known != NOT_ATTRIBUTED)].sum() / whole) if whole else 1.0
+
+    # In words
+
+    @property
+    def verdict(self) -> str:
+        """In a line or two."""
+        history = self.history
+        kinds = history.by_category(history.alive(history.moment))
+        most = ", ".join(f"{name} {_text(size)}" for name, size in list(kinds.items())[:3])
+        if history.refused is not None:
+            refused = history.refused
+            line = history.refused_line
+            said = f"out of memory: {_text(int(history.size[refused]))} more" + (f" at {line}" if line else "")
+            left = int(history.address[refused])
+            said += f", where {_text(self.asked)} were in use, {_text(int(history.reserved[refused]))} reserved and {_text(left)} left"
+        elif not history.length:
+            said = f"without a history: {_text(self.asked)} in use at the end"
+        else:
+            said = f"{_text(self.asked)} in use at the peak"
+            said += f", {_text(self.space.reserved)} reserved" if self.space.pieces else ""
+        return f"{said}; {most}" if most else said
+
+    def summary(self) -> Mapping[str, object]:
+        """What is said first."""
+        history = self.history
+        found: dict[str, object] = {"verdict": self.verdict}
+        for number, fault in enumerate(self.faults[:3]):
+            found["found" if not number else f"also found {number}"] = f"{fault.kind}: {fault.place}, {_text(fault.bytes)}"
+        if not self.faults and history.length:
+            found["found"] = "no fault of the kinds that are looked for"
+        parting = self.parting
+        if parting:
+            found["prediction"] = parting
+        best = self.best
+        if best:
+            found["smallest change"] = best
+        found["snapshot"] = f"{self.path}, device {history.snapshot.device}" + (
+            f" of {', '.join(map(str, history.snapshot.devices))}" if len(history.snapshot.devices) > 1 else ""
+        )
+        found["requested_bytes"] = self.asked
+        if self.space.pieces:
+            found["reserved_bytes"] = self.space.reserved
+        found["attributed_ratio"] = self.attributed
+        found["requests_count"] = len(history.blocks)
+        found["steps_count"] = len(history.steps)
+        return found
+
+    @property
+    def parting(self) -> str:
+        """Where the run leaves its prediction."""
+        if self.prediction is None:
+            return ""
+        found = self.prediction.parting()
+        if found is None:
+            return f"the run asked for what was predicted, all {self.prediction.compared.same:,} requests"
+        number, expected, happened = found
+        return f"they part at request {number:,}: expected {_request(expected)}; the run asked for {_request(happened)}"
+
+    @property
+    def best(self) -> str:
+        """What would have helped, the least first."""
+        as_is, found, _ = self.tried
+        if as_is is None:
+            return ""
+        if self.history.refused is not None:
+            # A setting from outside is the least, then a line of the program, then other numbers.
+            fits = sorted((one for one in found if one.fits), key=lambda one: (not one.change.conf, one.change.scale != 1.0))
+            return " or ".join(one.change.name for one in fits[:3]) + ": fits" if fits else "none of those tried makes it fit"
+        helps = [one for one in found if as_is.reserved - one.reserved > _WORTH * as_is.reserved]
+        return "; ".join(f"{one.change.name}: {_text(as_is.reserved - one.reserved)} less reserved" for one in helps[:2])
+
+    # Tables
+
+    def tables(self) -> Iterator[Table]:
+        """All that is told."""
+        history = self.history
+        where = "when memory ran out" if history.refused is not None else "at the peak"
+        if self.faults:
+            rows = [(one.kind, one.place, one.line, one.bytes, one.text, one.fix) for one in self.faults]
+            columns: list[str | Column] = ["what", "look at", Column("made_at", detail=True), "bytes", "why", Column("fix", detail=True)]
+            yield Table.of(rows, columns, "faults found")
+        alive = history.alive(history.moment)
+        kinds = history.by_category(alive)
+        rows_of_kinds: list[tuple[object, ...]] = [(name, size) for name, size in kinds.items()]
+        parts = self.space.parts()
+        rounding = next(size for name, _, size in parts if name == ROUNDING)
+        yield Table.of(
+            [*rows_of_kinds, ("requested, the sum", self.asked), ("rounding", rounding)], ["category", "bytes"], f"{where}, by category"
+        )
+        yield Table.of(history.rows(alive), _ALIVE, f"alive {where}", whole="bytes")
+        if any(size for _, _, size in parts):
+            made: list[tuple[object, ...]] = [*parts]
+            made.append(("reserved, the sum", len(self.space.pieces), sum(size for _, _, size in parts)))
+            yield Table.of(made, ["what", "count", "bytes"], f"what reserved is made of {where}")
+        keepers = [row for row in self.space.keepers() if row[5] >= _WORTH * max(self.space.reserved, 1)]
+        if keepers:
+            columns = ["category", "module", "line", "segments:count", "bytes of its own:bytes", "kept from others:bytes"]
+            yield Table.of(keepers, columns, "who keeps segments that are partly free: the block of each that stays longest")
+        yield from self._steps()
+        yield from self._tried_tables()
+        yield from self._prediction_tables()
+
+    def _steps(self) -> Iterator[Table]:
+        history = self.history
+        ends = [0, *history.steps.tolist()]
+        if len(ends) < 3:
+            return
+        rows = []
+        for number, (first, end) in enumerate(itertools.pairwise(ends), 1):
+            rows.append((number, int(history.totals[first : end + 1].max()), int(history.totals[end]), int(history.reserved[end])))
+        before = [None, *(row[2] for row in rows)]
+        grown = [(*row, None if last is None else row[2] - last) for row, last in zip(rows, before, strict=False)]
+        columns = ["step:index", "peak:bytes", "after:bytes", "reserved after:bytes", "grown:bytes"]
+        yield Table.of(grown[-_MOST_STEPS:], columns, "steps: what was asked for")
+
+    def _tried_tables(self) -> Iterator[Table]:
+        as_is, found, _ = self.tried
+        if as_is is None:
+            return
+        refused = self.history.refused is not None
+        rows: list[tuple[object, ...]] = [("as it was", "no" if refused else "", as_is.reserved, 0, as_is.allocated, "")]
+        for one in found:
+            fits = "" if one.fits is None else "yes" if one.fits else "no"
+            rows.append((one.change.name, fits, one.reserved, as_is.reserved - one.reserved, one.allocated, one.change.how))
+        columns: list[str | Column] = ["change", "fits", "reserved:bytes", "saved:bytes", "allocated:bytes", Column("how", detail=True)]
+        title = "the same requests of a simulated allocator, changed" + (": up to where memory ran out" if refused else "")
+        yield Table.of(rows, columns, title)
+
+    def _prediction_tables(self) -> Iterator[Table]:
+        if self.prediction is None:
+            return
+        yield from self.prediction.compared.document().reports[0].tables
+        trials = self.prediction.document.get("tried", {}).get("trials", [])
+        if trials:
+            rows = [
+                (
+                    " + ".join(part["name"] for part in one["settings"]),
+                    "?" if one["fits"] is None else "yes" if one["fits"] else "no",
+                    one["peak"]["reserved"],
+                    one["saved"]["reserved"],
+                    "; ".join(part["code"] for part in one["settings"]),
+                )
+                for one in trials
+            ]
+            columns: list[str | Column] = ["setting", "fits", "reserved:bytes", "saved:bytes", Column("code", detail=True)]
+            yield Table.of(rows, columns, "settings of the script, each simulated: the most saved first")
+
+    def pictures(self) -> Sequence[Series]:
+        """Memory over the history, by category."""
+        history, blocks = self.history, self.history.blocks
+        if not history.length:
+            return ()
+        places = shown_steps(history.totals.tolist())
+        kinds = list(history.by_category(np.arange(len(blocks))))
+        data: dict[str, Sequence[object]] = {"entry": places}
+        for kind in kinds:
+            mine = history.category == kind
+            changes = np.zeros(history.length + 2, dtype=np.int64)
+            np.add.at(changes, blocks.born[mine] + 1, blocks.size[mine])
+            np.subtract.at(changes, blocks.died[mine] + 1, blocks.size[mine])
+            data[kind] = np.cumsum(changes)[places].tolist()
+        columns = tuple(Column(kind, Kind.BYTES) for kind in kinds)
+        return (Series("memory asked for, by category", Column("entry", Kind.COUNT), columns, data),)
+
+    def report(self) -> Report:
+        """The report."""
+        _, _, why = self.tried
+        history = self.history
+        notes = [f"{fault.kind} ({fault.place}): {fault.fix}" for fault in self.faults]
+        if why:
+            notes.append(f"no changes were tried: {why}")
+        if history.length and not history.has_stacks:
+            notes.append("the history has no stacks: torch.cuda.memory._record_memory_history(stacks='python') writes them")
+        kept = history.by_category(history.alive(history.moment)).get(BEFORE, 0)
+        if kept:
+            notes.append(f"{_text(kept)} were there before the history began: record it before the model is made")
+        return Report("explain", summary=self.summary(), tables=tuple(self.tables()), notes=tuple(notes), pictures=self.pictures)
+
+    def document(self) -> Document:
+        """The report alone."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+    def to_json(self) -> dict[str, Any]:
+        """The faults as data, beside the report."""
+        return {
+            "faults": [
+                {"kind": one.kind, "line": one.line, "keeper": one.keeper, "bytes": one.bytes, "why": one.text, "fix": one.fix}
+                for one in self.faults
+            ]
+        }
+
+
+def _text(size: int) -> str:
+    return humanise(size, Kind.BYTES)
+
+
+def _request(one: Request | None) -> str:
+    if one is None:
+        return "nothing more"
+    return _text(one.size) + (f" at {one.line}" if one.line else "")
+
+
+def explain_file(
+    path: Path,
+    target: str = "",
+    arguments: Sequence[str] = (),
+    options: Options | None = None,
+    *,
+    device: int | None = None,
+    tries: bool = True,
+) -> Explanation:
+    """Explain a snapshot or a recording; with the script or the model that made it, also where it leaves its prediction."""
+    snapshot = snapshot_of(read_recording(path)) if is_recording(path) else read_snapshot(path)
+    return explain(snapshot, target, arguments, options, device=device, tries=tries)
+
+
+def explain(
+    snapshot: Snapshot,
+    target: str = "",
+    arguments: Sequence[str] = (),
+    options: Options | None = None,
+    *,
+    device: int | None = None,
+    tries: bool = True,
+) -> Explanation:
+    """The same of one that was read."""
+    if device is not None:
+        if device not in snapshot.devices:
+            known = ", ".join(map(str, snapshot.devices)) or "none"
+            raise LoadError(f"has nothing of device {device}; of {known}", code="IRS663", where=snapshot.path)
+        snapshot = snapshot.of_device(device)
+    history = History(snapshot)
+    if not len(history.blocks):
+        raise LoadError("holds neither a history nor a block in use: nothing is to be explained", code="IRS663", where=snapshot.path)
+    script = Path(target) if target.endswith(SCRIPTS) else None
+    found = Explanation(snapshot.path, history, Sources(script))
+    if target:
+        found.prediction = predict(snapshot, target, arguments, options or Options(), tries=tries)
+    return found

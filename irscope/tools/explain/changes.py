@@ -1,0 +1,176 @@
+"""What would have needed less: the requests of a snapshot asked again of a simulated allocator, with other settings or without a fault."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from irscope.errors import UsageError
+from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
+from irscope.memory.caching.conf import LARGE_SEGMENT, segment_size
+from irscope.tools.explain.faults import Fault
+from irscope.tools.explain.history import History, Numbers
+
+MOST_REQUESTS: Final = 400_000
+"""Of a history that is asked again."""
+_SETTINGS: Final = ("expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:8")
+_SCALED: Final = ("activation", "temporary", "input", "output", "loaded")
+_FINEST: Final = 1 / 64
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something done otherwise."""
+
+    name: str
+    how: str
+    conf: str = ""
+    fault: Fault | None = None
+    scale: float = 1.0
+    """Of what grows with the batch."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the allocator then did."""
+
+    change: Change
+    fits: bool | None
+    """Whether it goes on beyond where memory ran out; None where it did not run out."""
+    reserved: int
+    allocated: int
+
+
+class Replays:
+    """Asks an allocator for the same."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        blocks = history.blocks
+        self._scales = np.isin(history.category, _SCALED) & (history.round_of > 0)
+        self._streams = {stream: number for number, stream in enumerate([0, *sorted(set(blocks.stream.tolist()) - {0})])}
+        self.conf = _conf_of(history)
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing is asked again; empty where it is."""
+        if len(self._history.blocks) > MOST_REQUESTS:
+            return f"the history has {len(self._history.blocks):,} requests, of which at most {MOST_REQUESTS:,} are asked again"
+        if not self._history.length:
+            return "the snapshot has no history"
+        return ""
+
+    @property
+    def limit(self) -> int | None:
+        """What the device had, where memory ran out: what was reserved, and what it had left."""
+        history = self._history
+        if history.refused is None:
+            return None
+        wanted = segment_size(int(history.size[history.refused]), LARGE_SEGMENT)
+        # Where the device had more left than was asked for, a limit of the process refused it.
+        left = min(max(int(history.address[history.refused]), 0), wanted - 1)
+        return int(history.reserved[history.refused]) + left
+
+    def run(self, change: Change, *, limit: int | None = None) -> Outcome:
+        """Make all requests up to where memory ran out, and the one that was refused."""
+        history, blocks = self._history, self._history.blocks
+        conf = ",".join(filter(None, (self.conf, change.conf)))
+        gpu = CachingAllocator("2.13", conf, PLENTY if limit is None else limit)
+        died, size = blocks.died, blocks.size
+        if change.fault is not None:
+            died, size = self._without(change.fault)
+        if change.scale != 1.0:
+            size = np.where(self._scales, np.maximum((size * change.scale).astype(np.int64), 1), size)
+        end = history.length if history.refused is None else history.refused
+        # What is given back at an entry is given back before anything is asked for at a later one.
+        mine = np.flatnonzero((blocks.born < end) & (size > 0) & (died > blocks.born))
+        dead = mine[died[mine] < end]
+        order = np.argsort(np.concatenate((blocks.born[mine] * 2 + 1, died[dead] * 2)), kind="stable")
+        which = np.concatenate((mine, dead))[order].tolist()
+        asks = (np.arange(len(mine) + len(dead)) < len(mine))[order].tolist()
+        sizes, streams = size.tolist(), [self._streams[one] for one in blocks.stream.tolist()]
+        held = {}
+        fits: bool | None = None
+        try:
+            for number, is_asked in zip(which, asks, strict=True):
+                if is_asked:
+                    held[number] = gpu.malloc(sizes[number], streams[number])
+                else:
+                    gpu.free(held.pop(number))
+            if history.refused is not None:
+                gpu.malloc(max(int(history.size[history.refused] * change.scale), 1))
+                fits = True
+        except OutOfMemory:
+            fits = False
+        counters = gpu.counters()
+        return Outcome(change, fits, counters.reserved_peak, counters.allocated_peak)
+
+    def _without(self, fault: Fault) -> tuple[Numbers, Numbers]:
+        """Deaths and sizes where a fault is mended."""
+        history, blocks = self._history, self._history.blocks
+        died, size = blocks.died.copy(), blocks.size.copy()
+        if fault.blocks is None:
+            return died, size
+        if fault.shrinks != 1.0:
+            size[fault.blocks] = (size[fault.blocks] * fault.shrinks).astype(np.int64)
+            return died, size
+        ends = np.append(history.rounds, history.length)
+        # Each is given back when the next round begins, or the step ends.
+        steps = np.append(history.steps, history.length)
+        next_one = np.minimum(
+            ends[np.searchsorted(ends, blocks.born[fault.blocks], "right").clip(0, len(ends) - 1)],
+            steps[np.searchsorted(steps, blocks.born[fault.blocks], "right").clip(0, len(steps) - 1)],
+        )
+        died[fault.blocks] = np.minimum(died[fault.blocks], np.maximum(next_one, blocks.born[fault.blocks] + 1))
+        return died, size
+
+
+def _conf_of(history: History) -> str:
+    found = history.snapshot.settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if not isinstance(found, str) or len(found) > 1000:
+        return ""
+    try:
+        CachingAllocator("2.13", found, PLENTY)
+    except UsageError:
+        return ""
+    return found
+
+
+def try_changes(history: History, faults: list[Fault]) -> tuple[Outcome | None, list[Outcome], str]:
+    """The requests as they were, and with each change; the most saved first. Or why nothing was asked again."""
+    replays = Replays(history)
+    if replays.why_not:
+        return None, [], replays.why_not
+    limit = replays.limit
+    as_is = replays.run(Change("as it was", ""), limit=None)
+    changes = [
+        Change(conf, f"PYTORCH_CUDA_ALLOC_CONF={conf}", conf=conf) for conf in _SETTINGS if conf.partition(":")[0] not in replays.conf
+    ]
+    changes += [Change(f"without: {fault.kind}", fault.fix, fault=fault) for fault in faults if fault.blocks is not None]
+    found = []
+    for change in changes:
+        made = replays.run(change)
+        fits = None if limit is None else replays.run(change, limit=limit).fits
+        found.append(replace(made, fits=fits))
+    if limit is not None:
+        smaller = _batch(replays, limit)
+        found += [smaller] if smaller is not None else []
+    found.sort(key=lambda one: one.reserved)
+    return as_is, found, ""
+
+
+def _batch(replays: Replays, limit: int) -> Outcome | None:
+    """The largest part of the batch that fits."""
+    low, high = 0.0, 1.0
+    best: Outcome | None = None
+    while high - low > _FINEST:
+        middle = (low + high) / 2
+        change = Change(f"a batch of {middle:.0%}", "sizes of what is asked for in rounds, scaled", scale=middle)
+        found = replays.run(change, limit=limit)
+        if found.fits:
+            low, best = middle, found
+        else:
+            high = middle
+    return best

@@ -1,0 +1,546 @@
+"""A memory snapshot as blocks with births and deaths: who asked for each, what for, in which round of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.frontends.files.snapshot import Snapshot, SnapshotBlock, line_of
+from irscope.frontends.files.snapshotstream import Frame
+from irscope.passes.exports.timeline import CALLED, PHASE_MARK
+from irscope.training import WORLD_CATEGORIES
+
+Numbers: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+BEFORE: Final = "there before the history"
+NOT_ATTRIBUTED: Final = "not attributed"
+FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2
+PHASES: Final = ("forward", "backward", "optimizer")
+
+_GRAIN: Final = 512
+_SCALAR: Final = 64
+"""Bytes of what is no input of a model: losses, flags."""
+_STEP_MARK: Final = "Optimizer.step#"
+_MODULE_FILE: Final = "/torch/nn/modules/module.py"
+_CALLS: Final = frozenset({"_call_impl", "_wrapped_call_impl"})
+_MOVES: Final = frozenset({"_apply", "to_empty"})
+_ENGINE: Final = ("torch::autograd::Engine", "torch::autograd::Node::operator()")
+_WORKSPACES: Final = ("CUDABlasWorkspace", "CUDABlasLtWorkspace", "getCurrentCUDABlasHandle", "cublasLtWorkspace", "CUDABlasHandle")
+_WORKSPACE_SIZES: Final = frozenset({8_519_680, 32 << 20, 4_259_840})
+"""What cuBLAS is given by PyTorch: 8.125 MiB, 32 MiB on newer devices, and half of the first on older ones."""
+_LOADS: Final = ("/torch/serialization.py", "/safetensors/", "/torch/distributed/checkpoint/", "/torch/_weights_only_unpickler.py")
+_TALKS: Final = ("/torch/distributed/", "ProcessGroupNCCL", "c10d::")
+_SHARDS: Final = ("/torch/distributed/fsdp/", "/torch/distributed/_composable/fsdp/")
+_OPTIMIZERS: Final = (
+    "/torch/optim/",
+    "/apex/optimizers/",
+    "/bitsandbytes/optim/",
+    "/deepspeed/ops/adam/",
+    "/transformer_engine/pytorch/optimizers/",
+)
+_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/", "/lib/python3")
+_CATEGORIES: Final = frozenset({*WORLD_CATEGORIES, "input", "output", "cache"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What a stack says, whatever wrote it."""
+
+    line: str = ""
+    """The innermost line of the program."""
+    own: tuple[str, ...] = ()
+    """Lines that are no library's, the innermost first."""
+    call: str = ""
+    """The line that calls the outermost module."""
+    module: str = ""
+    functions: tuple[str, ...] = ()
+    """Names of the functions of those lines."""
+    category: str = ""
+    """Where who wrote the file says so."""
+    operator: str = ""
+    is_empty: bool = True
+    in_module: bool = False
+    in_backward: bool = False
+    in_optimizer: bool = False
+    in_construction: bool = False
+    is_loaded: bool = False
+    talks: bool = False
+    """Whether a collective is at work."""
+    shards: bool = False
+    is_workspace: bool = False
+    direct: bool = False
+    """Whether the program's own code asked, and no module of torch within it."""
+
+
+def _is_python(frame: Frame) -> bool:
+    return frame.line > 0 and frame.file.endswith((".py", ">"))
+
+
+def _told(frames: Sequence[Frame]) -> Stack | None:
+    """The stack of an entry that irscope wrote: the operator, the line with the module, and the line that calls the outermost one."""
+    if not frames or frames[0].line or frames[0].file not in _CATEGORIES:
+        return None
+    category, operator = frames[0].file, frames[0].name.removeprefix(frames[0].file).strip()
+    place = frames[1] if len(frames) > 1 else Frame("", "", 0)
+    module = "" if place.name == "program" else place.name
+    call = next((one.text for one in frames[2:] if one.name == CALLED), "")
+    return Stack(
+        place.text if place.line else "",
+        tuple(one.text for one in frames[1:] if one.line),
+        call,
+        module,
+        (),
+        category,
+        operator,
+        is_empty=False,
+        in_module=bool(module),
+        is_workspace=category == "workspace",
+        talks=category == "communication",
+        direct=bool(call) and place.text != call,
+    )
+
+
+def understand(frames: Sequence[Frame]) -> Stack:
+    """What the frames of a stack say; the innermost is the first."""
+    told = _told(frames)
+    if told is not None:
+        return told
+    python = [one for one in frames if _is_python(one)]
+    native = [one.name for one in frames if not _is_python(one)]
+    files = [one.file.replace("\\", "/") for one in python]
+    own = [one for one, file in zip(python, files, strict=True) if not any(part in file for part in _LIBRARIES)]
+    calls = [at for at, (one, file) in enumerate(zip(python, files, strict=True)) if file.endswith(_MODULE_FILE) and one.name in _CALLS]
+    call = ""
+    if calls:
+        # The program may call through a library: the first line of its own from there outwards.
+        outer = [one for one, file in zip(python[calls[-1] + 1 :], files[calls[-1] + 1 :], strict=True) if "/torch/" not in file]
+        call = line_of(outer) if outer else ""
+    forwards = python[: calls[-1]] if calls else []
+    inner = next((at for at, file in enumerate(files) if file.endswith(_MODULE_FILE)), len(files))
+    return Stack(
+        line_of(python),
+        tuple(one.text for one in own),
+        call,
+        _module(forwards),
+        tuple(one.name for one in own),
+        operator=next((one for one in native if one.startswith(("at::_ops::", "at::native::"))), "").split("(")[0],
+        is_empty=not frames,
+        in_module=bool(calls),
+        in_backward=any(one.startswith(_ENGINE) for one in native),
+        in_optimizer=any(part in file for file in files for part in _OPTIMIZERS),
+        in_construction=any(
+            (file.endswith(_MODULE_FILE) and one.name in _MOVES) or ("/torch/nn/" in file and one.name in ("__init__", "reset_parameters"))
+            for one, file in zip(python, files, strict=True)
+        ),
+        is_loaded=any(part in file for file in files for part in _LOADS),
+        talks=any(part in text for text in (*files, *native) for part in _TALKS),
+        shards=any(part in file for file in files for part in _SHARDS),
+        is_workspace=any(part in text for text in native for part in _WORKSPACES),
+        direct=bool(calls) and any(one in own for one in python[:inner]),
+    )
+
+
+def _module(frames: Sequence[Frame]) -> str:
+    """Modules by the lines of their forwards, the outermost first; the last may be one of torch, by the name of its file."""
+    found = []
+    for one in reversed(frames):
+        file = one.file.replace("\\", "/")
+        short = file.rpartition("/")[2].removesuffix(".py")
+        if one.name == "forward" and "/torch/nn/modules/" in file:
+            found.append(f"nn.{short}")
+        elif one.name == "forward" and "/torch/" not in file:
+            found.append(f"{short}:{one.line}")
+    return " > ".join(found)
+
+
+@dataclass
+class Blocks:
+    """One entry for each block, in order of birth."""
+
+    size: Numbers
+    """Bytes that were asked for."""
+    born: Numbers
+    """Number of the entry; -1 for what was there before."""
+    died: Numbers
+    """Number of the entry; that of the end for what is there then."""
+    address: Numbers
+    stack: Numbers
+    note: Numbers
+    stream: Numbers
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+class History:
+    """What a snapshot says of one device."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        columns, rows = snapshot.columns, snapshot.own
+        self.length = len(rows)
+        self.action = columns.action[rows]
+        self.address, self.size, self.time = columns.address[rows], columns.size[rows], columns.time[rows]
+        self._stack, self._note, self._stream = columns.stack[rows], columns.note[rows], columns.stream[rows]
+        self._codes = {name: number for number, name in enumerate(columns.actions)}
+        self._own_stacks: list[tuple[Frame, ...]] = []
+        self.blocks = self._pair()
+
+    def _is(self, *actions: str) -> Flags:
+        codes = [self._codes[one] for one in actions if one in self._codes]
+        return np.isin(self.action, codes) if codes else np.zeros(self.length, dtype=np.bool_)
+
+    # Births and deaths
+
+    def _pair(self) -> Blocks:
+        """Each request with what gives it back: the next entry about its address."""
+        allocs = np.flatnonzero(self._is("alloc"))
+        frees = np.flatnonzero(self._is("free_requested", "free"))
+        both = np.concatenate((allocs, frees))
+        order = np.lexsort((both, self.address[both]))
+        sorted_, is_alloc = both[order], (np.arange(len(both)) < len(allocs))[order]
+        where = self.address[sorted_]
+        follows = np.append(where[1:] == where[:-1], False)
+        died = np.full(self.length, self.length, dtype=np.int64)
+        births = np.flatnonzero(is_alloc & follows)
+        # Where the next entry is a request again, the one that gave it back is not in the file.
+        died[sorted_[births]] = sorted_[births + 1]
+        first = ~is_alloc & ~np.concatenate(([False], (where[1:] == where[:-1]) & is_alloc[:-1]))
+        older = sorted_[first]
+        held = [block for segment in self.snapshot.held() for block in segment.blocks if block.state != "inactive"]
+        taken = set(self.address[allocs[died[allocs] == self.length]].tolist())
+        kept = [block for block in held if block.state == "active_allocated" and block.address not in taken]
+        born = np.concatenate((np.full(len(older) + len(kept), -1, dtype=np.int64), allocs))
+
+        def join(of_kept: Sequence[int], column: Numbers) -> Numbers:
+            return np.concatenate((column[older], np.array(of_kept, dtype=np.int64), column[allocs]))
+
+        return Blocks(
+            join([block.requested for block in kept], self.size),
+            born,
+            np.concatenate((older, np.full(len(kept), self.length, dtype=np.int64), died[allocs])),
+            join([block.address for block in kept], self.address),
+            join([self._stack_of(block) for block in kept], np.where(self._is("alloc"), self._stack, -1)),
+            join([0] * len(kept), self._note),
+            join([0] * len(kept), self._stream),
+        )
+
+    def _stack_of(self, block: SnapshotBlock) -> int:
+        """A number for the stack of a block that the trace does not have; below -1, as they are not of the file's table."""
+        if not block.frames:
+            return -1
+        if block.frames not in self._own_stacks:
+            self._own_stacks.append(block.frames)
+        return -2 - self._own_stacks.index(block.frames)
+
+    @cached_property
+    def stacks(self) -> dict[int, Stack]:
+        """By number, those that blocks have."""
+        found = {}
+        for number in self._distinct[0].tolist():
+            if number >= 0:
+                found[number] = understand(self.snapshot.frames(number))
+            else:
+                found[number] = understand(self._own_stacks[-2 - number]) if number < -1 else Stack()
+        return found
+
+    @cached_property
+    def _distinct(self) -> tuple[Numbers, Numbers]:
+        """The numbers of stacks in order, and for each block which of them it has."""
+        found, which = np.unique(self.blocks.stack, return_inverse=True)
+        return found, which
+
+    def _spread(self, values: Iterable[object]) -> NDArray[np.object_]:
+        """For each block what its stack has, of values in the order of `stacks`."""
+        listed = list(values)
+        made = np.empty(len(listed), dtype=object)
+        made[:] = listed
+        found: NDArray[np.object_] = made[self._distinct[1]]
+        return found
+
+    def by_stack(self, what: str) -> Flags:
+        """For each block whether its stack is so."""
+        return self._spread(bool(getattr(one, what)) for one in self.stacks.values()).astype(np.bool_)
+
+    def stack(self, block: int) -> Stack:
+        """That of a block."""
+        return self.stacks[int(self.blocks.stack[block])]
+
+    # Moments
+
+    @cached_property
+    def refused(self) -> int | None:
+        """The last entry that says that memory ran out."""
+        found = np.flatnonzero(self._is("oom"))
+        return int(found[-1]) if len(found) else None
+
+    @property
+    def refused_line(self) -> str:
+        """The line that asked for what was refused."""
+        if self.refused is None:
+            return ""
+        number = int(self._stack[self.refused])
+        return understand(self.snapshot.frames(number)).line
+
+    @cached_property
+    def totals(self) -> Numbers:
+        """Bytes asked for and not given back, after each entry; the first is what was there before."""
+        changes = np.zeros(self.length + 1, dtype=np.int64)
+        blocks = self.blocks
+        np.add.at(changes, blocks.born + 1, blocks.size)
+        dead = blocks.died < self.length
+        np.subtract.at(changes, blocks.died[dead] + 1, blocks.size[dead])
+        return np.cumsum(changes)
+
+    @cached_property
+    def moment(self) -> int:
+        """The number of entries after which things are explained: when memory ran out, else when most was asked for."""
+        return self.refused if self.refused is not None else int(np.argmax(self.totals))
+
+    @cached_property
+    def reserved(self) -> Numbers:
+        """Bytes that the device gave, after each entry."""
+        gives, takes = self._is("segment_alloc", "segment_map"), self._is("segment_free", "segment_unmap")
+        changes = np.concatenate(([0], np.where(gives, self.size, 0) - np.where(takes, self.size, 0)))
+        totals = np.cumsum(changes)
+        end = sum(segment.size for segment in self.snapshot.held())
+        return totals + (end - totals[-1] if self.snapshot.held() else max(-int(totals.min()), 0))
+
+    def alive(self, moment: int) -> Numbers:
+        """Blocks that are there after so many entries."""
+        return np.flatnonzero((self.blocks.born < moment) & (self.blocks.died >= moment))
+
+    # Phases, rounds
+
+    @cached_property
+    def has_stacks(self) -> bool:
+        """Whether anybody told who asked."""
+        return any(not one.is_empty for one in self.stacks.values())
+
+    def _marked(self, text: str, *, begins: bool) -> Numbers:
+        times = [
+            one.time
+            for one in self.snapshot.annotations
+            if one.begins is begins and one.device == self.snapshot.device and one.name.startswith(text)
+        ]
+        return np.searchsorted(self.time, np.array(sorted(times), dtype=np.int64), "left")
+
+    def _within(self, text: str) -> Flags:
+        """Entries between the beginning and the end of what is called so."""
+        levels = np.zeros(self.length + 1, dtype=np.int64)
+        np.add.at(levels, self._marked(text, begins=True), 1)
+        np.subtract.at(levels, self._marked(text, begins=False), 1)
+        return np.cumsum(levels)[:-1] > 0
+
+    @cached_property
+    def phase(self) -> Numbers:
+        """Of each entry."""
+        found = np.zeros(self.length, dtype=np.int64)
+        if any(one.name.startswith(PHASE_MARK) for one in self.snapshot.annotations):
+            for number, name in enumerate(PHASES):
+                found[self._within(PHASE_MARK + name)] = number
+            return found
+        blocks = self.blocks
+        inside = self._within(_STEP_MARK)
+        born = blocks.born >= 0
+        at = blocks.born[born]
+        optimizer = self.by_stack("in_optimizer")[born] | inside[at]
+        # Threads of autograd's engine have no frames of Python, unless a function of the program's own is at work.
+        backward = (self.by_stack("in_backward") | ((blocks.stack >= 0) & ~self._has_python))[born] & self.has_stacks
+        codes = np.where(optimizer, OPTIMIZER, np.where(backward, BACKWARD, FORWARD))
+        known = np.full(self.length, -1, dtype=np.int64)
+        known[at] = codes
+        known[inside] = OPTIMIZER
+        # What gives memory back belongs to what asked before.
+        last = np.maximum.accumulate(np.where(known >= 0, np.arange(self.length), -1))
+        return np.where(last >= 0, known[np.maximum(last, 0)], FORWARD)
+
+    @cached_property
+    def _has_python(self) -> Flags:
+        return self.by_stack("line")
+
+    @cached_property
+    def born_in(self) -> Numbers:
+        """The phase that each block was asked for in."""
+        return np.where(self.blocks.born >= 0, self.phase[np.maximum(self.blocks.born, 0)] if self.length else 0, FORWARD)
+
+    @cached_property
+    def steps(self) -> Numbers:
+        """Where steps of training end, by number of entries."""
+        ends = self._marked(PHASE_MARK + "step ", begins=False)
+        if len(ends):
+            return np.unique(ends)
+        names = {one.name for one in self.snapshot.annotations if one.name.startswith(_STEP_MARK)}
+        by_name = [self._marked(name, begins=False) for name in sorted(names)]
+        if by_name:
+            # Optimizers that take turns: a step ends with the last of them.
+            fewest = min(map(len, by_name))
+            return max((one for one in by_name if len(one) == fewest), key=lambda one: int(one[-1]) if len(one) else -1)
+        phase = self.phase
+        works = phase == OPTIMIZER if (phase == OPTIMIZER).any() else phase == BACKWARD
+        ends = np.flatnonzero(works[:-1] & ~works[1:]) + 1 if self.length else np.zeros(0, dtype=np.int64)
+        return np.append(ends, self.length) if self.length and works[-1] else ends
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """Calls of outermost modules in the forward, in order; several that nothing else is asked for between are one."""
+        blocks = self.blocks
+        asked = np.flatnonzero(blocks.born >= 0)
+        inside = self.by_stack("in_module")[asked] & (self.born_in[asked] == FORWARD) & ~self.by_stack("in_construction")[asked]
+        lines = {text: number for number, text in enumerate(dict.fromkeys(one.call for one in self.stacks.values()))}
+        names = list(lines)
+        who = self._spread(lines[one.call] for one in self.stacks.values()).astype(np.int64)[asked]
+        # A call that nobody tells the line of is not told from the next one.
+        who = np.where(inside & (who != lines.get("", -1)), who, -1)
+        if not len(who):
+            return []
+        cuts = np.flatnonzero(np.diff(who)) + 1
+        parts = zip(np.concatenate(([0], cuts)).tolist(), np.append(cuts, len(who)).tolist(), strict=True)
+        return [Call(names[int(who[first])], asked[first:end], int(blocks.born[asked[end - 1]])) for first, end in parts if who[first] >= 0]
+
+    @cached_property
+    def rounds(self) -> Numbers:
+        """Where the program begins anew: a call of a module, or what follows a step."""
+        starts = [int(self.blocks.born[call.blocks[0]]) for call in self.calls]
+        if len(starts) < 2:
+            starts = [*starts, *self.steps.tolist()]
+        return np.unique(np.array(starts, dtype=np.int64))
+
+    @cached_property
+    def round_of(self) -> Numbers:
+        """Of each block the round that it was asked for in: 0 before the first."""
+        return np.searchsorted(self.rounds, self.blocks.born, "right")
+
+    # Categories
+
+    @cached_property
+    def category(self) -> NDArray[np.object_]:
+        """What each block is for."""
+        blocks, phase = self.blocks, self.born_in
+        found = np.full(len(blocks), "activation", dtype=object)
+        told = self._spread(one.category for one in self.stacks.values())
+        outlives = self._outlives
+        found[:] = np.where(self._passes, "temporary", found)
+        found[phase == BACKWARD] = np.where(outlives[phase == BACKWARD], "gradient", "temporary")
+        found[phase == OPTIMIZER] = np.where(outlives[phase == OPTIMIZER], "optimizer state", "temporary")
+        found[self.by_stack("in_construction") & (phase == FORWARD)] = "parameter"
+        found[self.by_stack("is_loaded") & (phase == FORWARD)] = "loaded"
+        found[self.by_stack("talks") & ~self.by_stack("in_construction")] = "communication"
+        found[self._own_inputs & (found != "parameter")] = "input"
+        found[self._workspaces] = "workspace"
+        found = np.where(told != "", told, found)
+        for number, note in enumerate(self.snapshot.columns.notes):
+            if note in _CATEGORIES:
+                found[(blocks.note == number) & (blocks.born >= 0)] = note
+        found[(blocks.born < 0) & (blocks.stack == -1)] = BEFORE
+        unknown = self.by_stack("is_empty")
+        if not self.has_stacks:
+            found[unknown & (found != BEFORE) & (found != "workspace")] = NOT_ATTRIBUTED
+        return found
+
+    @cached_property
+    def _outlives(self) -> Flags:
+        """Blocks that are there after the phase that asked for them."""
+        if not self.length:
+            return np.zeros(len(self.blocks), dtype=np.bool_)
+        ends = np.append(np.flatnonzero(np.diff(self.phase)) + 1, self.length)
+        ends_of = ends[np.searchsorted(ends, np.maximum(self.blocks.born, 0), "right")]
+        return self.blocks.died >= ends_of
+
+    @cached_property
+    def _passes(self) -> Flags:
+        """Blocks of a forward that are gone before the backward, or the next forward, begins."""
+        # What is let go because memory ran out did not pass.
+        ends = [self.length, *([self.refused] if self.refused is not None else [])]
+        backwards = np.unique([*(np.flatnonzero(np.diff(self.phase) == 1) + 1 if self.length else []), *ends]).astype(np.int64)
+        next_one = backwards[np.searchsorted(backwards, self.blocks.born, "right").clip(0, len(backwards) - 1)]
+        passes: Flags = self.blocks.died < next_one
+        return passes
+
+    @cached_property
+    def _own_inputs(self) -> Flags:
+        """Blocks outside modules that are gone as soon as the same line asked again: what a loop's variable holds."""
+        blocks = self.blocks
+        found = np.zeros(len(blocks), dtype=np.bool_)
+        candidates = (
+            (blocks.born >= 0) & (blocks.size > _SCALAR) & (self.born_in == FORWARD) & ~self.by_stack("in_module") & (blocks.stack >= 0)
+        )
+        for number in np.unique(blocks.stack[candidates]).tolist():
+            mine = np.flatnonzero(candidates & (blocks.stack == number))
+            if len(mine) < 3:
+                continue
+            again = blocks.born[mine[1:]]
+            soon = (blocks.died[mine[:-1]] > again) & (blocks.died[mine[:-1]] <= again + 12)
+            if soon.mean() > 0.8:
+                found[mine] = True
+        return found
+
+    @cached_property
+    def _workspaces(self) -> Flags:
+        """What cuBLAS is given: once a stream, and kept."""
+        blocks = self.blocks
+        sized = np.isin(blocks.size, list(_WORKSPACE_SIZES)) & (blocks.born >= 0) & (blocks.died == self.length)
+        found = self.by_stack("is_workspace")
+        for at in np.flatnonzero(sized & ~found).tolist():
+            like = (blocks.stack == blocks.stack[at]) & (blocks.size == blocks.size[at])
+            if like.sum() == 1 and (self.stack(at).in_module or self.born_in[at] == BACKWARD):
+                found[at] = True
+        return found
+
+    # Texts
+
+    def module(self, block: int) -> str:
+        """The module that was at work, or what somebody called it."""
+        note = self.snapshot.columns.notes[int(self.blocks.note[block])] if len(self.snapshot.columns.notes) else ""
+        return self.stack(block).module or (note if note not in _CATEGORIES else "")
+
+    def rows(self, blocks: Numbers) -> list[tuple[str, str, str, int, int]]:
+        """Category, module, line, bytes and number of blocks."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for number, category, size in zip(blocks.tolist(), self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True):
+            key = category, self.module(number), self.line(number)
+            row = found.setdefault(key, [0, 0])
+            row[0] += size
+            row[1] += 1
+        return [(*key, size, count) for key, (size, count) in sorted(found.items(), key=lambda item: -item[1][0])]
+
+    def line(self, block: int) -> str:
+        """The line that asked; of threads that have none, that of the forward before it, which they go back through."""
+        own = self.stack(block).line
+        if own or self.blocks.born[block] < 0 or not self.has_stacks:
+            return own
+        before = int(self._last_with_line[block])
+        return f"backward of {self.stack(before).line}" if before >= 0 else ""
+
+    @cached_property
+    def _last_with_line(self) -> Numbers:
+        known = self._has_python & (self.born_in == FORWARD) & (self.blocks.born >= 0)
+        return np.maximum.accumulate(np.where(known, np.arange(len(known)), -1))
+
+    def by_category(self, blocks: Numbers) -> dict[str, int]:
+        """Bytes."""
+        found: dict[str, int] = {}
+        for category, size in zip(self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True):
+            found[category] = found.get(category, 0) + size
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A module at work: which line of the program called it, and what was asked for."""
+
+    line: str
+    blocks: Numbers
+    last: int
+    """The last entry."""
+
+
+def rounded(size: Numbers) -> Numbers:
+    """Blocks of requests."""
+    return (size + _GRAIN - 1) // _GRAIN * _GRAIN

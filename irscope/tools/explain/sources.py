@@ -1,0 +1,167 @@
+"""The program's own source beside a snapshot: which statement keeps what a line made. Nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+_MOST: Final = 4 << 20
+"""Bytes of a source file that is read."""
+_LETS_GO: Final = frozenset({"item", "float", "int", "tolist", "len", "cpu", "numpy", "print", "str", "isinstance"})
+"""Calls whose results hold no memory of the device."""
+_KEEPS: Final = frozenset({"append", "extend", "add", "insert", "appendleft", "setdefault", "update", "put"})
+_HOOKS: Final = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_hook")
+
+
+class Source:
+    """One file of the program."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.tree = ast.parse(text)
+
+    @cached_property
+    def statements(self) -> list[ast.stmt]:
+        """Those without others in them, or the heads of those that have some."""
+        return [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt)]
+
+    def at(self, line: int) -> ast.stmt | None:
+        """The smallest statement that a line is part of."""
+        found = [one for one in self.statements if one.lineno <= line <= (one.end_lineno or one.lineno)]
+        return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
+
+    def keeper(self, line: int) -> int | None:
+        """The line of the statement that keeps what the one at a line made: puts it into a container, an attribute or a sum."""
+        made = self.at(line)
+        if made is None:
+            return None
+        names = set(_targets(made))
+        if any(_keeps(made, None)):
+            return next(_keeps(made, None))
+        seen: set[str] = set()
+        while names - seen:
+            seen |= names
+            for one in self.statements:
+                if one is made or not names & set(_targets(one)):
+                    kept = next(_keeps(one, names), None)
+                    if kept is not None and one is not made:
+                        return kept
+                if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None and _holds(one.value, names):
+                    names |= set(_targets(one))
+        return None
+
+    def hooks(self) -> list[int]:
+        """Lines that keep something in functions that are hooks; those that register one where none is found."""
+        found: list[int] = []
+        registered: list[int] = []
+        functions = {one.name: one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)}
+        for call in ast.walk(self.tree):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS:
+                registered.append(call.lineno)
+                for part in [*call.args, *(word.value for word in call.keywords)]:
+                    body = functions.get(part.id) if isinstance(part, ast.Name) else part
+                    if isinstance(body, ast.Call) and isinstance(body.func, ast.Name):
+                        body = functions.get(body.func.id)
+                    if body is not None:
+                        found += [one.lineno for one in ast.walk(body) if isinstance(one, ast.Call | ast.Assign) and _stores(one)]
+        return found or registered
+
+    def calls_of(self, name: str, keyword: str) -> list[int]:
+        """Lines of calls of a function with an argument of that name."""
+        return [
+            one.lineno
+            for one in ast.walk(self.tree)
+            if isinstance(one, ast.Call) and _called(one) == name and any(word.arg == keyword for word in one.keywords)
+        ]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _targets(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement gives a value."""
+    parts: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        parts = statement.targets
+    elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
+        parts = [statement.target]
+    for part in parts:
+        yield from (one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def _holds(value: ast.AST, names: set[str] | None) -> bool:
+    """Whether a value may keep one of the names: it is not read into a number first. Without names, whether it is more than a constant."""
+    if isinstance(value, ast.Call) and _called(value) in _LETS_GO:
+        return False
+    if isinstance(value, ast.Name):
+        return names is None or value.id in names
+    if names is None and isinstance(value, ast.Call):
+        return True
+    return any(_holds(one, names) for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr | ast.keyword | ast.comprehension))
+
+
+def _stores(node: ast.AST) -> bool:
+    """Whether something is put where it stays."""
+    if isinstance(node, ast.Call):
+        return _called(node) in _KEEPS
+    return isinstance(node, ast.Assign) and any(isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets)
+
+
+def _keeps(statement: ast.stmt, names: set[str] | None) -> Iterator[int]:
+    """Lines of a statement that keep one of the names; without names, anything that is made there."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _called(statement.value) in _KEEPS:
+        if any(_holds(one, names) for one in statement.value.args):
+            yield statement.lineno
+    elif isinstance(statement, ast.AugAssign) and _holds(statement.value, names):
+        yield statement.lineno
+    elif isinstance(statement, ast.Assign):
+        own = set(_targets(statement))
+        stays = any(isinstance(one, ast.Attribute | ast.Subscript) for one in statement.targets)
+        again = any(isinstance(one, ast.Name) and one.id in own for one in ast.walk(statement.value))
+        if (stays or again) and _holds(statement.value, names):
+            yield statement.lineno
+
+
+class Sources:
+    """The script that the user names, and the files beside it that stacks name."""
+
+    def __init__(self, script: Path | None) -> None:
+        self._folder = script.resolve().parent if script is not None else None
+        self._known: dict[str, Source | None] = {}
+
+    def of(self, file: str) -> Source | None:
+        """The source of a file that a stack names, if it lies beside the script; nothing else is opened."""
+        if self._folder is None or not file.endswith((".py", ".pyw")):
+            return None
+        if file not in self._known:
+            self._known[file] = self._read(file)
+        return self._known[file]
+
+    def _read(self, file: str) -> Source | None:
+        assert self._folder is not None
+        parts = Path(file.replace("\\", "/")).parts
+        for count in range(min(len(parts), 4), 0, -1):
+            if ".." in parts[-count:]:
+                continue
+            path = self._folder.joinpath(*[one for one in parts[-count:] if one not in ("/", "\\")])
+            try:
+                status = os.lstat(path)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST or not path.resolve().is_relative_to(self._folder):
+                    continue
+                return Source(path, path.read_text("utf-8"))
+            except (OSError, ValueError, SyntaxError, RecursionError):
+                continue
+        return None
+
+    def all_of(self, files: set[str]) -> Iterator[tuple[str, Source]]:
+        """Those that there are, with the name that stacks have for them."""
+        for file in sorted(files):
+            found = self.of(file)
+            if found is not None:
+                yield file, found
