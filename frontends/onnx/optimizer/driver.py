@@ -202,10 +202,11 @@ def _register() -> None:
         folding,
         layout,
         products,
+        qdq,
         transposes,
     )
 
-    del basic, extended, folding, layout, products, transposes
+    del basic, extended, folding, layout, products, qdq, transposes
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

@@ -87,7 +87,7 @@ def conv_activation(graph: OrtGraph, conv: OrtNode) -> bool:
         given = activation_attrs(act)
         attrs["activation_params"] = tuple(given[name] for name in ("alpha", "beta") if name in given)  # type: ignore[assignment]
     elif act.op == "Clip":
-        limits = _limits(graph, act)
+        limits = clip_limits(graph, act)
         if limits is None:
             return False
         attrs["activation_params"] = limits
@@ -97,7 +97,7 @@ def conv_activation(graph: OrtGraph, conv: OrtNode) -> bool:
     return True
 
 
-def _limits(graph: OrtGraph, clip: OrtNode) -> tuple[float, float] | None:
+def clip_limits(graph: OrtGraph, clip: OrtNode) -> tuple[float, float] | None:
     """The limits of a Clip, where they are constants."""
     if clip.version < 11:
         return float(clip.attr("min", _LOWEST)), float(clip.attr("max", _HIGHEST))
