@@ -336,7 +336,14 @@ def _matmul_nbits(graph: OrtGraph, group: _Group) -> bool:
     """A weight in blocks of few bits along its rows: MatMulNBits has it transposed."""
     node, dq = group.target, group.dqs[0]
     weight, scale = graph.constant(dq.input(0)), graph.constant(dq.input(1))
-    if group.qs or group.clip is not None or node.input(1) != dq.outputs[0] or not ends_in_one(graph, dq) or weight is None or scale is None:
+    if (
+        group.qs
+        or group.clip is not None
+        or node.input(1) != dq.outputs[0]
+        or not ends_in_one(graph, dq)
+        or weight is None
+        or scale is None
+    ):
         return False
     bits, block = _BITS.get(weight.dtype, 0), int(dq.attr("block_size", 0))
     if not bits or scale.dtype not in (DType.F32, DType.F16) or len(weight.shape) != 2 or int(dq.attr("axis", 1)) != 0:
@@ -353,7 +360,8 @@ def _matmul_nbits(graph: OrtGraph, group: _Group) -> bool:
         shapes.append((DType.U8, (columns * -(-blocks * bits // 8),)))
         names.append(dq.input(2) or "fused_DQ_MatMul_zero_point")
     made = [
-        graph.add_weight(graph.new_name(f"{name}_T"), None, tensor(dtype, shape)) for name, (dtype, shape) in zip(names, shapes, strict=True)
+        graph.add_weight(graph.new_name(f"{name}_T"), None, tensor(dtype, shape))
+        for name, (dtype, shape) in zip(names, shapes, strict=True)
     ]
     attrs: dict[str, AttrValue] = {"K": inner, "N": columns, "accuracy_level": 4, "bits": bits, "block_size": block}
     return _replace(graph, group, "MatMulNBits", [node.input(0), *made], attrs=attrs)
