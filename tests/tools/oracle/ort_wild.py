@@ -4,7 +4,7 @@
 
 fixed     sizes written into the file, no graph optimisations
 inputs    the file as it is, so that the session learns sizes from its inputs; no graph optimisations
-default   the file as it is, in a session with default settings
+default   the file as it is, in a session with default settings; the prediction is that of `--ort-level all`, from the file alone
 
 The counters are the most bytes requested (after any kernel, also those inside others), mem_in_use_peak and mem_arena_held, of the first and
 of the second run. `--keep FOLDER` keeps what was measured, so that ONNX Runtime runs once for each file and way. `--shapes` instead exposes
@@ -173,10 +173,11 @@ def plan_one(path: Path, way: str, wanted: WildFile) -> OrtPlan:
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             loaded = irscope.load(with_sizes(path, sizes, Path(scratch)))
             return Manager(loaded.program).get(OrtMemory())
-    return Manager(_bound(path, model, sizes, wanted.values).program).get(OrtMemory())
+    level = "all" if way == "default" else "off"
+    return Manager(_bound(path, model, sizes, wanted.values, level).program).get(OrtMemory())
 
 
-def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values: Mapping[str, int]) -> Any:
+def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values: Mapping[str, int], level: str) -> Any:
     """The model with all that the run fixes. What an unnamed dimension is called depends on the input that has it."""
     loaded = irscope.load(path)
     bound: dict[str, int] = {}
@@ -187,7 +188,7 @@ def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values:
         for axis, dim in enumerate(shape or ()):
             if not isinstance(dim, int):
                 bound.update({str(symbol): sizes[f"{one.name}:{axis}"] for symbol in dim.symbols()})
-    return irscope.load(path, bind={**bound, **values}) if bound or values else loaded
+    return irscope.load(path, bind={**bound, **values}, ort_level=level)
 
 
 def predicted_six(plan: OrtPlan) -> list[int] | None:
