@@ -197,7 +197,7 @@ _MAKING: Table = {
     "ConstantOfShape": _constant_of_shape,
     "Range": "tensor.arange",
     "EyeLike": "tensor.eye_like ; dtype k?0",
-    "OneHot": "tensor.one_hot ; axis?-1",
+    "OneHot": "tensor.one_hot ; axis?-1 ; const 1 2",
     "MelWeightMatrix": "tensor.mel_weight_matrix ; dtype=output_datatype?f32",
 }
 
@@ -239,6 +239,7 @@ def _upsample(call: Call) -> None:
     mode = call.text("mode", "nearest")
     attrs: dict[str, Attr] = {"mode": "linear" if mode == "bilinear" else mode, "coordinates": "asymmetric"}
     if call.version >= 9:
+        call.mark(Role.CONSTANT, 1)
         call.emit("vision.resize", [call.needed(0), None, call.operand(1)], attrs)
         return
     scales = call.numbers("scales")
@@ -287,9 +288,9 @@ _MOVING: Table = {
     "CenterCropPad": "tensor.center_crop_pad ; axes",
     "Upsample": _upsample,
     "Resize": {
-        1: "vision.resize 0! _ 1 ; mode?nearest coordinates:asymmetric",
+        1: "vision.resize 0! _ 1 ; mode?nearest coordinates:asymmetric ; const 1",
         11: "vision.resize ; mode?nearest coordinates=coordinate_transformation_mode?half_pixel antialias?false axes "
-        "keep_aspect_ratio_policy?stretch",
+        "keep_aspect_ratio_policy?stretch ; const 1 2",
     },
     "GridSample": "vision.grid_sample ; align_corners?false mode?linear padding_mode?zeros",
     "AffineGrid": "vision.affine_grid ; align_corners?false",
@@ -322,7 +323,7 @@ _INDEXING: Table = {
     "NonZero": "tensor.nonzero ; by_axis:true",
     "Unique": "tensor.unique ; axis sorted?true",
     "TopK": {1: "tensor.topk 0 ; k! axis?-1 largest:true sorted:true", 10: "tensor.topk ; largest?true sorted?true axis?-1"},
-    "NonMaxSuppression": "vision.non_max_suppression ; center_point_box?false",
+    "NonMaxSuppression": "vision.non_max_suppression ; center_point_box?false ; const 2 3 4",
     "MaxRoiPool": "vision.roi_pool ; output_size=pooled_shape! spatial_scale?1.0",
     "RoiAlign": _roi_align,
 }

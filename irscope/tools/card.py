@@ -303,6 +303,7 @@ class _Maker:
         runs = (plan.figures.cold.peak, plan.figures.warm.peak)
         there = quantity(found.peak.value) - max(run.allocated for run in runs)
         requested, reserved = (there + max(getattr(run, name) for run in runs) for name in ("requested", "reserved"))
+        runtime += " on the CPU, as nothing of it runs on the GPU" if plan.stays else ""
         return _Counters(runtime, requested, found.peak, reserved, None)
 
     def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:

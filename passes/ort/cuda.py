@@ -502,10 +502,12 @@ _LOADING: Final = "weights enter the arena in the order of a hash table, which d
 
 def plan_cuda(
     graph: Graph, types: Inferred, options: OrtOptions, cuda: CudaOptions, target: Target, inside: Mapping[Node, Dim] | None = None
-) -> OrtPlan:
-    """Order, buffers and two simulated runs of a session on a GPU."""
+) -> OrtPlan | None:
+    """Order, buffers and two simulated runs of a session on a GPU; None where no kernel runs there."""
     inside = inside or {}
     placed = place(graph, types)
+    if not placed.on_gpu:
+        return None
     found = placed.found
     gpu, host = placed.gpu, placed.host
     found.likeness = [None if one is None else (value in gpu, one) for value, one in enumerate(found.likeness)]

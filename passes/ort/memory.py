@@ -66,11 +66,13 @@ class OrtMemory(Analysis[OrtPlan]):
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
+            on_gpu = None
             if profile is not None and profile.capability is not None:
                 cuda = CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
-                plan = plan_cuda(graph, types, options, cuda, target_of(ctx.settings), inside)
-            else:
-                plan = plan_ort(graph, types, options, inside)
+                on_gpu = plan_cuda(graph, types, options, cuda, target_of(ctx.settings), inside)
+                on_cpu = on_gpu is None
+            plan = on_gpu or plan_ort(graph, types, options, inside)
+            plan.stays = on_cpu and profile is not None and profile.capability is not None
         plan.device = profile.name if profile is not None else "cpu"
         plan.level = ctx.program.metadata.get("ort_level", "")
         plan.on_cpu = on_cpu

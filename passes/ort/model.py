@@ -76,6 +76,8 @@ class OrtPlan:
     """The optimisations of the session whose graph it is, and how they are known; empty for a file as written."""
     on_cpu: bool = True
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
+    stays: bool = False
+    """Whether a GPU was asked for, and has a form of no kernel: then all of them run on the CPU."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Peak bytes of subgraphs inside nodes."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)

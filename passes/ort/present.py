@@ -99,12 +99,14 @@ def notes(plan: OrtPlan) -> tuple[str, ...]:
         return (*_GPU_NOTES, *([f"the arena fails: {plan.cuda.shortage}"] if plan.cuda.shortage else ()))
     graph = f"for the graph that optimisations leave ({plan.level})" if plan.level else "for the graph as it is in the file"
     return (
+        *((STAYS,) if plan.stays else ()),
         f"before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, {graph}: "
         "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
         *(() if plan.level else (_OTHER_GRAPH,)),
     )
 
 
+STAYS = "the CUDA provider has no kernel for any node of this model: all of it runs on the CPU, and takes nothing on the GPU"
 _OTHER_GRAPH = "with graph optimisations a session runs another graph, which --ort-level all predicts"
 
 

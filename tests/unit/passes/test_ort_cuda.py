@@ -212,3 +212,12 @@ def test_on_a_gpu_of_another_maker_the_plan_is_known_and_the_counters_are_not() 
     assert not found.is_known
     assert OrtMemory().report(found, manager).summary["cold"]["requested"].value is None
     assert "not what kernels of this device take" in OrtMemory().report(found, manager).notes[-1]
+
+
+def test_a_model_without_kernels_on_the_gpu_is_planned_for_the_cpu() -> None:
+    manager = Manager(program([node("Hardmax", "x", "y")], "y"), settings=GPU)
+    found = manager.get(OrtMemory())
+    assert found.cuda is None
+    assert found.on_cpu
+    assert found.stays
+    assert "runs on the CPU" in " ".join(OrtMemory().report(found, manager).notes)
