@@ -107,8 +107,8 @@ def _explain_other_files(head: bytes, path: Path) -> None:
     """Raise LoadError for a file that irscope knows as something else than a model, with the command that it is for."""
     text = str(path)
     if is_recording(path):
-        message = "this is a recording of a run, which is shown beside its model"
-        hint = f"`irscope compare MODEL {text}`; `irscope explain {text}` says what held its memory, `irscope tui {text}` shows it"
+        message = "this is a recording of a run, and here a model is wanted"
+        hint = f"`irscope run {text}` tells of it, `irscope explain {text}` what held its memory, `irscope compare MODEL {text}` compares"
     elif head[:1] == b"\x80" and any(key in head for key in (b"segments", b"device_traces")):
         message = "this is a snapshot of PyTorch's allocator, which holds no model"
         hint = f"`irscope explain {text}` says what held the memory, `irscope tui {text}` shows it"

@@ -586,6 +586,10 @@ class StepRecorder(Recorder):
         """Compute an operator on known host values too."""
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         given = [leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+        for one in made:
+            if one.device.type == "cpu" and not _shares(one, given):
+                # It may lie where another was whose values were known.
+                self._known.pop(one.untyped_storage()._cdata, None)
         if not all(one.device.type == "cpu" and one.numel() <= _MOST_KNOWN for one in (*made, *given)) or not (made or given):
             return
         if func.namespace != "aten" or (given and not all(self._value(one) is not None for one in given)):
@@ -604,6 +608,12 @@ class StepRecorder(Recorder):
 
     def _valued(self, item: Any) -> Any:
         return self._value(item) if isinstance(item, torch.Tensor) else item
+
+
+def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor shows the memory of one of the others."""
+    own = tensor.untyped_storage()._cdata
+    return any(one.untyped_storage()._cdata == own for one in others)
 
 
 def _zero(dtype: torch.dtype) -> bool | int | float:

@@ -83,7 +83,8 @@ def record_steps(
     objective = objective_of(plan.loss)
     with ExitStack() as stack:
         is_plain = stack.enter_context(_without_library(module, sink))
-        ready = stack.enter_context(bench(module, args, kwargs, grad=True, target=target, sink=sink, watch=StepRecorder))
+        device = "cpu" if target.device.kind == "cpu" else "cuda"
+        ready = stack.enter_context(bench(module, args, kwargs, grad=True, device=device, target=target, sink=sink, watch=StepRecorder))
         stack.enter_context(fused_and_foreach())
         stack.enter_context(_whole_operators())
         stack.enter_context(explained())
@@ -174,7 +175,7 @@ class _Run:
 
     def _precision(self) -> Any:
         wanted = AUTOCAST[self._plan.autocast]
-        return nullcontext() if wanted is None else torch.autocast("cuda", dtype=wanted)
+        return nullcontext() if wanted is None else torch.autocast(self._bench.device.partition(":")[0], dtype=wanted)
 
     # -- what is what ----------------------------------------------------------------------------------------------
 
@@ -214,7 +215,8 @@ class _Run:
         for state in self._optimizer.state.values():
             tensors += [one for one in state.values() if isinstance(one, Tensor)]
         storages = [self._recorder.storage_of(one) for one in tensors]
-        return list(dict.fromkeys(one for one in storages if one is not None and not one.device.startswith("cpu")))
+        is_cpu = self._bench.device.startswith("cpu")
+        return list(dict.fromkeys(one for one in storages if one is not None and one.device.startswith("cpu") is is_cpu))
 
 
 # -- attention by the kernels that the device would run ----------------------------------------------------------------
@@ -372,15 +374,15 @@ def optimizer_names() -> list[str]:
     return sorted({"momentum", *(one.lower() for one in dir(torch.optim) if one[0].isupper())} - unusual)
 
 
-def maker_of(optimizer: str | Maker | torch.optim.Optimizer, fakes: Fakes, options: dict[str, Any]) -> Maker:
-    """What makes the optimizer once the parameters are fake."""
+def maker_of(optimizer: str | Maker | torch.optim.Optimizer, fakes: Fakes | None, options: dict[str, Any]) -> Maker:
+    """What makes the optimizer once the parameters are fake, or real ones are given."""
     if isinstance(optimizer, str):
         if optimizer.lower() not in optimizer_names():
             raise UsageError(f"there is no optimizer {optimizer!r}", code="IRS373", hint=f"one of {', '.join(optimizer_names())}")
         return _optimizer_named(optimizer.lower(), options)
     if isinstance(optimizer, torch.optim.Optimizer):
         mine = optimizer
-        return lambda _: _optimizer_like(mine, fakes)
+        return lambda _: mine if fakes is None else _optimizer_like(mine, fakes)
     if callable(optimizer):
         return _checked(optimizer)
     raise UsageError("the optimizer must be a name, an optimizer, or a function of the parameters", code="IRS373")

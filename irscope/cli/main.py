@@ -95,8 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = bool(os.environ.get("IRSCOPE_DEBUG"))
     if arguments[:1] != ["simulate"]:  # whose arguments are for the most part those of another program
-        debug = debug or "--debug" in arguments
-        arguments = [argument for argument in arguments if argument != "--debug"]
+        end = _program_in(arguments)
+        debug = debug or "--debug" in arguments[:end]
+        arguments = [argument for argument in arguments[:end] if argument != "--debug"] + arguments[end:]
     _open_standard_streams()
     try:
         with _sigterm_as_interrupt():
@@ -178,15 +179,27 @@ def _dispatch(arguments: list[str]) -> int:
         raise error
     command = command_named(name)
     parser = parser_of(name, command)
+    end = _program_in(arguments)
     try:
-        args = parser.parse_args(arguments[1:])
+        args = parser.parse_args(arguments[1:end])
     except SystemExit as stop:
         return int(stop.code or 0)
+    if end < len(arguments):
+        args.arguments = arguments[end:]
     if "output_files" in args:
         from irscope.cli.args import settle_output_files
 
         settle_output_files(args)
     return command.run(args)
+
+
+def _program_in(arguments: Sequence[str]) -> int:
+    """Where the arguments of a program begin that `irscope record` follows: behind the first script, or behind -m and its module."""
+    if arguments[:1] == ["record"]:
+        for place, one in enumerate(arguments[1:], 1):
+            if one == "-m" or (one.endswith(".py") and not one.startswith("-") and os.path.isfile(one)):
+                return place + 1 + (one == "-m")
+    return len(arguments)
 
 
 def _names_model(arguments: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,26 +15,37 @@ from irscope.cli.args import (
     add_input_arguments,
     add_output_arguments,
     add_output_file,
+    add_step_arguments,
     amount_of,
     load_options,
     settled_output,
+    step_words,
     write_answer,
 )
 from irscope.cli.run import report_diagnostics
+from irscope.cli.train_plan import is_loop
 from irscope.errors import PassError, UsageError
 from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
-from irscope.frontends.zoo.names import is_name
+from irscope.frontends.zoo.names import is_name, is_script
 from irscope.ir.bind import input_option, typed
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
 from irscope.measure.record.process import record_in_process
-from irscope.measure.record.request import ORT, TORCH, InputSpec, Options, Request
-from irscope.recording.records import Input, ModelRecord
+from irscope.measure.record.request import ORT, TORCH, InputSpec, Loop, Options, Request, StepOptions
+from irscope.recording.records import Input, ModelRecord, Recording
 from irscope.report.printable import printable
 from irscope.session import file_digest, open_model
-from irscope.tools.record import FACTORY, failure_text, recording_document
+from irscope.tools.record import FACTORY, STEP_FACTORY
+from irscope.tools.recorded import (
+    STEP_PICTURES,
+    batches_document,
+    failure_text,
+    picture_words,
+    recorded_panels,
+    recording_document,
+)
 
 _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}
 _AT_STAKE = {
@@ -50,30 +62,42 @@ _LENGTHS = ("len", "seq", "time", "token", "frame")
 
 
 class Command:
-    """Run a model and write a recording of it: times and memory of every operator.
+    """Run a model, or a training program, and write a recording of it: times and memory of every operator.
 
     This executes the model, in a process of its own; no other command of irscope does. MODEL is a .pt2, .onnx or TorchScript file, which
     needs --trust because its author decides what runs, or a name such as torchvision:resnet50, for which random weights are made.
-    The recording is one JSON Lines file, explained in docs/recording.md; `irscope compare MODEL RECORDING` holds a prediction against it.
+
+    With --train training steps of a model are recorded: ./train.py:build, or a name, as `irscope train-plan` takes them. A script,
+    ./train.py, runs as `python train.py ARGS` would, with options of irscope before it: its loop is followed, a few steps after the first
+    ones are recorded, and then it goes on, or ends with --stop.
+
+    The recording is one JSON Lines file, explained in docs/recording.md; `irscope run RECORDING` tells what is in it, and `irscope compare
+    MODEL RECORDING` holds a prediction against it.
     """
 
     examples = (
         ("irscope record --trust model.pt2 -o run.jsonl", "how long does each operator take, and what memory, on this machine?"),
         ("irscope record --trust --device cuda --repeats 50 model.pt2", "the same on its GPU?"),
         ("irscope record torchvision:resnet50", "the same of a model by name, with random weights?"),
+        ("irscope record --train ./train.py:build --optimizer adamw", "what does a training step take, forward, backward and optimizer?"),
+        ("irscope record --stop ./train.py", "the same of my training script as it is, ended once it is known?"),
+        ("irscope record --train ./train.py:build --batches 4,8,16 --plot latency.svg", "how does a step grow with the batch?"),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, or a name such as torchvision:resnet50")
+        parser.add_argument(
+            "model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, a name such as torchvision:resnet50, or a training script"
+        )
+        parser.add_argument("arguments", nargs="*", metavar="ARGS", help="arguments of a script: all that stands behind it is its own")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
         parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
-        parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu or cuda; default: cpu")
+        parser.add_argument("--device", default="", metavar="DEVICE", help="cpu or cuda; default: cpu, of a script cuda where there is one")
         add_input_arguments(parser)
         parser.add_argument(
             "--values", default="", metavar="FILE", help="values of inputs by name, as numpy.savez writes them; default: random"
         )
-        parser.add_argument("--repeats", type=amount_of(COUNT), default=20, metavar="N", help="timed runs of each kind; default: 20")
-        parser.add_argument("--warmup", type=amount_of(COUNT), default=3, metavar="N", help="runs before those that are timed; default: 3")
+        parser.add_argument("--repeats", type=amount_of(COUNT), metavar="N", help="timed runs of each kind; default: 20, steps 5")
+        parser.add_argument("--warmup", type=amount_of(COUNT), metavar="N", help="runs before those that are timed; default: 3")
         parser.add_argument(
             "--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what the executor takes"
         )
@@ -82,16 +106,28 @@ class Command:
         parser.add_argument("--no-optimize", action="store_true", help="ONNX Runtime runs the graph as it is in the file")
         parser.add_argument("--no-arena", action="store_true", help="ONNX Runtime without its arena and memory patterns")
         parser.add_argument("--trust", action="store_true", help="execute the file, which can run any code: only for sources you trust")
-        add_output_arguments(parser, to_file=False, plots="bytes alive and times by operator")
+        steps = parser.add_argument_group("training steps")
+        steps.add_argument("--train", action="store_true", help="record training steps of the model, not a forward")
+        steps.add_argument("--batches", default="", metavar="LIST", help="one recording for each size of the batch, such as 4,8,16,32,64")
+        steps.add_argument("--stop", action="store_true", help="end a script once enough is recorded")
+        steps.add_argument("-m", dest="is_module", action="store_true", help="MODEL is a module, as with python -m")
+        add_step_arguments(parser)
+        shown = ", ".join(STEP_PICTURES)
+        parser.add_argument(
+            "--picture", choices=tuple(STEP_PICTURES), help=f"what --plot draws of steps: {shown}; default: all of one step"
+        )
+        add_output_arguments(parser, to_file=False, plots="bytes alive and times by operator, of steps what --picture says")
         parser.set_defaults(use_torch=False)
         parser.add_argument("-v", "--verbose", action="count", default=0, help="say on stderr what is done")
 
     def run(self, args: argparse.Namespace) -> int:
+        follows = args.is_module or is_loop(args.model)
+        is_steps = follows or args.train
         options = Options(
             args.executor or "",
-            args.device,
-            args.repeats,
-            args.warmup,
+            args.device or ("" if follows else "cpu"),
+            args.repeats if args.repeats is not None else 5 if is_steps else 20,
+            args.warmup if args.warmup is not None else 3,
             args.threads,
             args.seed,
             not args.no_optimize,
@@ -99,32 +135,117 @@ class Command:
             args.values,
         )
         _check_options(options)
-        request = _request_from(args, options)
-        if not args.output:
-            settled_output(request.output, args.force)
+        _check_steps(args, follows=follows)
+        requests = _step_requests(args, options, follows=follows) if is_steps else {0: _request_from(args, options)}
+        if not args.output or len(requests) > 1:
+            for one in requests.values():
+                settled_output(one.output, args.force)
+        found = {batch: self._recorded(request, args) for batch, request in requests.items()}
+        if is_steps:
+            picture = args.picture or ("latency" if len(found) > 1 else "")
+            document = batches_document(found) if len(found) > 1 else recording_document(next(iter(found.values())))
+            write_answer(document, args, lambda: (recorded_panels(picture, found), picture_words(picture, found)))
+        else:
+            write_answer(recording_document(found[0]), args)
+        for recording in found.values():
+            if not recording.complete:
+                hint = f"{recording.path} has what was recorded until then"
+                raise PassError(failure_text(recording), code="IRS480", where=recording.header.model.name, hint=hint)
+        return 0
+
+    def _recorded(self, request: Request, args: argparse.Namespace) -> Recording:
         executor = {TORCH: "torch", ORT: "onnxruntime"}[request.options.executor]
         if importlib.util.find_spec(executor) is None:
             raise UsageError(
                 f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="`irscope doctor` tells how"
             )
-        sys.stderr.write(f"irscope: running {printable(request.model.name)} with {executor} on {args.device}\n")
-        found = record_in_process(request, args.timeout, bool(args.verbose))
-        write_answer(recording_document(found), args)
-        if not found.complete:
-            hint = f"{found.path} has what was recorded until then"
-            raise PassError(failure_text(found), code="IRS480", where=found.header.model.name, hint=hint)
-        return 0
+        what = "following the steps of " if request.loop is not None and request.loop.script else "running "
+        sizes = "".join(f" at {name} {size}" for name, size in request.model.bind.items()) if request.loop is not None else ""
+        where = f" on {request.options.device}" if request.options.device else ""
+        sys.stderr.write(f"irscope: {what}{printable(request.model.name)}{sizes} with {executor}{where}\n")
+        return record_in_process(request, args.timeout, bool(args.verbose))
 
 
 def _check_options(options: Options) -> None:
     """Raise UsageError for numbers and devices that make no sense."""
     kind, _, number = options.device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if kind not in ("", "cpu", "cuda") or (number and not number.isdigit()):
         raise UsageError(f"--device {options.device!r} is neither cpu nor cuda", hint="cuda:1 is the second GPU")
     if not 1 <= options.repeats <= _MOST or not 0 <= options.warmup <= _MOST:
         raise UsageError(f"--repeats is 1 to {_MOST}, --warmup 0 to {_MOST}")
     if not 0 <= options.threads <= 1024:
         raise UsageError("--threads is 0 to 1024")
+
+
+def _check_steps(args: argparse.Namespace, *, follows: bool) -> None:
+    """Raise UsageError for options of steps where no such steps are recorded."""
+    if args.arguments and not follows:
+        raise UsageError(f"{args.arguments[0]!r} is one argument too many", hint="options of irscope stand before a script")
+    given = step_words(args)
+    if follows and (given or args.train or args.batches):
+        word = given[0] if given else "--train" if args.train else "--batches"
+        raise UsageError(
+            f"{args.model} has a loop of its own, which says how it trains: {word} is about steps of a model",
+            code="IRS384",
+            hint=f"leave it out, or {args.model}:build for a function that returns (module, inputs, loss, optimizer)",
+        )
+    if not follows and not args.train and (given or args.batches or args.picture):
+        raise UsageError(f"{given[0] if given else '--batches and --picture'} is about training steps", hint="add --train")
+    if args.stop and not follows:
+        raise UsageError("--stop ends a script", hint="give a script")
+    if args.train and (args.values or args.executor == ORT):
+        raise UsageError("training steps are run with PyTorch, on inputs that are made for them", code="IRS478", where=args.model)
+
+
+def _step_requests(args: argparse.Namespace, options: Options, *, follows: bool) -> Mapping[int, Request]:
+    """What to record, by size of the batch; 0 stands for the model's own."""
+    options = replace(options, executor=TORCH)
+    place = options.device.replace(":", "") or "steps"
+    if follows:
+        name = args.model if args.is_module else Path(args.model).stem
+        loop = Loop(args.model, tuple(args.arguments), args.is_module, args.stop)
+        path = "" if args.is_module else str(Path(args.model).resolve())
+        model = ModelRecord(name, "program", path)
+        return {0: Request(model, options, args.output or f"{name}.{TORCH}-{place}.jsonl", loop=loop)}
+    if not is_name(args.model):
+        raise UsageError(
+            "training steps are those of a module",
+            code="IRS384",
+            where=args.model,
+            hint="./train.py:build, or a name such as torchvision:resnet50",
+        )
+    loading = load_options(args)
+    inputs = tuple(Input(name, str(type_)) for name, type_ in loading.inputs.items())
+    form = args.foreach if args.foreach or args.one_by_one else None
+    step = StepOptions(
+        args.loss or "",
+        args.optimizer,
+        args.fused,
+        form,
+        not args.keep_gradients,
+        args.accumulate,
+        args.autocast,
+        args.lora,
+        args.store_as,
+        args.gradient_checkpointing,
+    )
+    from irscope.tools.train import read_batches  # not at the top: it takes long to import
+
+    stem = re.sub(r"[^\w.-]+", "_", args.model).strip("_.")
+    found: dict[int, Request] = {}
+    for batch in read_batches(args.batches) if args.batches else [0]:
+        bind = {**loading.bind, **({"batch": batch} if batch else {})}
+        output = Path(args.output or f"{stem}.{TORCH}-{place}.jsonl")
+        target = str(output.with_name(f"{output.stem}.b{batch}{output.suffix}")) if batch else str(output)
+        model = ModelRecord(
+            args.model,
+            "module",
+            str(Path(args.model.rpartition(":")[0]).resolve()) if is_script(args.model) else "",
+            inputs=inputs,
+            bind=bind,
+        )
+        found[batch] = Request(model, options, target, factory=STEP_FACTORY, loop=Loop(step=step))
+    return found
 
 
 def _request_from(args: argparse.Namespace, options: Options) -> Request:

@@ -28,6 +28,7 @@ from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Ti
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
+from irscope.recording import is_recording
 from irscope.report.card import Card
 from irscope.report.options import RenderOptions
 from irscope.report.printable import one_line
@@ -51,7 +52,7 @@ class Command:
     """Tell on one screen what a model is, whether it fits and what it costs; or run passes over it and print what they find.
 
     Without --passes the answer is the card: the device is --device, else this machine's GPU, else what `irscope config` has set,
-    else h200. `irscope MODEL` is short for that; --all prints every report of the default passes instead.
+    else h200. `irscope MODEL` is short for that; --all prints every report of the default passes instead. A recording has a card too.
 
     Several models, or a pattern such as 'models/*.onnx' or 'timm:vit_tiny*', are a table with a row for each; --sweep batch=1,8 crosses
     them with sizes. A model that cannot be analysed is a row with its error.
@@ -67,6 +68,7 @@ class Command:
     examples = (
         ("irscope model.onnx", "what is it, does it fit on the GPU here, and what does it cost?"),
         ("irscope model.onnx --as nf4", "what would the weights take in 4 bits, and what does rounding lose?"),
+        ("irscope run run.jsonl", "what did a run that `irscope record` wrote take, and how far can that be trusted?"),
         ("irscope run model.onnx model.pt2 --sort peak", "which of several models takes least, and does each fit?"),
         ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
         (
@@ -126,6 +128,8 @@ class Command:
 
             return run_many(args)
         (args.model,) = args.model
+        if is_recording(Path(args.model)):
+            return _print_recording(args)
         registry = default_registry()
         passes = _asked_for(args, registry)
         selection(args)
@@ -224,6 +228,18 @@ def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: 
         _print_timing(timing, document)
     if card.failure is not None:
         raise card.failure
+    return ExitCode.OK
+
+
+def _print_recording(args: argparse.Namespace) -> int:
+    """The card of a run that was recorded: where its time and its memory went, and how far that can be trusted."""
+    from irscope.recording import read_recording
+    from irscope.tools.recorded import recording_document
+
+    if args.passes or args.sweep or args.explain:
+        hint = "`irscope compare MODEL RECORDING`"
+        raise UsageError("passes are about models, and this is a recording of a run", where=args.model, hint=hint)
+    write_answer(recording_document(read_recording(Path(args.model)), args.device), args)
     return ExitCode.OK
 
 

@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import os
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -66,6 +67,13 @@ def device_names() -> tuple[str, ...]:
 def all_devices() -> tuple[DeviceProfile, ...]:
     """Every device that has a name, in the order of the alphabet."""
     return tuple(sorted({profile.name: profile for profile in _with_plugins().values()}.values(), key=lambda one: one.name))
+
+
+def catalogued(name: str) -> DeviceProfile | None:
+    """The profile of a device by the name that its driver gives it: the one whose short name has the most words of it."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    found = [one for one in all_devices() if set(one.name.split("-")) <= words]
+    return max(found, key=lambda one: len(one.name.split("-")), default=None)
 
 
 def calibration_file(name: str) -> Path:

@@ -48,7 +48,7 @@ LEAST_SECONDS = 1.5
 
 def cuda_device(device: str) -> DeviceRecord:
     """A GPU by what NVML says, where PyTorch is not there to ask."""
-    handle = _handle(_device_index(device), "")
+    handle = nvml_handle(device)
     if handle is None:
         return DeviceRecord("cuda", NAMELESS_GPU)
     nvml, found = handle
@@ -78,6 +78,11 @@ def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
     except nvml.NVMLError:
         return None
     return read
+
+
+def nvml_handle(device: str) -> tuple[Any, Any] | None:
+    """The library and its handle of a GPU such as cuda:1; None where it or its driver is missing."""
+    return _handle(_device_index(device), "")
 
 
 def _device_index(device: str) -> int:

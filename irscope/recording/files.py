@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Never, TextIO, TypeVar
+from typing import Any, BinaryIO, Never, TextIO, TypeVar
 
 from irscope.errors import LoadError
 from irscope.files import as_output_error, open_fresh
@@ -28,6 +28,7 @@ from irscope.recording.records import (
     Held,
     Latency,
     Line,
+    Machine,
     MemoryEvent,
     NodeMapping,
     OpRecord,
@@ -35,6 +36,7 @@ from irscope.recording.records import (
     Recording,
     Said,
     SaidTable,
+    Sample,
 )
 
 T = TypeVar("T")
@@ -98,6 +100,8 @@ class _Reader:
     said: Said | None = None
     tables: list[SaidTable] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    machine: Machine | None = None
+    samples: list[Sample] = field(default_factory=list)
     end: End | None = None
     unknown: Counter[str] = field(default_factory=Counter)
 
@@ -150,20 +154,25 @@ class _Reader:
                 self.ops.append(line)
             case MemoryEvent():
                 self.events.append(line)
-            case Counters():
-                self.counters.append(line)
-            case Latency():
-                self.latency.append(line)
-            case Problem():
-                self.problems.append(line)
-            case Held():
-                self.held.append(line)
+            case Counters() | Latency() | Problem() | Held() | Sample():
+                self._list_of(line).append(line)
             case SaidTable():
                 if any(len(row) != len(line.columns) for row in line.rows):
                     self._refuse(number, f"a row of {line.title[:40]!r} has not a cell for each of its {len(line.columns)} columns")
                 self.tables.append(line)
             case _:
                 self._keep_single(number, line)
+
+    def _list_of(self, line: Line) -> list[Any]:
+        """Where lines go of which nothing needs to be checked."""
+        places: dict[type, list[Any]] = {
+            Counters: self.counters,
+            Latency: self.latency,
+            Problem: self.problems,
+            Held: self.held,
+            Sample: self.samples,
+        }
+        return places[type(line)]
 
     def _keep_single(self, number: int, line: Line) -> None:
         """Lines of which there is one."""
@@ -174,6 +183,8 @@ class _Reader:
                 self.mapping = line
             case Said():
                 self.said = line
+            case Machine():
+                self.machine = line
             case End():
                 if line.lines != number - 1:
                     self._refuse(number, f"the end counts {line.lines} lines before it, and there are {number - 1}")
@@ -200,6 +211,8 @@ class _Reader:
             self.said,
             tuple(self.tables),
             tuple(self.held),
+            self.machine,
+            tuple(self.samples),
         )
 
     def _is_torn(self, text: bytes) -> bool:
@@ -288,7 +301,7 @@ def as_text(line: Line) -> str:
 
 def lines_of(recording: Recording) -> Iterator[Line]:
     """The lines of a whole recording, its end included."""
-    single = tuple(line for line in (recording.energy, recording.mapping) if line is not None)
+    single = tuple(line for line in (recording.energy, recording.mapping, recording.machine) if line is not None)
     said = () if recording.said is None else (recording.said,)
     lines = (
         recording.header,
@@ -300,6 +313,7 @@ def lines_of(recording: Recording) -> Iterator[Line]:
         *recording.counters,
         *recording.latency,
         *single,
+        *recording.samples,
         *recording.problems,
     )
     yield from lines

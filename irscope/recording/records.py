@@ -110,6 +110,10 @@ class OpRecord:
     """Bytes it asked for and gave back before it ended, the most at one time."""
     alive: int | None = None
     """Bytes alive when it ended, beyond those that were there before the run."""
+    phase: str = ""
+    """Of a training step: data, forward, backward or optimizer."""
+    code: str = ""
+    """The line of the program that called it, or whose result it differentiates: train.py:21."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +208,62 @@ class Energy:
     seconds: float
     sampling: str
     """How it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine while it was recorded: what could be read of it, and what could not."""
+
+    line: ClassVar[str] = "machine"
+
+    cores: int | None = None
+    """Processors that the process may use."""
+    others: float | None = None
+    """The share of them that others took while it was recorded, the hypervisor's included: 0 to 1."""
+    slowed: float | None = None
+    """The clock as a share of the fastest that was seen or is allowed; below 1 where it was throttled."""
+    throttled: tuple[str, ...] = ()
+    """Why the clock was lowered, as the driver or the kernel says: thermal, power cap."""
+    joules: Mapping[str, float] = field(default_factory=dict)
+    """Energy over the whole recording by counter: package, dram, gpu."""
+    seconds: float | None = None
+    """Over which it was read."""
+    interval: float | None = None
+    """Seconds between two samples."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The machine at one moment; what is not told could not be read."""
+
+    line: ClassVar[str] = "sample"
+
+    time_us: float
+    """Since the recording began."""
+    stage: str = ""
+    """What was recorded then: warm-up, memory, latency, operators."""
+    cpu: float | None = None
+    """Share of the processors that were busy, and of those that this process took: 0 to 1."""
+    own: float | None = None
+    mhz: float | None = None
+    celsius: float | None = None
+    watts: float | None = None
+    """Of the processor's package."""
+    host_bytes: int | None = None
+    """Main memory in use, and that of this process."""
+    process_bytes: int | None = None
+    read_rate: float | None = None
+    """Bytes a second that this process read from and wrote to disks."""
+    write_rate: float | None = None
+    gpu: float | None = None
+    gpu_mhz: float | None = None
+    gpu_celsius: float | None = None
+    gpu_watts: float | None = None
+    gpu_bytes: int | None = None
+    throttle: str = ""
+    """Why the clock is lowered just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +366,13 @@ class Recording:
     said: Said | None = None
     tables: tuple[SaidTable, ...] = ()
     held: tuple[Held, ...] = ()
+    machine: Machine | None = None
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def is_step(self) -> bool:
+        """Whether the run is a training step, recorded or simulated, not a forward."""
+        return bool(self.header.settings.get("step"))
 
     def counter(self, run: str) -> Counters | None:
         """Counters of one of before, cold and warm."""
@@ -320,9 +387,15 @@ class Recording:
         return tuple(event for event in self.events if event.run == name)
 
 
-Line: TypeAlias = Header | OpRecord | MemoryEvent | Counters | Latency | Energy | Problem | NodeMapping | Said | SaidTable | Held | End
+Line: TypeAlias = (
+    Header | OpRecord | MemoryEvent | Counters | Latency | Energy | Problem | NodeMapping | Said | SaidTable | Held | Machine | Sample | End
+)
 LINES: Mapping[str, type[Line]] = {
-    kind.line: kind for kind in (Header, OpRecord, MemoryEvent, Counters, Latency, Energy, Problem, NodeMapping, Said, SaidTable, Held, End)
+    kind.line: kind
+    for kind in (
+        *(Header, OpRecord, MemoryEvent, Counters, Latency, Energy, Problem, NodeMapping),
+        *(Said, SaidTable, Held, Machine, Sample, End),
+    )
 }
 
 

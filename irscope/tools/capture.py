@@ -148,10 +148,10 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
     script = is_script(text)
     named = make_named(text, options, hollow=not script)
     if made.tuning is not None:
-        _tune(named, made.tuning, text)
+        tune(named, made.tuning, text)
     args, kwargs = named.arguments(real=script)
     if named.script is not None:
-        made = _with_own(named.script, made, options)
+        made = with_own(named.script, made, options)
     labels = kwargs.get("input_ids")
 
     def trained(kwargs: Mapping[str, Any]) -> Model:
@@ -196,15 +196,16 @@ def lora_of(text: str) -> Lora:
     return Lora(int(numbers["r"]), numbers["alpha"], targets, numbers["dropout"])
 
 
-def _tune(named: Made, tuning: Tuning, text: str) -> None:
+def tune(named: Made, tuning: Tuning, text: str) -> None:
     """Freeze, store and switch on what was asked for."""
-    from irscope.frontends.zoo.adapters import store, tune
+    from irscope.frontends.zoo.adapters import store
+    from irscope.frontends.zoo.adapters import tune as adapt
 
     module: Any = named.module
     assumed: list[Assumed] = []
     if tuning.lora:
         lora = lora_of(tuning.lora)
-        tune(module, lora, text)
+        adapt(module, lora, text)
         assumed.append(Assumed("trained", f"{lora}, in f32", "--lora", is_guess=False))
     is_frozen = not all(one.requires_grad for one in module.parameters())
     if tuning.store_as:
@@ -230,7 +231,7 @@ def _tune(named: Made, tuning: Tuning, text: str) -> None:
     named.recipe = replace(named.recipe, assumed=(*named.recipe.assumed, *assumed))
 
 
-def _with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup:
+def with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup:
     """The step with the loss and the optimizer that a user's function returned."""
     if script.inputs is not None and "batch" in options.bind and not script.takes_batch:
         raise UsageError(

@@ -1,19 +1,18 @@
-"""What a recording says in a report and in pictures, and named models for the process that records them."""
+"""Named models and training steps for the process that records them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from irscope.frontends.base import LoadOptions
-from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
-from irscope.recording.records import OpRecord, Problem, Recording, Times, figures, peak_of, without_workspaces
-from irscope.report.picture import Panel, largest_bars
-from irscope.report.report import Document, ModelInfo, Report, Subject
-from irscope.report.table import Column, Series, Table
-from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity
+from irscope.measure.record.request import StepOptions
+from irscope.recording.records import Input
+from irscope.report.values import Provenance
 
 FACTORY = "irscope.tools.record:make"
 """How the recording process finds what makes a named model."""
@@ -31,135 +30,68 @@ def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple
     return made.module, arguments, keywords, tuple(one.name for one in made.chosen.inputs if not one.is_plain)
 
 
-def recording_document(recording: Recording) -> Document:
-    """What ran, how long it took, what memory it needed, and what is odd."""
-    model = recording.header.model
-    inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
-    subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
-    nodes = recording.mapping.nodes if recording.mapping is not None else 0
-    info = ModelInfo(model.name, model.format, model.sha256, nodes, bind=model.bind)
-    return Document(model=info, reports=(_recording_report(recording),), subjects=(subject,))
+STEP_FACTORY = "irscope.tools.record:make_step"
+"""How it finds what makes a training step."""
 
 
-def _recording_report(recording: Recording) -> Report:
-    header = recording.header
-    summary: dict[str, object] = {"run_by": f"{_versions_text(recording)} on {header.device.name}", "operators": _operators(recording)}
-    plain, profiled = recording.times("plain"), recording.times("profiled")
-    if plain is not None:
-        summary["latency"] = _measured_seconds(plain)
-    if profiled is not None:
-        beside = f", {profiled.median_us / plain.median_us:.2f} times the plain run" if plain is not None and plain.median_us else ""
-        summary["profiled"] = _measured_seconds(profiled, beside)
-    memory = {run: found for run in ("cold", "warm") if (found := _memory(recording, run))}
-    summary |= {"memory": memory} if memory else {}
-    if recording.energy is not None:
-        summary["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run ({recording.energy.sampling})")
-    summary["written_to"] = recording.path
-    return Report(
-        "record",
-        headline=(*_answer(recording, plain), *(f"problem: {problem_text(problem)}" for problem in recording.problems)),
-        summary=summary,
-        units={"latency": Kind.SECONDS, "profiled": Kind.SECONDS, "memory": Kind.BYTES, "energy_joules": Kind.NUMBER},
-        tables=_longest(recording),
-        series=(_alive_series(recording),),
-        notes=recording.notes,
-        pictures=lambda: _longest_panels(recording),
+@dataclass
+class RealStep:
+    """A training step of a model with values, ready to be run again and again."""
+
+    step: Callable[[], None]
+    inputs: tuple[Input, ...]
+    optimizer: str
+    loss: str
+    assumed: tuple[str, ...] = ()
+
+
+def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], wanted: StepOptions, device: Any) -> RealStep:
+    """A step as `irscope train-plan` captures it, of a model with random weights or of what a user's function returned."""
+    import torch  # what runs here is real
+
+    from irscope.frontends.eager.steps import AUTOCAST, Auto, check_loss, check_trainable, maker_of, objective_of
+    from irscope.frontends.zoo.load import make_named
+    from irscope.tools.capture import StepSetup, Tuning, tune, with_own
+
+    options = LoadOptions(inputs={key: parse_type(text) for key, text in inputs.items()}, bind=dict(bind))
+    made = make_named(name, options, hollow=False)
+    tuning = Tuning(wanted.lora, wanted.store_as, wanted.recomputes)
+    if tuning != Tuning():
+        tune(made, tuning, name)
+    own: dict[str, Any] = {"fused": True} if wanted.fused else {}
+    if wanted.foreach is not None:
+        own["foreach"] = wanted.foreach
+    setup = StepSetup(wanted.loss or None, wanted.optimizer, own, wanted.set_to_none, wanted.accumulate, wanted.autocast)
+    if made.script is not None:
+        setup = with_own(made.script, setup, options)
+    module = made.module.to(device).train()
+    check_trainable(module)
+    args, kwargs = torch.utils._pytree.tree_map(
+        lambda one: one.to(device) if isinstance(one, torch.Tensor) else one, made.arguments(real=True)
     )
+    labels = kwargs.get("input_ids")
+    if setup.loss is None and labels is not None and "labels" in inspect.signature(module.forward).parameters:
+        kwargs = {**kwargs, "labels": labels}
+    objective = objective_of(setup.loss)
+    optimizer = maker_of(setup.optimizer, None, dict(setup.options))(module.parameters())
 
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=setup.set_to_none)
+        for _ in range(setup.accumulate):
+            wanted_type = AUTOCAST[setup.autocast]
+            with contextlib.nullcontext() if wanted_type is None else torch.autocast(device.type, dtype=wanted_type):
+                out = module(*args, **kwargs)  # held as a loop holds it, and as it is captured
+                loss = objective(out)
+            check_loss(loss)
+            if setup.accumulate > 1:
+                loss = loss / setup.accumulate
+            loss.backward()
+        optimizer.step()
 
-def _longest_panels(recording: Recording) -> list[Panel]:
-    """Times by operator."""
-    ids = Names()
-    names = [ids.unique(_operator_name(op)) for op in recording.ops]
-    seconds = [None if op.time is None else op.time.median_us / 1e6 for op in recording.ops]
-    words = f"time by operator, median of {recording.header.repeats} runs"
-    times = largest_bars(words, names, [(Column("time", Kind.SECONDS, provenance=_MEASURED), seconds)])
-    return [times] if times is not None else []
+    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    names = [one.name for one in made.chosen.inputs if not one.is_plain]
+    known = zip([*names, *(str(at) for at in range(len(names), len(leaves)))], leaves, strict=False)
+    from irscope.measure.record.torchmodel import type_text
 
-
-def problem_text(problem: Problem) -> str:
-    """What happened, where, and what was in use."""
-    parts = [problem.text if problem.kind == "out_of_memory" else f"{problem.kind}: {problem.text}"]
-    if problem.requested is not None:
-        parts = [f"out of memory: {humanise(problem.requested, Kind.BYTES)} could not be had"]
-    place = " of ".join(part for part in (problem.op_name, problem.scope) if part)
-    parts += [f"at {place}"] if place else []
-    if problem.alive_bytes:
-        parts.append(f"while {humanise(problem.alive_bytes, Kind.BYTES)} were in use beyond the model")
-    return " ".join(parts)
-
-
-def failure_text(recording: Recording) -> str:
-    """Why a run did not come to its end."""
-    return problem_text(recording.problems[-1]) if recording.problems else "the recording was cut short"
-
-
-def _answer(recording: Recording, plain: Times | None) -> tuple[str, ...]:
-    peaks = [found.peak for run in ("cold", "warm") if (found := figures(recording, run)).peak is not None]
-    said = [] if plain is None else [f"a run takes {humanise(plain.median_us / 1e6, Kind.SECONDS)}"]
-    said += [f"{'and needs' if said else 'a run needs'} {humanise(max(peaks), Kind.BYTES)} at its peak"] if peaks else []
-    return (" ".join(said),) if said else ()
-
-
-def _operators(recording: Recording) -> Quantity:
-    found = recording.mapping
-    if found is None:
-        return Quantity(len(recording.ops))
-    share = (found.mapped + len(found.folded)) / found.nodes if found.nodes else 1.0
-    folded = f", {len(found.folded)} more were computed or removed before the run" if found.folded else ""
-    return Quantity(len(recording.ops), note=f"for {found.mapped} of the file's {found.nodes} nodes{folded} ({100 * share:.1f} %)")
-
-
-def _measured_seconds(times: Times, beside: str = "") -> Quantity:
-    low, median, high = (value / 1e6 for value in (times.min_us, times.median_us, times.p95_us))
-    return Quantity(median, _MEASURED, note=f"median, least and 95 % of {times.n} runs{beside}", lo=low, hi=high)
-
-
-def _memory(recording: Recording, run: str) -> dict[str, object]:
-    """Bytes of a run; nothing where the executor does not tell."""
-    found = figures(recording, run)
-    if found.peak is None:
-        return {}
-    events = recording.run(run)
-    without = peak_of(without_workspaces(events)).bytes if events else None
-    parts = {
-        "peak": found.peak,
-        "before": found.baseline,
-        "run": found.delta,
-        "run_without_workspaces": without,
-        "reserved": found.reserved,
-    }
-    return {name: Quantity(size, _MEASURED if size is not None else Provenance.UNKNOWN) for name, size in parts.items()}
-
-
-def _longest(recording: Recording) -> tuple[Table, ...]:
-    """The operators that took longest."""
-    timed = [(op.time.median_us, op) for op in recording.ops if op.time is not None]
-    timed.sort(key=lambda pair: -pair[0])
-    rows = [(op.op, op.scope.replace("/", "."), median / 1e6, op.made, op.workspace, op.alive) for median, op in timed[:_LONGEST]]
-    numbers = (("time", Kind.SECONDS), ("made", Kind.BYTES), ("workspace", Kind.BYTES), ("alive", Kind.BYTES))
-    columns = (Column("operator"), Column("module"), *(Column(key, kind, provenance=_MEASURED) for key, kind in numbers))
-    return (Table.of(rows, columns, "operators that took longest"),) if rows else ()
-
-
-def _alive_series(recording: Recording) -> Series:
-    return Series(
-        "bytes alive beyond the model",
-        Column("operator", Kind.INDEX),
-        (Column("alive", Kind.BYTES, provenance=_MEASURED),),
-        {"operator": range(len(recording.ops)), "alive": [op.alive for op in recording.ops]},
-        stacked=False,
-    )
-
-
-def _operator_name(op: OpRecord) -> str:
-    """Where and what; ONNX Runtime knows no modules, but which nodes of the file an operator carries out."""
-    kind = op.op.rpartition("::")[2]
-    where = op.scope.replace("/", ".") or (op.sources[0] if op.sources else "")
-    return f"{where}: {kind}" if where and where != kind else kind
-
-
-def _versions_text(recording: Recording) -> str:
-    versions = recording.header.versions
-    names = ("torch", "onnxruntime")
-    return ", ".join(f"{name} {versions[name]}" for name in names if name in versions) or recording.header.executor
+    said = setup.loss if isinstance(setup.loss, str) else "the model's own" if isinstance(objective, Auto) else "a function of the script's"
+    return RealStep(step, tuple(Input(one, type_text(leaf.dtype, leaf.shape)) for one, leaf in known), type(optimizer).__name__, said)

@@ -336,8 +336,8 @@ class _StepWriter:
             if not op.is_view and (made or op.writes):
                 tape.unknown[op.source] = tape.unknown.get(op.source, 0) + 1
             return
-        if not self._on_device(op):
-            tape.events.extend(made.values())
+        if not self._on_device(op) or self._target.device.kind == "cpu":
+            tape.events.extend(made.values())  # what kernels of a processor take besides is not known
             return
         self._kernels.write(self._events_of(call), made)
 

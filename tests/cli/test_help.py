@@ -120,7 +120,7 @@ def test_the_example_runs(line: str, folder: Path, monkeypatch: pytest.MonkeyPat
         (["--sweep", "batch=1"], ExitCode.USAGE, "options stand behind a command"),
         (["irscope.toml"], ExitCode.LOAD, "`irscope check irscope.toml`"),
         (["check", "model.onnx"], ExitCode.USAGE, 'models = ["model.onnx"]'),
-        (["run.jsonl"], ExitCode.LOAD, "`irscope compare MODEL run.jsonl`"),
+        (["fit", "--memory", "1GiB", "run.jsonl"], ExitCode.LOAD, "`irscope compare MODEL run.jsonl`"),
     ],
 )
 def test_what_is_no_model_is_answered_with_what_to_type(

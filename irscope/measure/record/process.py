@@ -37,7 +37,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     request = decode(Request, loads(sys.stdin.read()))
     try:
-        record_request(request, Sink(request.target, verbose=bool(os.environ.get("IRSCOPE_RECORD_STAGES"))))
+        record_request(request, Sink(request.target, bool(os.environ.get("IRSCOPE_RECORD_STAGES")), request.options.device))
         answer.write(json.dumps({"ok": True}))
     except IrscopeError as error:
         found = {"error": error.message, "code": error.code, "where": error.where, "hint": error.hint, "kind": type(error).__name__}
@@ -115,13 +115,14 @@ def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -
         environment["IRSCOPE_RECORD_STAGES"] = "1"
     # -P: a torch.py in the working folder, beside the model, must not be imported in place of torch.
     command = [sys.executable, "-P", "-m", "irscope.measure.record.process"]
+    is_script = request.loop is not None and bool(request.loop.script)  # what it says is for the user
     with errors.open("wb") as complaints:
         try:
             ended = subprocess.run(
                 command,
                 input=request_text(request),
                 stdout=subprocess.PIPE,
-                stderr=None if verbose else complaints,
+                stderr=None if verbose or is_script else complaints,
                 text=True,
                 encoding="utf-8",
                 timeout=timeout,

@@ -52,6 +52,35 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class StepOptions:
+    """How a training step of a model is made, as `irscope.tools.capture.StepSetup` says it."""
+
+    loss: str = ""
+    optimizer: str = "sgd"
+    fused: bool = False
+    foreach: bool | None = None
+    set_to_none: bool = True
+    accumulate: int = 1
+    autocast: str = ""
+    lora: str = ""
+    store_as: str = ""
+    recomputes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A program whose steps are recorded: a script as it is, or a step of the model in a loop of irscope's own."""
+
+    script: str = ""
+    """A file, or a module with `is_module`; empty for a step of the model."""
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+    stop: bool = False
+    """Whether the program is ended once enough is recorded."""
+    step: StepOptions = field(default_factory=StepOptions)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One model to run once, in a process of its own."""
 
@@ -65,6 +94,8 @@ class Request:
     scopes: Mapping[str, str] = field(default_factory=dict)
     """Module calls by the name of the node."""
 
+    loop: Loop | None = None
+    """Training steps are recorded, not a forward."""
     progress: str = ""
     """A file in which the run tells where it is: a process that is killed cannot say it."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from irscope.amounts import BYTES, read_amount
+from irscope.measure.monitor import Monitor
 from irscope.recording.files import RecordingWriter
 from irscope.recording.records import Alive, Header, Line, MemoryEvent, OpRecord, Problem, alive_at
 
@@ -115,33 +116,50 @@ def _requested(text: str) -> int | None:
 class Sink:
     """Writes lines as they arrive, and shows progress on stderr if that is a terminal."""
 
-    def __init__(self, path: Path, verbose: bool = False) -> None:
+    def __init__(self, path: Path, verbose: bool = False, device: str = "") -> None:
+        """`device` is that whose machine is watched while it is recorded; empty watches none."""
         self.path = path
         self.failed = False
         """Set where the run did not come to its end; what was recorded before stands."""
+        self.ended = False
+        """Whether the last line is written."""
         self._verbose = verbose
         self._writer: RecordingWriter | None = None
+        self.device = device
+        self._monitor: Monitor | None = None
 
     def begin(self, header: Header) -> None:
         """Open the file with its first line."""
         self._writer = RecordingWriter(self.path, header)
+        if self.device:
+            self._monitor = Monitor(self.device)
+            self._monitor.start()
 
     @property
     def begun(self) -> bool:
-        return self._writer is not None
+        """Whether there is a file."""
+        return self._writer is not None or self.ended
 
     def add(self, line: Line) -> None:
         """Write a line."""
         assert self._writer is not None, "begin() comes first"
+        for sample in self._monitor.take() if self._monitor is not None else ():
+            self._writer.write(sample)
         self._writer.write(line)
 
     def stage(self, name: str) -> None:
         """What is done now."""
+        if self._monitor is not None:
+            self._monitor.stage = name
         if self._verbose:
             sys.stderr.write(f"recording: {name}\n")
 
     def finish(self) -> None:
         """Write the last line and close the file."""
         if self._writer is not None:
+            if self._monitor is not None:
+                self.add(self._monitor.stop())
             self._writer.finish(not self.failed)
             self._writer.__exit__(None, None, None)
+            self._writer = None
+            self.ended = True

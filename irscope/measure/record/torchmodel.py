@@ -90,7 +90,7 @@ def of_module(
 ) -> Runnable:
     """A live module; its calls are marked with the path of the module that runs."""
     named = keywords or {}
-    tracker = _ScopeTracker(module, progress or Progress.at(""))
+    tracker = ScopeTracker(module, progress or Progress.at(""))
 
     def marked() -> Any:
         with tracker.watching():
@@ -228,18 +228,21 @@ def _target(target: Any) -> str:
     return f"{getattr(target, 'namespace', 'python')}::{getattr(target, '__name__', str(target))}"
 
 
-class _ScopeTracker:
+class ScopeTracker:
     """Puts markers around calls of modules, with paths as irscope writes them."""
 
-    def __init__(self, root: torch.nn.Module, progress: Progress) -> None:
+    def __init__(self, root: torch.nn.Module | None, progress: Progress) -> None:
         self._root = root
         self._progress = progress
-        self._names = {module: name for name, module in root.named_modules()}
+        self._names: dict[torch.nn.Module, str] = {}
         self._open: list[tuple[str, str, Any]] = []
         self._calls: dict[tuple[str, str], int] = {}
+        if root is not None:
+            self._names = {module: name for name, module in root.named_modules()}
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
+        """Within it calls of the root's modules are marked."""
         self._open.clear()
         self._calls.clear()
         handles = []
@@ -247,15 +250,23 @@ class _ScopeTracker:
             if not isinstance(self._root, torch.jit.ScriptModule):
                 for module in self._names:
                     if module is not self._root:
-                        handles.append(module.register_forward_pre_hook(self._enter))
+                        handles.append(module.register_forward_pre_hook(lambda module, arguments: self.enter(module)))
                         handles.append(module.register_forward_hook(self._leave, always_call=True))
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _enter(self, module: torch.nn.Module, arguments: Any) -> None:
-        full = self._names[module]
+    def name_modules(self, root: torch.nn.Module) -> None:
+        """Calls from now on are those within another module."""
+        if root is not self._root:
+            self._root, self._names = root, {module: name for name, module in root.named_modules()}
+        self._open.clear()
+        self._calls.clear()
+
+    def enter(self, module: torch.nn.Module) -> None:
+        """A call begins."""
+        full = self._names.get(module, type(module).__name__)
         above, path, _ = self._open[-1] if self._open else ("", "", None)
         if not above:
             name = full
@@ -270,9 +281,13 @@ class _ScopeTracker:
         marker.__enter__()
         self._open.append((full, path, marker))
 
+    def leave(self) -> None:
+        """The innermost call has ended."""
+        self._open.pop()[2].__exit__(None, None, None)
+
     def _leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:
         if self._open and self._open[-1][0] == self._names[module]:
-            self._open.pop()[2].__exit__(None, None, None)
+            self.leave()
 
 
 def _input_tensors(request: Request, device: torch.device) -> list[torch.Tensor]:

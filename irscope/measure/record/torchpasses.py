@@ -117,12 +117,13 @@ def _operator(name: str, event: Any, context: _Context, trace: Trace) -> int:
         last.seconds += taken
     else:
         called = context.target or name
-        made = Operator(called, event.start_time_ns, event.end_time_ns, context.node, context.scope, _types(event), seconds=taken)
+        made = Operator(called, event.start_time_ns, event.end_time_ns, context.node, context.scope, types_of(event), seconds=taken)
         trace.operators.append(made)
     return len(trace.operators) - 1
 
 
-def _types(event: Any) -> tuple[str, ...]:
+def types_of(event: Any) -> tuple[str, ...]:
+    """Types of the tensors that a call got."""
     return tuple(_type_of(item) for item in _tensors(event.extra_fields.inputs))
 
 
@@ -187,7 +188,7 @@ def memory_run(model: Runnable) -> Trace:
     failure: Exception | None = None
     result: Any = None  # kept until the profile has ended: what it holds is the model's output
     watch = profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True)
-    with _quiet(), watch as seen, _RecordFunctionFast(f"{RUN} 0"):
+    with quiet(), watch as seen, _RecordFunctionFast(f"{RUN} 0"):
         try:
             with torch.no_grad():
                 result = model.marked()
@@ -212,7 +213,7 @@ def _addresses(result: Any) -> frozenset[int]:
 def timed_runs(model: Runnable, repeats: int) -> tuple[list[Trace], list[float]]:
     """Runs whose operators are timed, and what each run took as a whole in microseconds."""
     whole: list[float] = []
-    with _quiet(), torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen:
+    with quiet(), torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen:
         for number in range(repeats):
             started = time.perf_counter()
             with _RecordFunctionFast(f"{RUN} {number}"):
@@ -256,14 +257,14 @@ class Calls(TorchDispatchMode):
 def typed_run(model: Runnable) -> tuple[Trace, Calls]:
     """One run whose operators carry the numbers of the calls they made."""
     calls = Calls()
-    with _quiet(), torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen, _RecordFunctionFast(f"{RUN} 0"), calls:
+    with quiet(), torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen, _RecordFunctionFast(f"{RUN} 0"), calls:
         model.marked()
     traces = traces_of(seen)
     return (traces[0] if traces else Trace()), calls
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep what the profiler's own library writes away from the terminal."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

@@ -34,6 +34,11 @@ _SETTINGS = (
 
 def record_torch(request: Request, sink: Sink) -> None:
     """Run a model with PyTorch and tell the sink what was seen."""
+    if request.loop is not None:
+        from irscope.measure.record.torchsteps import record_loop
+
+        record_loop(request, request.loop, sink)
+        return
     if request.options.device != "cpu":
         record_cuda(request, sink)
         return
@@ -109,9 +114,9 @@ def tell_failure(failed: Failed, model: Runnable, sink: Sink, place: str) -> Non
     sink.failed = True
 
 
-def torch_header(request: Request, device: DeviceRecord, op_time: str) -> Header:
+def torch_header(request: Request, device: DeviceRecord, op_time: str, more: Mapping[str, Setting] | None = None) -> Header:
     """The first line, with what else decides how PyTorch runs a model."""
-    settings: dict[str, Setting] = {"grad": False, "threads": torch.get_num_threads(), "seed": request.options.seed}
+    settings: dict[str, Setting] = {"grad": False, **(more or {}), "threads": torch.get_num_threads(), "seed": request.options.seed}
     settings["op_time"] = op_time
     return header(request, device, torch_versions(), settings | environment(*_SETTINGS))
 
@@ -163,7 +168,7 @@ def record_module(
     options = Options(device=str(device), repeats=repeats, warmup=warmup)
     request = Request(ModelRecord(type(module).__name__, "module", "", "", inputs), options, str(output))
     model = of_module(module, tuple(arguments), named)
-    sink = Sink(output)
+    sink = Sink(output, device=str(device))
     if device.type == "cuda":
         begin_on_cuda(request, device, sink)
         record_on_cuda(model, request, device, sink)
@@ -219,8 +224,8 @@ def _made(event: Mapping[str, Any]) -> Allocation:
 # Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
 
 _COUNTERS = ("requested", "allocated", "active", "reserved")
-_MOST_EVENTS = 1_000_000
-_OP_TIME = "CUDA events around each call below autograd; where the GPU waits for the processor, that is in it"
+MOST_EVENTS = 1_000_000
+CUDA_OP_TIME = "CUDA events around each call below autograd; where the GPU waits for the processor, that is in it"
 
 
 def record_cuda(request: Request, sink: Sink) -> None:
@@ -238,8 +243,8 @@ def record_cuda(request: Request, sink: Sink) -> None:
 def begin_on_cuda(request: Request, device: torch.device, sink: Sink) -> None:
     """The first line, when the model and its inputs are on the device."""
     torch.cuda.synchronize(device)
-    sink.begin(torch_header(request, _described(device), _OP_TIME))
-    sink.add(_cuda_counters("before", device))
+    sink.begin(torch_header(request, described(device), CUDA_OP_TIME))
+    sink.add(cuda_counters("before", device))
 
 
 def record_on_cuda(model: Runnable, request: Request, device: torch.device, sink: Sink) -> None:
@@ -289,12 +294,13 @@ def cuda_device_of(text: str) -> torch.device:
     return torch.device("cuda", number)
 
 
-def _described(device: torch.device) -> DeviceRecord:
+def described(device: torch.device) -> DeviceRecord:
     found = torch.cuda.get_device_properties(device)
     return DeviceRecord("cuda", found.name, int(found.total_memory), None, f"{found.major}.{found.minor}", driver_version())
 
 
-def _cuda_counters(run: str, device: torch.device) -> Counters:
+def cuda_counters(run: str, device: torch.device) -> Counters:
+    """The allocator's counters now."""
     stats = torch.cuda.memory_stats(device)
     levels = [Level(int(stats.get(f"{name}_bytes.all.current", 0)), int(stats.get(f"{name}_bytes.all.peak", 0))) for name in _COUNTERS]
     return Counters(run, *levels)
@@ -304,20 +310,21 @@ def _memory_run(run: str, model: Runnable, device: torch.device, sink: Sink) -> 
     """One run in which the requested size of every block is known."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
-    torch.cuda.memory._record_memory_history(max_entries=_MOST_EVENTS, context=None)
+    torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS, context=None)
     try:
         trace = memory_run(model)
     except Failed as failed:
-        _with_history(failed.trace, device)
-        sink.add(_cuda_counters(run, device))
+        with_history(failed.trace, device)
+        sink.add(cuda_counters(run, device))
         raise
     torch.cuda.synchronize(device)
-    sink.add(_cuda_counters(run, device))
-    _with_history(trace, device)
+    sink.add(cuda_counters(run, device))
+    with_history(trace, device)
     return trace
 
 
-def _with_history(trace: Trace, device: torch.device) -> None:
+def with_history(trace: Trace, device: torch.device) -> None:
+    """End the allocator's history, and give the run's blocks the sizes that it tells."""
     events: Sequence[Mapping[str, Any]] = torch.cuda.memory._snapshot()["device_traces"][device.index or 0]
     torch.cuda.memory._record_memory_history(enabled=None)
     match_history(trace, events)

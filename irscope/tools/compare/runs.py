@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from irscope.devices import DeviceProfile
-from irscope.devices.catalogue import all_devices
+from irscope.devices.catalogue import catalogued
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.ir.graph import Node
@@ -89,13 +89,6 @@ def settings_of(recording: Recording, given: Settings) -> Settings:
         hint = "--torch and --alloc-conf give others than the recording says"
         raise LoadError(f"what was recorded cannot be predicted: {error.message}", code=error.code, hint=hint) from error
     return settings
-
-
-def catalogued(name: str) -> DeviceProfile | None:
-    """The profile of a device by the name that its driver gives it: the one whose short name has the most words of it."""
-    words = set(re.split(r"[^a-z0-9]+", name.lower()))
-    found = [one for one in all_devices() if set(one.name.split("-")) <= words]
-    return max(found, key=lambda one: len(one.name.split("-")), default=None)
 
 
 def expected(side: Side, recording: Recording) -> Expected:
