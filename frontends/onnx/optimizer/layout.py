@@ -1,4 +1,4 @@
-"""Level 3: convolutions and what stands around them in blocks of channels (NCHWc).
+"""Level 3: convolutions and what stands around them in blocks of channels (NCHWc), and those of 8-bit integers with channels last.
 
 It follows the transformer of onnxruntime 1.31, except for one thing that is left to chance there: it inserts the reorders back in the order
 of a hash map of addresses, which changes from session to session. Here they come in the order in which their values were made.
@@ -15,6 +15,7 @@ import numpy as np
 from irscope.frontends.onnx.optimizer.driver import CPU, Session, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Size
 from irscope.frontends.onnx.optimizer.matching import static_weight
+from irscope.frontends.onnx.optimizer.transposes import optimise_within, transpose_input, transpose_output
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
@@ -467,3 +468,36 @@ def _follow(node: OrtNode, before: Origins, made: Origins, window: Sequence[int]
             name, halved = before[2 + axis]
             found[2 + axis] = (name, halved + stride - 1)
     return found[0], found[1], found[2], found[3]
+
+
+@transformer("NhwcTransformer")
+def nhwc(graph: OrtGraph, session: Session) -> bool:
+    """Convolutions of 8-bit integers, which have kernels for channels last, between transposes that are then pushed away."""
+    changed = False
+    for node in graph.order():
+        for body in node.bodies.values():
+            changed |= nhwc(body, session)
+    wrapped = [node for node in graph.order() if node.provider == CPU and _has_kernel_for_last(graph, node) and _wrap(graph, node)]
+    if wrapped:
+        optimise_within(graph, CPU)
+    return changed or bool(wrapped)
+
+
+def _has_kernel_for_last(graph: OrtGraph, node: OrtNode) -> bool:
+    is_conv = node.op == "QLinearConv" and (node.is_standard or node.domain == MICROSOFT)
+    return is_conv and not node.attr("channels_last", 0) and graph.dtype(node.input(0)) in (DType.U8, DType.I8)
+
+
+def _wrap(graph: OrtGraph, node: OrtNode) -> bool:
+    shape = graph.shape(node.input(0))
+    if shape is None or len(shape) < 3:
+        return False
+    rank = len(shape)
+    transpose_input(graph, node, 0, (0, *range(2, rank), 1))
+    transpose_output(graph, node, 0, (0, rank - 1, *range(1, rank - 1)))
+    outputs, name = list(node.outputs), graph.new_node_name(node.name)
+    # What the old node makes gets another name before it goes.
+    graph.new_name(node.name)
+    graph.remove_node(node)
+    graph.add_node("QLinearConv", node.inputs, outputs, {**node.attrs, "channels_last": 1}, MICROSOFT, name, node.provider)
+    return True

@@ -91,9 +91,10 @@ def _local_constant(graph: OrtGraph, name: str) -> Weight | None:
 
 def _add(graph: OrtGraph, like: OrtNode, op: str, inputs: Sequence[str], attrs: dict[str, object], type_: Type) -> OrtNode:
     """A new node with one result."""
-    result = graph.new_name(f"{op}_token")
+    name = graph.new_node_name(op)
+    result = f"{name}_out0"
     graph.types[result] = type_
-    return graph.add_node(op, inputs, [result], attrs, provider=like.provider)  # type: ignore[arg-type]
+    return graph.add_node(op, inputs, [result], attrs, name=name, provider=like.provider)  # type: ignore[arg-type]
 
 
 def _replace_all(graph: OrtGraph, old: str, new: str) -> None:
@@ -104,7 +105,7 @@ def _replace_all(graph: OrtGraph, old: str, new: str) -> None:
 def _move_output(graph: OrtGraph, source: OrtNode, place: int, target: OrtNode) -> None:
     """The target makes the source's result, by its name; the source makes a new one."""
     name = source.outputs[place]
-    fresh = graph.new_name(f"{name}_token")
+    fresh = graph.new_name(source.name)
     graph.set_outputs(source, [fresh if at == place else other for at, other in enumerate(source.outputs)])
     graph.set_outputs(target, [name])
     graph.types[fresh] = graph.type_of(name)
@@ -669,16 +670,16 @@ def _handler(node: OrtNode) -> _Handler | None:
 
 @transformer("TransposeOptimizer")
 def optimise_transposes(graph: OrtGraph, session: Session) -> bool:
-    return _optimise(graph, "")
+    return optimise_within(graph, "")
 
 
 @transformer("TransposeOptimizer_CPUExecutionProvider")
 def optimise_transposes_of_provider(graph: OrtGraph, session: Session) -> bool:
     """The same again for nodes of the CPU provider, some of which it has kernels for with channels last."""
-    return _optimise(graph, CPU)
+    return optimise_within(graph, CPU)
 
 
-def _optimise(graph: OrtGraph, provider: str) -> bool:
+def optimise_within(graph: OrtGraph, provider: str) -> bool:
     changed = False
     if graph.opset() in _OPSETS:
         nodes = graph.order()
@@ -688,7 +689,7 @@ def _optimise(graph: OrtGraph, provider: str) -> bool:
                 changed |= _push_one(graph, node, leading, provider)
     for node in graph.order():
         for body in node.bodies.values():
-            changed |= _optimise(body, provider)
+            changed |= optimise_within(body, provider)
     return changed
 
 
