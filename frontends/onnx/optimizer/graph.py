@@ -344,7 +344,7 @@ class OrtGraph:
     def new_name(self, base: str) -> str:
         """Graph::GenerateNodeArgName."""
         name = base
-        while self._knows(name):
+        while not name or self._knows(name):
             name = f"{base}_token_{self._generated}"
             self._generated += 1
         self._names.add(name)
