@@ -40,6 +40,8 @@ class LoadOptions:
     """Whether code that lies in a model's folder may run: the user's word, never a file's."""
     ort_level: str = "off"
     """The graph optimisations of ONNX Runtime that an ONNX file is read with: off (the file as written), basic, extended or all."""
+    use_ort: bool = False
+    """Whether an installed ONNX Runtime is asked for that graph, by making a session in a process of its own, instead of predicting it."""
     file_types: Mapping[str, Type] = field(default_factory=dict)
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     allowance: Allowance | None = None

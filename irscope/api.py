@@ -92,13 +92,15 @@ def load(
     base: str = "",
     trust_remote_code: bool = False,
     ort_level: str = "off",
+    use_ort: bool = False,
 ) -> Model:
     """Read a model file, or take a model by name, such as "torchvision:resnet50", "./train.py:build" or the folder of a hub.
 
     `inputs` gives types, as "f32[1,3,224,224]" or the sizes alone, under "" for an only input; `bind` gives sizes of symbols. A named
     model has numbers for all its sizes, but for those of `open_sizes`, such as "batch". `base` is what an adapter's folder goes on top of;
     `trust_remote_code` lets code in a folder run, where its configuration asks for that.
-    `ort_level` takes an ONNX file as a session of ONNX Runtime has it after these optimisations: basic, extended or all.
+    `ort_level` takes an ONNX file as a session of ONNX Runtime has it after these optimisations: basic, extended or all,
+    predicted, or with `use_ort` as an installed onnxruntime says, which makes a session and never runs it.
     """
     types = {name: parse_input_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
     options = LoadOptions(
@@ -108,6 +110,7 @@ def load(
         base=base,
         trust_remote_code=trust_remote_code,
         ort_level=ort_level,
+        use_ort=use_ort,
     )
     return open_model(Path(path), options)
 

@@ -491,16 +491,16 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
         return _program(file, options, sink)
     from irscope.frontends.onnx.optimizer.bridge import at_level
 
-    return _as_session(_program(at_level(file, options), options, sink), options.ort_level)
+    session, known = at_level(file, options)
+    return _as_session(_program(session, options, sink), options.ort_level, known)
 
 
-def _as_session(program: Program, level: str) -> Program:
+def _as_session(program: Program, level: str, known: str) -> Program:
     """A program of a session's graph: nodes in its order, and a note of where they come from."""
     program.traits = replace(program.traits, is_session=True)
-    program.metadata["ort_level"] = f"{level}, predicted"
-    program.assumed.append(
-        Assumed("ort-level", level, "predicted graph of a session; --ort-level off is the file as written", is_guess=False)
-    )
+    program.metadata["ort_level"] = f"{level}, {'predicted' if known == 'predicted' else f'asked of {known}'}"
+    why = f"the graph of a session, {'predicted' if known == 'predicted' else f'as {known} has it'}; --ort-level off is the file as written"
+    program.assumed.append(Assumed("ort-level", level, why, is_guess=False))
     program.origins = ()
     return program
 

@@ -98,8 +98,13 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     parser.add_argument(
         "--ort-level",
         choices=("off", "basic", "extended", "all"),
-        default="off",
+        default=None,
         help="take an ONNX file as a session of ONNX Runtime has it after these optimisations, predicted; default: off, as written",
+    )
+    parser.add_argument(
+        "--use-ort",
+        action="store_true",
+        help="ask an installed onnxruntime for that graph (level all unless said): it makes a session and never runs it",
     )
     parser.add_argument(
         *reading_budget,
@@ -260,7 +265,8 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         use_torch=args.use_torch,
         method=args.method,
         base=args.base,
-        ort_level=args.ort_level,
+        ort_level=args.ort_level or ("all" if args.use_ort else "off"),
+        use_ort=args.use_ort,
         trust_remote_code=args.trust_remote_code,
         allowance=_allowance(args.reading_budget),
     )

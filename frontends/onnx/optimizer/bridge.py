@@ -228,8 +228,18 @@ def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session:
     return bridge.write(graph)
 
 
-def at_level(file: ModelFile, options: LoadOptions) -> ModelFile:
-    """The file as a session of the level that the options name runs it."""
-    if options.ort_level not in LEVELS:
-        raise UsageError(f"ONNX Runtime has no level {options.ort_level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
-    return optimised(file, options.file_types, options.ort_level)
+def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
+    """The file as a session of the level that the options name runs it, and how that is known."""
+    level = options.ort_level
+    if level not in LEVELS:
+        raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
+    if not options.use_ort:
+        return optimised(file, options.file_types, level), "predicted"
+    from irscope.frontends.onnx.optimizer.asked import ask
+
+    saved, version = ask(file, level)
+    if [list(node.output) for node in saved.proto.graph.node] == [list(node.output) for node in file.proto.graph.node]:
+        # A graph that nothing changed is saved as it was read, and runs in another order.
+        bridge = Bridge(saved, options.file_types)
+        saved = bridge.write(bridge.read())
+    return saved, f"onnxruntime {version}"

@@ -160,3 +160,36 @@ def test_a_reshape_by_its_own_sizes_reads_constants() -> None:
     found = optimised(ModelFile(model(nodes, weights, shape=("a", "b", 3))), {}, "basic").proto.graph
     assert [node.op_type for node in found.node] == ["Reshape"]
     assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [0, -1]}
+
+
+def test_a_session_of_an_installed_runtime_is_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    weights = {"w": np.ones((3, 4), np.float32), "b": np.ones(4, np.float32)}
+    nodes = [
+        helper.make_node("Identity", ["x"], ["i"]),
+        helper.make_node("MatMul", ["i", "w"], ["a"]),
+        helper.make_node("Add", ["a", "b"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    path = tmp_path / "model.onnx"
+    onnx.save(model(nodes, weights), path)
+    asked, predicted = (irscope.load(path, ort_level="all", use_ort=use_ort) for use_ort in (True, False))
+    assert [node.source for node in asked.graph] == [node.source for node in predicted.graph]
+    assert asked.program.metadata["ort_level"].startswith("all, asked of onnxruntime ")
+    assert {weight.name for weight in asked.graph.weights} == {"w", "b"}
+
+
+def test_a_model_that_the_runtime_refuses_is_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "model.onnx"
+    onnx.save(model([helper.make_node("Unheard", ["x"], ["y"], domain="my.own")]), path)
+    with pytest.raises(irscope.IrscopeError, match=r"ONNX Runtime makes no session of it: .*my\.own"):
+        irscope.load(path, ort_level="all", use_ort=True)
+
+
+def test_without_the_runtime_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model([helper.make_node("Relu", ["x"], ["y"])]), path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(irscope.IrscopeError, match="not installed"):
+        irscope.load(path, ort_level="all", use_ort=True)
