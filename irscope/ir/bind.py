@@ -68,6 +68,10 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     elements = set(element_names(program))
     sizes: dict[str, int] = {}
     for name, number in env.items():
+        if name.startswith("?"):
+            # What depends on data has its name from the inference, which also tells whether there is one of that name.
+            program.given[name] = number
+            continue
         symbol = symbol_named(program, name) if name not in elements or name in program.symbols else None
         if symbol is None and name not in elements:
             known = ", ".join([*program.symbols, *sorted(elements)]) or "the model has none"
@@ -213,6 +217,12 @@ def bind_option(symbols: Iterable[SymDim], chosen: Mapping[str, int] | None = No
     """`--bind batch=8,seq=128` with a size for every symbol that may have one, chosen or usual; empty where none may."""
     sizes = {str(symbol): (chosen or {}).get(str(symbol), example_size(symbol)) for symbol in symbols if not symbol.is_unknown}
     return f"--bind {','.join(f'{name}={sizes[name]}' for name in sorted(sizes))}" if sizes else ""
+
+
+def unknown_option(sizes: Iterable[SymDim]) -> str:
+    """`--bind '?u0=64'`: numbers for sizes that depend on data; empty without sizes."""
+    found = [f"{size}={example_size(size)}" for size in sizes]
+    return f"--bind {shlex.quote(','.join(found))}" if found else ""
 
 
 def over_option(symbol: SymDim) -> str:

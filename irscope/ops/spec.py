@@ -49,8 +49,8 @@ class RuleContext:
         """Sizes of axes whose bounds alone do not tell that they are not negative."""
         self._fresh = 0
 
-    def fresh(self, reason: str, decided_by: str, lo: int | None, hi: int | None) -> SymDim:
-        """A new unknown size (or integer), with the reason for it and what decides it."""
+    def fresh(self, reason: str, decided_by: str, lo: int | None, hi: int | None) -> Dim:
+        """A new unknown size (or integer), with the reason for it and what decides it; the `shapes` pass takes numbers that users give."""
         name = f"u{self._fresh}"
         self._fresh += 1
         made = unknown(name, lo, hi)
@@ -224,7 +224,7 @@ class OpCall:
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
-    def unknown(self, reason: str, decided_by: str = "", lo: int | None = 0, hi: Dim | None = None) -> SymDim:
+    def unknown(self, reason: str, decided_by: str = "", lo: int | None = 0, hi: Dim | None = None) -> Dim:
         """A new unknown size, with its reason.
 
         `decided_by` names the operands whose values decide it ("k", "boxes,scores"), or is SIZES where the sizes of operands do. From

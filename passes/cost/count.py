@@ -262,12 +262,11 @@ class _Counter:
         return entries
 
     def _branches(self, node: Node) -> list[Entry]:
+        branch = self.types.branches.get(node)
+        if branch is not None and branch.taken is not None:
+            # What is unknown in the other does not matter.
+            return self.body(node.regions[branch.taken])
         bodies = [self.body(region) for region in node.regions]
-        condition = node.inputs[0] if node.inputs else None
-        known = self.types.values.get(condition) if condition is not None else None
-        taken = known.reshape(-1)[0] if known is not None and known.size == 1 else None
-        if taken is not None and not isinstance(taken, SymDim):
-            return bodies[0 if taken else 1]
         tallies = [tallied(body) for body in bodies]
         limits: dict[str, tuple[Dim, Dim | None]] = {}
         for measure in MEASURES:

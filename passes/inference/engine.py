@@ -42,6 +42,15 @@ class Reason:
     """Values whose sizes decide it."""
     fix: str = ""
     """The options of the command line that make it known; empty where none does."""
+    root: Reason | None = None
+    """The first cause, where this is only what follows from another."""
+    decided_by: str = ""
+    """What of the model's own inputs decides it, in words."""
+
+    @property
+    def first(self) -> Reason:
+        """The first cause."""
+        return self.root or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,17 @@ class Assumption:
     right: Dim
     node: str
     why: str
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """Which of its bodies a node with a condition runs."""
+
+    taken: int | None
+    """Its place among the bodies; None where the condition is not known, or not the same whenever the node runs."""
+    why: str
+    reason: Reason | None = None
+    """What decides it, where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,11 @@ class Inferred:
     """Operators without a record, with the number of nodes."""
     trips: dict[Node, Dim] = field(default_factory=dict)
     """How often the body of a loop, scan or map runs."""
+    branches: dict[Node, Branch] = field(default_factory=dict)
+    idle: set[Node] = field(default_factory=set)
+    """Nodes in branches that are not taken."""
+    given: set[str] = field(default_factory=set)
+    """Unknown sizes, by their text, that a user gave a number."""
 
     def type_of(self, value: Value | None) -> Type:
         """The best known type of a value; of an absent operand nothing is known."""
@@ -108,6 +133,14 @@ def define_regions(
     """How control flow and lists are inferred. Their rules run bodies in an inference: their module calls this when it is imported."""
     _CONTROLS.update(controls)
     _LISTS.append(lists)
+
+
+class Mark(NamedTuple):
+    """How much was noted about a model at some time."""
+
+    problems: int
+    assumptions: int
+    foreign: dict[str, int]
 
 
 class Inference(RuleContext):
@@ -136,7 +169,12 @@ class Inference(RuleContext):
         self.graph(self.program.graph, nodes)
         for function in self.program.functions.values():
             self.graph(function, nodes)
-        return self.found
+        found = self.found
+        for node, branch in found.branches.items():
+            for place, region in enumerate(node.regions):
+                if branch.taken is not None and place != branch.taken:
+                    found.idle.update(region.walk())
+        return found
 
     def graph(self, graph: Graph, nodes: Callable[[Graph], Iterable[Node]] = iter) -> None:
         """Infer the nodes of a graph or region, whose arguments have their types."""
@@ -346,11 +384,20 @@ class Inference(RuleContext):
         self.found.values.pop(value, None)
         self.found.lists.pop(value, None)
 
-    def retract(self, problems: int) -> None:
-        """Take back the problems found after the first so many: they are in code that does not run."""
-        for problem in self.found.problems[problems:]:
+    def mark(self) -> Mark:
+        """What is noted about the model so far, for `retract`."""
+        found = self.found
+        return Mark(len(found.problems), len(found.assumptions), dict(found.foreign))
+
+    def retract(self, mark: Mark) -> None:
+        """Take back problems, assumptions and unknown operators noted since: they are in code that does not run."""
+        found = self.found
+        for problem in found.problems[mark.problems :]:
             self._faulty.discard(problem.node)
-        del self.found.problems[problems:]
+        for assumed in found.assumptions[mark.assumptions :]:
+            self._assumed.discard((assumed.left, assumed.right))
+        del found.problems[mark.problems :], found.assumptions[mark.assumptions :]
+        found.foreign = mark.foreign
 
     def may_be_symbolic(self, value: Value) -> bool:
         type_ = self.found.types.get(value, value.type)
@@ -359,14 +406,20 @@ class Inference(RuleContext):
         shape = static_shape(type_)
         return shape is not None and math.prod(shape) <= SYMBOLIC_ELEMENTS
 
-    def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> SymDim:
-        """A new unknown size, blamed on the node whose rule asks."""
+    def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> Dim:
+        """A new unknown size, blamed on the node whose rule asks; the number that a user gave it."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
         name = f"u{self._fresh}"
         self._fresh += 1
+        given = self.program.given.get(f"?{name}")
+        if given is not None:
+            self.found.given.add(f"?{name}")
+            if (lo is not None and given < lo) or (hi is not None and given > hi):
+                raise RuleError(f"?{name} cannot be {given}: it is {f'at least {lo}' if hi is None else f'from {lo} to {hi}'}")
+            return given
         made = unknown(name, lo, hi)
-        self.found.reasons[str(made)] = self._reason(reason, decided_by)
+        self.found.reasons[str(made)] = self.reason(reason, decided_by)
         return made
 
     @property
@@ -386,9 +439,10 @@ class Inference(RuleContext):
 
     def explain(self, reason: str, decided_by: DecidedBy) -> None:
         """Why the results of the current node have no rank."""
-        self._explained = self._reason(reason, decided_by)
+        self._explained = self.reason(reason, decided_by)
 
-    def _reason(self, text: str, decided_by: DecidedBy) -> Reason:
+    def reason(self, text: str, decided_by: DecidedBy) -> Reason:
+        """Why something of the current node is not known."""
         node = self._node
         if node is None or not decided_by:
             return Reason(node.name if node is not None else "", text)
@@ -401,6 +455,10 @@ class Inference(RuleContext):
 
     def _inherit_reason(self, node: Node, output: Value) -> None:
         reasons = self.found.rank_reasons
+        made = self._in_bodies(node, output)
+        if made is not None:
+            reasons[output] = made
+            return
         if self._explained is None:
             for value in node.inputs:
                 if value is not None and value in reasons:
@@ -413,6 +471,22 @@ class Inference(RuleContext):
                     reasons[output] = Reason(label, f"the file does not say how many axes {label} has", sizes=(value,))
                     return
         reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known")
+
+    def _in_bodies(self, node: Node, output: Value) -> Reason | None:
+        """Why a result of a node with bodies has no rank, where the value that a body makes it of has none."""
+        reasons = self.found.rank_reasons
+        place = next((index for index, one in enumerate(node.outputs) if one is output), 0)
+        for region in node.regions:
+            # A loop's body also yields whether to go on, before the values of its results.
+            at = place + max(0, len(region.outputs) - len(node.outputs))
+            if at < len(region.outputs) and region.outputs[at] in reasons and lacks_rank(self.found.type_of(region.outputs[at])):
+                return reasons[region.outputs[at]]
+        return None
+
+
+def lacks_rank(type_: Type) -> bool:
+    """Whether nothing is known of a tensor's sizes, or not even its element type."""
+    return isinstance(type_, TensorType) and (type_.shape is None or type_.dtype is DType.UNKNOWN)
 
 
 def _operands(node: Node, name: str) -> Iterator[Value]:

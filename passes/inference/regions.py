@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from irscope.ir.types import (
 from irscope.ops.facts import Control
 from irscope.ops.spec import Item, Known, OpCall, RuleError
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference.engine import NO_FACT, DecidedBy, Fact, Inference, define_regions
+from irscope.passes.inference.engine import NO_FACT, Branch, DecidedBy, Fact, Inference, define_regions
 
 UNROLL_LIMIT = 64
 """A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""
@@ -54,26 +55,52 @@ def _known_scalar(engine: Inference, value: Value | None) -> int | None:
 
 
 def infer_if(engine: Inference, node: Node) -> list[Type]:
-    """Both branches; the one that a known condition takes, else the join."""
-    condition = _known_scalar(engine, node.inputs[0] if node.inputs else None)
+    """Both branches; the one that a known condition takes, or the only one that the sizes allow, else the join."""
+    decider = node.inputs[0] if node.inputs else None
+    if decider is not None and decider not in engine.found.values and engine.may_be_symbolic(decider):
+        # What data decides can be given as well.
+        engine.symbolic_value(decider)
+    condition = _known_scalar(engine, decider)
     if condition is not None and len(node.regions) == 2:
-        return _infer_taken(engine, node, *(node.regions if condition else reversed(node.regions)))
+        return _infer_taken(engine, node, 0 if condition else 1, f"its condition is {'true' if condition else 'false'}")
+    marks = [engine.mark()]
     for region in node.regions:
         engine.graph(region)
-    branches = [_outputs(engine, region) for region in node.regions]
-    why = "it depends on which branch is taken"
+        marks.append(engine.mark())
+    failed = [after.problems > before.problems for before, after in pairwise(marks)]
     decided_by = tuple(value for value in node.inputs[:1] if value is not None)
+    if len(node.regions) == 2 and failed[0] != failed[1] and _contradicts(engine, marks[failed[1]].problems, marks[failed[1] + 1].problems):
+        # Where a branch cannot run, a model that runs takes the other.
+        engine.retract(marks[0])
+        return _infer_taken(engine, node, int(failed[0]), "the other branch contradicts the sizes")
+    why = "it depends on which branch is taken"
+    _note_branch(engine, node, Branch(None, why, engine.reason(why, decided_by)))
+    branches = [_outputs(engine, region) for region in node.regions]
     joined = branches[0] if branches else []
     for branch in branches[1:]:
         joined = [join(engine, a, b, why, decided_by=decided_by) for a, b in zip(joined, branch, strict=False)]
     return joined
 
 
-def _infer_taken(engine: Inference, node: Node, taken: Graph, other: Graph) -> list[Type]:
+def _contradicts(engine: Inference, first: int, last: int) -> bool:
+    return all(problem.fault == "model" for problem in engine.found.problems[first:last])
+
+
+def _note_branch(engine: Inference, node: Node, branch: Branch) -> None:
+    """Which branch a node takes; none is known where it is not the same each time the node runs."""
+    before = engine.found.branches.get(node)
+    if before is not None and before.taken != branch.taken and engine.depth > 1:
+        branch = Branch(None, "it is not the same at each step", before.reason or branch.reason)
+    engine.found.branches[node] = branch
+
+
+def _infer_taken(engine: Inference, node: Node, place: int, why: str) -> list[Type]:
     """The branch that runs. The other one is inferred for readers only: what is wrong in it does not matter."""
-    problems = len(engine.found.problems)
+    taken, other = node.regions[place], node.regions[1 - place]
+    _note_branch(engine, node, Branch(place, why))
+    mark = engine.mark()
     engine.graph(other)
-    engine.retract(problems)
+    engine.retract(mark)
     engine.graph(taken)
     for output, value in zip(node.outputs, taken.outputs, strict=False):
         engine.learn(output, engine.fact(value))

@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.ir.bind import bind_option, bindable_elements, input_option, typed
-from irscope.ir.dims import SymDim
+from irscope.errors import UsageError
+from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, type_binder, typed, unknown_option
+from irscope.ir.dims import SymDim, bounds
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Facet, Graph, Role, Value
+from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.places import Literal
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
 from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.ops.reals import Real
-from irscope.ops.spec import Known
+from irscope.ops.registry import find_op
+from irscope.ops.rules import free
+from irscope.ops.spec import Family, Known
 from irscope.ops.values import is_symbolic
-from irscope.passes.inference.engine import Inference, Inferred, Problem, Reason
+from irscope.passes.inference.engine import Inference, Inferred, Problem, Reason, lacks_rank
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Table
@@ -37,6 +41,10 @@ class Shapes(Analysis[Inferred]):
         total = len(graph)
         found = Inference(ctx.program).run(lambda body: ctx.each(body, "inferring types", total) if body is graph else body)
         fill_in(found, ctx.program)
+        for name in ctx.program.given:
+            if name.startswith("?") and name not in found.given:
+                message = f"there is no unknown size {name} in this model as it is bound, so its number is not used"
+                ctx.sink.add(Diagnostic(Severity.WARNING, "IRS625", message), about=name)
         for problem in found.problems:
             ctx.sink.add(_diagnostic(problem), about=problem.text)
         for name, count in found.foreign.items():
@@ -48,14 +56,15 @@ class Shapes(Analysis[Inferred]):
         program = ctx.program
         names = _Names(program)
         graph = program.graph
-        values = [output for body in program.bodies() for node in body for output in node.outputs]
-        unknown = sum(not is_known(result.type_of(value)) for value in values)
+        values = [output for body in program.bodies() for node in body if node not in result.idle for output in node.outputs]
+        unknown = sum(not _is_known_value(value, result) for value in values)
         symbols = sorted({name for value in graph.inputs for name in symbols_of(value.type)})
         tables = (
             _types_table("inputs", graph.inputs, result, names),
             _types_table("outputs", graph.outputs, result, names),
             _types_table("values", values, result, names),
             _unknowns(values, result, names),
+            _branches(result),
             Table.of(
                 [(str(one.left), str(one.right), one.node, one.why) for one in result.assumptions],
                 columns=["left:formula", "right:formula", "node", "why:text"],
@@ -84,6 +93,12 @@ class _Names:
         if self._numbered is None:
             self._numbered = value_names([self._program.graph, *self._program.functions.values()])
         return self._numbered[value]
+
+
+def _is_known_value(value: Value, result: Inferred) -> bool:
+    """Whether its type is known; of a list those of its elements, which need not be alike."""
+    items = result.lists.get(value)
+    return is_known(result.type_of(value)) or (items is not None and all(is_known(item.type) for item in items))
 
 
 def is_known(type_: Type) -> bool:
@@ -137,20 +152,40 @@ def _types_table(title: str, values: Sequence[Value], result: Inferred, names: _
 
 
 def _unknowns(values: list[Value], result: Inferred, names: _Names) -> Table:
-    """First causes: each with the number of values it makes unknown and the first of them."""
-    causes: dict[tuple[str, str, str], list[str]] = {}
+    """First causes: each with the number of values it makes unknown and the first of them. Those that one option settles are one."""
+    causes: dict[str, tuple[Reason, list[str]]] = {}
     for value in values:
+        if value.node in result.idle:
+            continue
         type_ = result.type_of(value)
-        reason = result.rank_reasons.get(value)
-        if reason is not None:
-            causes.setdefault((reason.node, reason.text, reason.fix), []).append(names[value])
-        elif isinstance(type_, TensorType):
-            for name in sorted(symbols_of(type_)):
-                why = result.reasons.get(name)
-                if why is not None:
-                    causes.setdefault((why.node, why.text, why.fix), []).append(names[value])
-    rows = [(hit[0], len(hit), node, text, fix) for (node, text, fix), hit in causes.items()]
-    return Table.of(rows, columns=["first_value:value", "values:count", "node", "reason:text", "fix:text"], title="unknown")
+        reason = result.rank_reasons.get(value) if lacks_rank(type_) else None
+        found = [reason] if reason is not None else []
+        if reason is None:
+            found = [result.reasons[name] for name in sorted(symbols_of(type_)) if name in result.reasons]
+        for first in {id(one.first): one.first for one in found}.values():
+            causes.setdefault(first.fix or f"{first.node}: {first.text}", (first, []))[1].append(names[value])
+    rows = [(hit[0], len(hit), why.node, why.text, why.decided_by, why.fix) for why, hit in causes.values()]
+    columns = ["first_value:value", "values:count", "node", "reason:text", "decided_by:text", "fix:text"]
+    return Table.of(rows, columns=columns, title="unknown")
+
+
+def _branches(result: Inferred) -> Table:
+    """What nodes with a condition run, and why."""
+    rows = []
+    for node, branch in result.branches.items():
+        if node in result.idle:
+            continue
+        left_out = [sum(1 for _ in region.walk()) for place, region in enumerate(node.regions) if branch.taken not in (None, place)]
+        reason = branch.reason if branch.taken is None else None
+        taken = "?" if branch.taken is None else _BRANCHES[branch.taken] if branch.taken < len(_BRANCHES) else str(branch.taken)
+        rows.append(
+            (node.name, taken, branch.why, sum(left_out), reason.first.decided_by if reason else "", reason.first.fix if reason else "")
+        )
+    columns = ["node", "taken", "why:text", "left_out:count", "decided_by:text", "fix:text"]
+    return Table.of(rows, columns=columns, title="branches")
+
+
+_BRANCHES = ("then", "else")
 
 
 def _diagnostic(problem: Problem) -> Diagnostic:
@@ -164,6 +199,13 @@ def _diagnostic(problem: Problem) -> Diagnostic:
 # ----------------------------------------------------------------------------------------------------
 # The options of the command line that make something unknown known: use-def chains are followed back to the model's inputs.
 
+_MOST_SIZES = 6
+_SIZES = (64, 1, 2, 32, 128, 224, 256, 512, 576, 640, 1024, 1600, 16_000)
+"""What is tried for sizes of inputs, where the usual ones contradict the model: images, windows, frames of audio."""
+_MOST_TRIALS = 40
+_MOST_STEPS = 100
+_LARGE = 20_000
+"""Models of more nodes are not inferred again only to try a number."""
 _NUMBERS = (1, 0, 2, 8)
 """What is tried for the elements of inputs, of which nothing says what they stand for."""
 SHAPES_HINT: Final = f"{typed('irscope run --passes shapes MODEL')} tells what their sizes depend on"
@@ -174,10 +216,37 @@ class DependsOnData(Exception):
 
 
 def fill_in(found: Inferred, program: Program) -> None:
-    """Write into every reason what makes it known; it stays empty where nothing on the command line does."""
+    """Write into every reason what makes it known, and what its first cause is; the fix stays empty where nothing on the command line
+    makes it known."""
     remedies = _Remedies(found, program)
-    for reason in {id(one): one for one in (*found.reasons.values(), *found.rank_reasons.values())}.values():
-        reason.fix = remedies.of(reason)
+    undecided = [branch.reason for branch in found.branches.values() if branch.taken is None and branch.reason is not None]
+    reasons = list({id(one): one for one in (*found.reasons.values(), *found.rank_reasons.values(), *undecided)}.values())
+    for reason in reasons:
+        first = remedies.first(reason)
+        reason.root = None if first is reason else first
+    for reason in reasons:
+        reason.fix, reason.decided_by = remedies.of(reason)
+    elements = bindable_elements(program) if program.given and found.branches else {}
+    for node, branch in found.branches.items():
+        condition = node.inputs[0] if node.inputs else None
+        given = _given_for(condition, program, elements) if elements and condition is not None and branch.taken is not None else ""
+        if given:
+            branch.why += f": {given}"
+
+
+def _given_for(value: Value, program: Program, elements: Mapping[Value, list[SymDim]]) -> str:
+    """The numbers given on the command line that a value is computed from, within some steps."""
+    found: dict[str, int] = {}
+    work, seen = deque([value]), {value}
+    while work and len(seen) < _MOST_STEPS:
+        at = work.popleft()
+        names = [str(element) for element in elements.get(at, ())]
+        found.update((name, program.given[name]) for name in names if name in program.given)
+        for operand in at.node.inputs if at.node is not None and not at.node.regions else ():
+            if operand is not None and operand not in seen:
+                seen.add(operand)
+                work.append(operand)
+    return ", ".join(f"{name}={number}" for name, number in found.items())
 
 
 def size_hint(found: Inferred, values: Iterable[Value]) -> str:
@@ -190,17 +259,19 @@ def size_hint(found: Inferred, values: Iterable[Value]) -> str:
         elif isinstance(type_, TensorType):
             names = {name for size in type_.shape or () if isinstance(size, SymDim) for name in size.names}
             reasons.extend(found.reasons[name] for name in sorted(names) if name in found.reasons)
-    fixes = list(dict.fromkeys(reason.fix for reason in reasons if reason.fix))
+    fixes = list(dict.fromkeys(reason.first.fix for reason in reasons if reason.first.fix))
     if fixes:
         return f"{typed(fixes[0])} gives {'it a size' if len(fixes) == 1 else 'the first of them a size'}"
     return SHAPES_HINT
 
 
 def _unknown(found: Inferred, program: Program) -> int:
-    """How many sizes of results are not known, one for a result whose rank is not."""
-    types = [found.type_of(output) for body in program.bodies() for node in body for output in node.outputs]
+    """How many sizes of results are not known, one for a result whose rank is not, and how many branches are not decided."""
+    nodes = [node for body in program.bodies() for node in body if node not in found.idle]
+    types = [found.type_of(output) for node in nodes for output in node.outputs]
     shapes = [type_.shape for type_ in types if isinstance(type_, TensorType)]
-    return sum(1 if shape is None else sum(isinstance(size, SymDim) and size.is_unknown for size in shape) for shape in shapes)
+    open_sizes = sum(1 if shape is None else sum(isinstance(size, SymDim) and size.is_unknown for size in shape) for shape in shapes)
+    return open_sizes + sum(branch.taken is None for node, branch in found.branches.items() if node not in found.idle)
 
 
 class _Remedies:
@@ -212,95 +283,239 @@ class _Remedies:
         self._elements = bindable_elements(program)
         self._element_names = {str(element) for found_ in self._elements.values() for element in found_}
         self._inputs = frozenset(program.graph.inputs)
-        self._made: dict[tuple[tuple[Value, ...], tuple[Value, ...]], str] = {}
-        self._tried: dict[frozenset[str], int | None] = {}
+        self._made: dict[tuple[tuple[Value, ...], tuple[Value, ...]], tuple[str, str]] = {}
+        self._tried: dict[frozenset[str], dict[str, int] | None] = {}
+        self._trials = 0
+        self._first: dict[int, Reason] = {}
+        self._met: dict[int, Reason] = {}
+        """Reasons that the search under way has come by."""
+        self._data: dict[str, None] = {}
+        """Inputs whose data the search under way has come to."""
+        self._sizes: dict[int, list[SymDim]] = {}
+        self._count: int | None = None
 
-    def of(self, reason: Reason) -> str:
+    def first(self, reason: Reason) -> Reason:
+        """The cause that has none among the other reasons; of several the first."""
+        seen: dict[int, Reason] = {}
+        at = reason
+        while id(at) not in self._first:
+            if id(at) in seen:
+                break
+            seen[id(at)] = at
+            further = [one for one in self._causes(at) if id(one) not in seen]
+            if not further:
+                break
+            at = further[0]
+        last = self._first.get(id(at), at)
+        for one in seen.values():
+            self._first[id(one)] = last
+        return last
+
+    def _causes(self, reason: Reason) -> list[Reason]:
+        """Other reasons on which this one depends directly."""
+        self._met = {}
+        work = deque([*((value, True) for value in reason.values), *((value, False) for value in reason.sizes)])
+        seen = set(work)
+        symbols: dict[str, SymDim] = {}
+        untyped: dict[Value, None] = {}
+        while work:
+            value, wants_values = work.popleft()
+            try:
+                # What other reasons depend on is theirs.
+                steps = list(
+                    self._in_values(value, symbols, follow=False) if wants_values else self._in_sizes(value, symbols, untyped, False)
+                )
+            except DependsOnData:
+                continue
+            for item in steps:
+                if item not in seen:
+                    seen.add(item)
+                    work.append(item)
+        self._met.pop(id(reason), None)
+        return list(self._met.values())
+
+    def of(self, reason: Reason) -> tuple[str, str]:
+        """The options that make it known, and what of the inputs decides it."""
         key = reason.values, reason.sizes
         if key not in self._made:
-            self._made[key] = self._search(reason) if reason.values or reason.sizes else ""
-        return self._made[key]
+            self._made[key] = self._search(reason) if reason.values or reason.sizes else ("", "")
+        fix, decided_by = self._made[key]
+        return fix or self._for_sizes(reason.first), decided_by
 
-    def _search(self, reason: Reason) -> str:
+    def _for_sizes(self, reason: Reason) -> str:
+        """Numbers for the unknown sizes themselves, where nothing else decides them."""
+        if not self._sizes:
+            used = {
+                size
+                for body in self._program.bodies()
+                for node in body
+                if node not in self._found.idle
+                for output in node.outputs
+                for dim in self._found.type_of(output).shape or ()
+                if isinstance(dim, SymDim) and dim.is_unknown
+                for size in dim.symbols()
+                if size.is_unknown
+            }
+            used.update(self._undecided())
+            first: dict[int, list[SymDim]] = {}
+            for size in sorted(used, key=lambda one: (len(str(one)), str(one))):
+                why = self._found.reasons.get(str(size))
+                if why is not None:
+                    self._sizes.setdefault(id(why.first), []).append(size)
+                    if why.root is None:
+                        first.setdefault(id(why), []).append(size)
+            # What follows from a size is settled with it.
+            self._sizes.update(first)
+        return unknown_option(self._sizes.get(id(reason), ())[:_MOST_SIZES])
+
+    def _undecided(self) -> Iterator[SymDim]:
+        """Conditions that depend on data, as sizes that are 0 or 1."""
+        for node, branch in self._found.branches.items():
+            condition = node.inputs[0] if node.inputs else None
+            known = self._found.values.get(condition) if condition is not None and branch.taken is None else None
+            for formula in _formulas(known) if known is not None else ():
+                yield from (one for one in formula.symbols() if one.is_unknown)
+
+    def _search(self, reason: Reason) -> tuple[str, str]:
         """Breadth first over what the reason depends on: values of some tensors, sizes of others."""
         symbols: dict[str, SymDim] = {}
         untyped: dict[Value, None] = {}
+        self._data = {}
         work = deque([*((value, True) for value in reason.values), *((value, False) for value in reason.sizes)])
         seen = set(work)
-        try:
-            while work:
-                value, wants_values = work.popleft()
-                for item in self._in_values(value, symbols) if wants_values else self._in_sizes(value, symbols, untyped):
-                    if item not in seen:
-                        seen.add(item)
-                        work.append(item)
-        except DependsOnData:
-            return ""
+        on_data = False
+        while work:
+            value, wants_values = work.popleft()
+            try:
+                steps = list(self._in_values(value, symbols) if wants_values else self._in_sizes(value, symbols, untyped))
+            except DependsOnData:
+                on_data = True
+                continue
+            for item in steps:
+                if item not in seen:
+                    seen.add(item)
+                    work.append(item)
         elements = frozenset(name for name in symbols if name in self._element_names and name not in self._program.symbols)
-        number = self._number_for(elements)
-        if number is None:
-            return ""
-        options = [*(input_option(value) for value in untyped), bind_option(symbols.values(), dict.fromkeys(elements, number))]
-        return " ".join(filter(None, options))
+        if on_data:
+            return "", ", ".join(f"values of {name}" for name in list(self._data)[:_MOST_SIZES])
+        named = [*(f"the type of {value.name}" for value in untyped), *(name for name, one in symbols.items() if not one.is_unknown)]
+        decided_by = ", ".join(named[:_MOST_SIZES]) + (f" and {len(named) - _MOST_SIZES} more" if len(named) > _MOST_SIZES else "")
+        chosen = self._numbers_for(elements, {name: one for name, one in symbols.items() if not one.is_unknown and name not in elements})
+        if chosen is None:
+            return "", decided_by
+        options = [*(input_option(value) for value in untyped), bind_option(symbols.values(), chosen)]
+        return " ".join(filter(None, options)), decided_by
 
-    def _number_for(self, elements: frozenset[str]) -> int | None:
-        """A number for elements of inputs with which more is known: an axis, a length and a flag may not all be the same."""
-        if not elements:
-            return 0
-        if elements not in self._tried:
-            self._tried[elements] = next((number for number in _NUMBERS if self._helps(elements, number)), None)
-        return self._tried[elements]
+    def _numbers_for(self, elements: frozenset[str], sizes: Mapping[str, SymDim]) -> dict[str, int] | None:
+        """Numbers with which more is known and nothing contradicts: an axis, a length and a flag may not all be the same. Where sizes
+        alone decide, the usual ones are named even if they do not help: another cause shows then."""
+        key = elements | frozenset(sizes)
+        if not key:
+            return {}
+        if key not in self._tried:
+            compared = _compared_with(self._elements, elements)
+            usual = {name: example_size(one) for name, one in sizes.items()}
+            tries = [{**usual, **dict.fromkeys(elements, number)} for number in (*compared, *_NUMBERS)] if elements else [usual]
+            known = next((numbers for numbers in tries if self._helps(numbers)), None)
+            if known is None and sizes:
+                fixed = dict.fromkeys(elements, next(iter(compared), 1))
+                others = [{**{name: min(size, bounds(one)[1] or size) for name, one in sizes.items()}, **fixed} for size in _SIZES]
+                known = next((numbers for numbers in others if self._helps(numbers)), None if elements else usual)
+            self._tried[key] = known
+        return self._tried[key]
 
-    def _helps(self, elements: frozenset[str], number: int) -> bool:
-        given = self._program.given
-        self._program.given = {**given, **dict.fromkeys(elements, number)}
+    def _helps(self, numbers: Mapping[str, int]) -> bool:
+        """Whether with these numbers less is unknown, and nothing contradicts that did not before."""
+        program, binder = self._program, type_binder(numbers)
+        if self._trials >= _MOST_TRIALS or len(program.graph) > _LARGE:
+            return True
+        self._trials += 1
+        given = program.given
+        program.given = {**given, **{name: number for name, number in numbers.items() if name in self._element_names}}
         try:
-            other = Inference(self._program).run()
+            trial = Inference(program)
+            trial.found.types.update((value, binder(value.type)) for value in program.graph.inputs)
+            other = trial.run()
+        except UsageError:
+            return False
         finally:
-            self._program.given = given
-        return len(other.problems) <= len(self._found.problems) and _unknown(other, self._program) < _unknown(self._found, self._program)
+            program.given = given
+        if self._count is None:
+            self._count = _unknown(self._found, program)
+        return len(other.problems) <= len(self._found.problems) and _unknown(other, program) < self._count
 
-    def _in_sizes(self, value: Value, symbols: dict[str, SymDim], untyped: dict[Value, None]) -> Iterator[tuple[Value, bool]]:
+    def _in_sizes(
+        self, value: Value, symbols: dict[str, SymDim], untyped: dict[Value, None], follow: bool = True
+    ) -> Iterator[tuple[Value, bool]]:
         """What the sizes of a value depend on; symbols that its small known values are made of count with them."""
         type_ = self._found.type_of(value)
         if type_.shape is not None:
-            yield from self._in_symbols((size for size in type_.shape if isinstance(size, SymDim)), symbols)
+            yield from self._in_symbols((size for size in type_.shape if isinstance(size, SymDim)), symbols, follow)
         elif value in self._inputs and value.name is not None:
             untyped[value] = None
         elif (reason := self._found.rank_reasons.get(value)) is not None:
-            yield from self._in_reason(reason)
+            yield from self._in_reason(reason, follow)
         known = self._found.values.get(value)
         if known is not None and is_symbolic(known):
-            yield from self._in_symbols(_formulas(known), symbols)
+            yield from self._in_symbols(_formulas(known), symbols, follow)
 
-    def _in_values(self, value: Value, symbols: dict[str, SymDim]) -> Iterator[tuple[Value, bool]]:
+    def _in_values(self, value: Value, symbols: dict[str, SymDim], follow: bool = True) -> Iterator[tuple[Value, bool]]:
         """What the elements of a value depend on."""
         known = self._found.values.get(value)
+        node = value.node
         if known is not None:
-            yield from self._in_symbols(_formulas(known), symbols)
+            yield from self._in_symbols(_formulas(known), symbols, follow)
         elif value in self._elements:
             symbols.update((str(element), element) for element in self._elements[value])
-        elif value.role is Role.TEMPORARY and value.node is not None and not value.node.regions:
-            yield from ((operand, True) for operand in value.node.inputs if operand is not None)
-        else:
+        elif value.role is Role.TEMPORARY and node is not None and not node.regions and any(one is not None for one in node.inputs):
+            yield from ((operand, not _reads_only_sizes(node)) for operand in node.inputs if operand is not None)
+        elif node is not None and node.regions and value in self._found.rank_reasons:
+            yield from self._in_reason(self._found.rank_reasons[value], follow)
+        elif value.role is not Role.CONSTANT:
+            if value in self._inputs and value.name is not None:
+                self._data[value.name] = None
             raise DependsOnData
 
-    def _in_symbols(self, sizes: Iterable[SymDim], symbols: dict[str, SymDim]) -> Iterator[tuple[Value, bool]]:
+    def _in_symbols(self, sizes: Iterable[SymDim], symbols: dict[str, SymDim], follow: bool = True) -> Iterator[tuple[Value, bool]]:
         for size in sizes:
             for symbol in size.symbols():
                 if not symbol.is_unknown:
                     symbols[str(symbol)] = symbol
                 elif (reason := self._found.reasons.get(str(symbol))) is not None:
-                    yield from self._in_reason(reason)
+                    yield from self._in_reason(reason, follow)
                 else:
                     raise DependsOnData
 
-    @staticmethod
-    def _in_reason(reason: Reason) -> Iterator[tuple[Value, bool]]:
+    def _in_reason(self, reason: Reason, follow: bool = True) -> Iterator[tuple[Value, bool]]:
+        self._met[id(reason)] = reason
+        if not follow:
+            return
         if not reason.values and not reason.sizes:
             raise DependsOnData
         yield from ((value, True) for value in reason.values)
         yield from ((value, False) for value in reason.sizes)
+
+
+def _reads_only_sizes(node: Node) -> bool:
+    """Whether its results depend on sizes of operands alone, not on their elements."""
+    spec = find_op(node.op)
+    return spec is not None and spec.family is Family.CREATION and spec.cost is free and not spec.needs_values
+
+
+def _compared_with(elements: Mapping[Value, list[SymDim]], wanted: frozenset[str]) -> list[int]:
+    """Constants with which inputs are compared that have some of these elements, those of comparisons for equality."""
+    numbers: dict[int, None] = {}
+    for value, names in elements.items():
+        if wanted.isdisjoint(map(str, names)):
+            continue
+        for user in value.users or ():
+            spec = find_op(user.op) if isinstance(user, Node) else None
+            if isinstance(user, Node) and spec is not None and spec.family is Family.COMPARISON:
+                for other in user.inputs:
+                    data = other.declared_in.data.get(other) if other is not None and other.declared_in is not None else None
+                    if isinstance(data, Literal) and len(data.values) == 1 and isinstance(data.values[0], int):
+                        numbers[int(data.values[0])] = None
+    return list(numbers)
 
 
 def _formulas(known: Known) -> Iterator[SymDim]:

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from irscope.frontends.onnx import load_model
+from irscope.ir.bind import bind_program
 from irscope.ir.dims import SymDim
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -267,3 +268,62 @@ def test_sizes_before_a_branch_hold_inside() -> None:
     inside = ", ".join(f"{branch} {{ kept = Reshape (z, s) }}" for branch in branches)
     body = f"{_COUNT} {_CONV} s = Concat <axis = 0> (count, one) y = If (taken) <{inside}>"
     assert shape_of("y", body) == "f32[n//5 - 1,1]"
+
+
+# -- decided branches ----------------------------------------------------------------------------------------------
+
+
+def rates(condition: list[onnx.NodeProto], *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:
+    """A branch for each of two sampling rates; the one for the slow rate has an operator that nobody knows."""
+    fast = graph([node("Relu", "x", "a")], outputs=["a"])
+    slow = graph([node("Hyper", "x", "h"), node("Concat", "h x", "b", axis=0)], outputs=["b"])
+    weights = [ints("fast", 16000), ints("axis", 0)]
+    nodes = [*condition, node("If", "c", "y", then_branch=fast, else_branch=slow)]
+    return model(nodes, [value("x", [2, 3]), *inputs], initializers=weights)
+
+
+@pytest.mark.parametrize("rate", [16000, 8000])
+def test_a_given_number_decides_a_branch(rate: int) -> None:
+    program = load_model(rates([node("Squeeze", "fast", "f"), node("Equal", "sr f", "c")], value("sr", [], INT64)))
+    bind_program(program, {"sr": rate})
+    manager = Manager(program)
+    found = manager.get(Shapes())
+    [branch] = found.branches.values()
+    assert branch.taken == int(rate != 16000)
+    assert branch.why == f"its condition is {'true' if rate == 16000 else 'false'}: sr={rate}"
+    # What a branch that is not taken leaves open counts nowhere.
+    assert bool(found.foreign) == (rate != 16000)
+    report = Shapes().report(found, manager)
+    assert report.coverage is not None
+    assert (report.coverage.known == report.coverage.total) == (rate == 16000)
+
+
+def test_a_branch_that_contradicts_the_sizes_is_not_taken() -> None:
+    good = graph([node("Relu", "x", "a")], outputs=["a"])
+    bad = graph([node("Concat", "x long", "b", axis=0)], outputs=["b"])
+    nodes = [node("If", "c", "y", then_branch=good, else_branch=bad)]
+    found, (result,) = inferred(model(nodes, [value("x", [2, 3]), value("long", [2, 3, 4]), value("c", [], BOOL)]))
+    assert result == "f32[2,3]"
+    assert not found.problems
+    assert [(branch.taken, branch.why) for branch in found.branches.values()] == [(0, "the other branch contradicts the sizes")]
+
+
+def test_a_branch_that_changes_from_step_to_step_is_not_decided() -> None:
+    one = graph([node("Relu", "s", "a")], outputs=["a"])
+    two = graph([node("Neg", "s", "b")], outputs=["b"])
+    steps = [node("Equal", "i zero", "first"), node("If", "first", "next", then_branch=one, else_branch=two), node("Identity", "go", "on")]
+    body = graph(steps, [*CONDITION, value("s", [2])], ["on", "next"])
+    zero = helper.make_tensor("zero", INT64, [], [0])
+    trips = helper.make_tensor("trips", INT64, [], [3])
+    found, _ = inferred(model([node("Loop", "trips true x", "y", body=body)], [value("x", [2])], initializers=[zero, trips, TRUE]))
+    assert [branch.taken for branch in found.branches.values()] == [None]
+    assert not found.idle
+
+
+def test_a_size_that_depends_on_data_is_given_by_its_own_name() -> None:
+    program = load_model(model([node("NonZero", "x", "i"), node("Transpose", "i", "y")], [value("x", [4, 4])]))
+    bind_program(program, {"?u0": 7})
+    found = Manager(program).get(Shapes())
+    assert str(found.type_of(program.graph.outputs[0])) == "i64[7,2]"
+    bind_program(program, {"?u0": 17})
+    assert [problem.text for problem in Manager(program).get(Shapes()).problems] == ["?u0 cannot be 17: it is from 0 to 16"]
