@@ -18,7 +18,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.bind import symbol_named
+from irscope.ir.bind import short_names, symbol_named
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program
@@ -145,6 +145,7 @@ class Model:
             parameters=totals.count if isinstance(totals.count, int) and not totals.uncounted else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) else None,
             bind=dict(self.options.bind),
+            short_names={name: symbol for name, symbol in short_names(program).items() if symbol in program.symbols},
             assumed=tuple(program.assumed),
             diagnostics=self.diagnostics,
             unsized=sum(weight.role is Role.PARAMETER for weight in totals.unsized),
@@ -262,15 +263,16 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
     for one in program.assumed:
         if not one.is_guess and one.value.isdecimal():
             yield StatedSize(one.what, int(one.value), "default")
+    short = {symbol: name for name, symbol in short_names(program).items()}
     roles = {named: role for role in ("seq", "batch") if (named := symbol_named(program, role)) is not None}
     for name, symbol in program.symbols.items():
         low, high = bounds(symbol)
         role = roles.get(name, "")
         example = program.examples.get(name)
         if example is not None and (low or 1) <= example and (high is None or example <= high):
-            yield StatedSize(name, example, EXAMPLE_SIZE, role)
+            yield StatedSize(name, example, EXAMPLE_SIZE, role, short.get(name, ""))
         else:
-            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role)
+            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role, short.get(name, ""))
 
 
 def check_target(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -29,6 +30,9 @@ def symbol_named(program: Program, name: str) -> str | None:
     """
     if name in program.symbols:
         return name
+    meant = short_names(program).get(name)
+    if meant in program.symbols:
+        return meant
     role = next((role for role in (BATCH, SEQUENCE) if name in role), None)
     if role is None:
         return None
@@ -37,6 +41,39 @@ def symbol_named(program: Program, name: str) -> str | None:
         first = _nameless(program, 0)
         found = first if role is BATCH else [symbol for symbol in _nameless(program, 1) if symbol not in first]
     return found[0] if len(found) == 1 else None
+
+
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+_NUMBERED: Final = re.compile(r".*\W(\d+)")
+_LONGEST_NAME: Final = 24
+
+
+def short_names(program: Program) -> dict[str, str]:
+    """Short names for symbols whose own names are no words, as exporters number them: d0 for `p2o.DynamicDimension.0`.
+
+    They follow from the names of all symbols, those included that are bound by now, and are no name of anything else.
+    """
+    if program.short_names:
+        return program.short_names
+    unwieldy = [name for name in program.symbols if not _WORD.fullmatch(name)]
+    if not unwieldy:
+        return {}
+    taken = {*program.symbols, *element_names(program), *BATCH, *SEQUENCE}
+    found: dict[str, str] = {}
+    for name in unwieldy:
+        number = _NUMBERED.fullmatch(name)
+        words = "_".join(re.findall(r"[A-Za-z0-9]+", name))[:_LONGEST_NAME]
+        stem = f"d{number[1]}" if number is not None else words if _WORD.fullmatch(words) else "d"
+        short = next(one for one in (stem, *(f"{stem}_{count}" for count in range(2, len(taken) + 3))) if one not in taken)
+        taken.add(short)
+        found[short] = name
+    return found
+
+
+def known_symbols(program: Program) -> list[str]:
+    """The symbols as messages list them, with their short names."""
+    also = {symbol: f"{symbol} ({short})" for short, symbol in short_names(program).items()}
+    return [also.get(symbol, symbol) for symbol in program.symbols]
 
 
 def _nameless(program: Program, axis: int) -> list[str]:
@@ -65,6 +102,7 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     """Put numbers in place of symbols, in every type and attribute. Names of integer inputs are kept as given values."""
     if not env:
         return
+    program.short_names = short_names(program)
     elements = set(element_names(program))
     sizes: dict[str, int] = {}
     for name, number in env.items():
@@ -74,7 +112,7 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
             continue
         symbol = symbol_named(program, name) if name not in elements or name in program.symbols else None
         if symbol is None and name not in elements:
-            known = ", ".join([*program.symbols, *sorted(elements)]) or "the model has none"
+            known = ", ".join([*known_symbols(program), *sorted(elements)]) or "the model has none"
             raise UsageError(f"there is no symbol {name!r} to bind", code="IRS625", hint=f"symbols: {known}")
         if symbol is not None and sizes.setdefault(symbol, number) != number:
             raise UsageError(f"{name!r} is another name of {symbol!r}, which is given another size", code="IRS624")

@@ -206,6 +206,8 @@ class Program:
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
     examples: dict[str, int] = field(default_factory=dict)
     """Sizes that symbols had in the run that the file was made from, where it tells."""
+    short_names: dict[str, str] = field(default_factory=dict)
+    """Short names of symbols and what they stand for, as they were before any symbol was bound; `irscope.ir.bind.short_names` has them."""
     calls: dict[Node, Called] = field(default_factory=dict)
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
     file_nodes: FileNodes | None = None

@@ -74,6 +74,8 @@ class StatedSize:
     """Such as "--bind", "the file's example", "assumed"."""
     role: str = ""
     """batch or seq where that is what the symbol is, whatever the exporter called it."""
+    short: str = ""
+    """Another name that `--bind` takes, where its own is unwieldy."""
 
     @property
     def is_assumed(self) -> bool:

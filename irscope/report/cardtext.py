@@ -205,7 +205,7 @@ class CardWriter:
 
     def sizes_text(self) -> str:
         """The sizes that the numbers are for."""
-        return ", ".join(f"{one.symbol}={one.size}" for one in self.card.sizes)
+        return ", ".join(f"{one.short or one.symbol}={one.size}" for one in self.card.sizes)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -510,8 +510,9 @@ def _type_of(one: CardInput) -> str:
 
 
 def _size_text(one: StatedSize) -> str:
-    """`batch=1`, or `s77=1, the batch` where the exporter called it otherwise."""
-    return f"{one.role} {one.symbol}={one.size}" if one.role and one.role not in one.symbol else f"{one.symbol}={one.size}"
+    """`batch=1`, `batch s77=1` where the exporter called it otherwise, `d0 (p2o.DynamicDimension.0)=1` where it has a short name."""
+    name = f"{one.short} ({one.symbol})" if one.short else one.symbol
+    return f"{one.role} {name}={one.size}" if one.role and one.role not in one.symbol else f"{name}={one.size}"
 
 
 def sizes_text(sizes: Sequence[StatedSize], plain: Container[str] = ()) -> str:

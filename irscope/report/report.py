@@ -240,6 +240,8 @@ class ModelInfo:
     parameters: int | None = None
     parameter_bytes: int | None = None
     bind: Mapping[str, int] = field(default_factory=dict)
+    short_names: Mapping[str, str] = field(default_factory=dict)
+    """Short names of open symbols with unwieldy ones, which `--bind` takes too."""
     assumed: tuple[Assumed, ...] = ()
     """Assumptions about the run: what was not specified, and the value that was assumed."""
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -269,6 +271,7 @@ class ModelInfo:
         ]
         if self.bind:
             found.append(f"bind {','.join(f'{symbol}={value}' for symbol, value in self.bind.items())}")
+        found.extend(f"{short} = {symbol}" for short, symbol in self.short_names.items())
         return found
 
     def to_json(self) -> ModelJson:
@@ -281,6 +284,7 @@ class ModelInfo:
             "parameters": None if self.parameters is None or self.unsized else int(self.parameters),
             "parameter_bytes": None if self.parameter_bytes is None or self.unsized else int(self.parameter_bytes),
             "bind": {well_formed(symbol): int(size) for symbol, size in self.bind.items()},
+            "short_names": {short: well_formed(symbol) for short, symbol in self.short_names.items()},
             "assumed": assumed_json(self.assumed),
             "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }

@@ -141,6 +141,7 @@ class ModelJson(TypedDict):
     parameters: Annotated[int | None, "null where it is unknown."]
     parameter_bytes: Annotated[int | None, "null where it is unknown."]
     bind: Annotated[dict[str, int], "The symbols that were given a value."]
+    short_names: Annotated[dict[str, str], "Short names that --bind takes, with the open symbols that they stand for."]
     assumed: Annotated[list[AssumedJson], "What was not specified about the run, and the value that was assumed."]
     diagnostics: Annotated[list[DiagnosticJson], "What was to be said when the model was read."]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from irscope.amounts import read_size
 from irscope.errors import PassError, UsageError
-from irscope.ir.bind import open_input_option, symbol_named, typed
+from irscope.ir.bind import known_symbols, open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
 from irscope.ir.program import Program
@@ -88,7 +88,7 @@ def find_symbol(program: Program, name: str) -> str:
             "the file holds weights without a graph: what runs, and with it every size, is not known", code="IRS332", hint=hint
         )
     if program.symbols:
-        raise UsageError(f"there is no symbol {name!r}", code="IRS625", hint=f"symbols: {', '.join(program.symbols)}")
+        raise UsageError(f"there is no symbol {name!r}", code="IRS625", hint=f"symbols: {', '.join(known_symbols(program))}")
     hint = (
         "export it with dynamic sizes: torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim('batch')},)), or the same "
         "dynamic_shapes with torch.onnx.export"

@@ -60,6 +60,7 @@ def test_the_documents_shape() -> None:
         "parameters": 1000,
         "parameter_bytes": 4000,
         "bind": {"batch": 8},
+        "short_names": {},
         "assumed": [],
         "diagnostics": [],
     }
