@@ -91,7 +91,7 @@ def compared(path: Path, level: str, show: bool = False) -> Outcome:
         return found
     found.theirs = tuple(theirs)
     try:
-        predicted, found.ours = _predicted(path, level)
+        predicted, found.ours = _predicted(path, level, reordered(model))
     except Exception as error:
         import traceback
 
@@ -106,7 +106,14 @@ def compared(path: Path, level: str, show: bool = False) -> Outcome:
     return found
 
 
-def _predicted(path: Path, level: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+def reordered(model: onnx.ModelProto) -> list[str]:
+    """The values that were reordered back from blocks, in the order in which that session happened to do it: their names tell."""
+    found = [node for node in model.graph.node if node.op_type == "ReorderOutput"]
+    found.sort(key=lambda node: int("".join(re.findall(r"_token_(\d+)$", node.name)) or -1))
+    return [node.output[0] for node in found]
+
+
+def _predicted(path: Path, level: str, order: Sequence[str] = ()) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     from irscope.frontends.onnx.optimizer.bridge import optimised
     from irscope.frontends.onnx.optimizer.driver import Session
     from irscope.frontends.onnx.reader import read_file
@@ -114,7 +121,7 @@ def _predicted(path: Path, level: str) -> tuple[onnx.ModelProto, tuple[str, ...]
 
     plain = open_model(path)
     types = types_of(plain.program)
-    session = Session()
+    session = Session(reordered=order)
     rewritten = optimised(read_file(path), types, level, session)
     return rewritten.proto, tuple(name for _, name in session.applied)
 

@@ -114,6 +114,8 @@ class Session:
     provider: str = CPU
     block: int = 16
     """Channels of a block of the NCHWc layout: 16 with AVX-512 and NEON, 8 with AVX2."""
+    reordered: Sequence[str] = ()
+    """Values reordered back from blocks, in the order in which one session happened to do that."""
     applied: list[tuple[int, str]] = field(default_factory=list)
     """Transformers that changed the graph: the level and the name, in order."""
 

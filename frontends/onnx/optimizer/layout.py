@@ -14,7 +14,7 @@ import numpy as np
 
 from irscope.frontends.onnx.optimizer.driver import CPU, Session, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Size
-from irscope.frontends.onnx.optimizer.matching import static_weight
+from irscope.frontends.onnx.optimizer.matching import other_operand, static_weight
 from irscope.frontends.onnx.optimizer.transposes import optimise_within, transpose_input, transpose_output
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
@@ -63,9 +63,9 @@ def nchwc(graph: OrtGraph, session: Session) -> bool:
     for node in graph.order():
         for body in node.bodies.values():
             changed |= nchwc(body, session)
-        if node.provider == CPU:
+        if node.provider == CPU and graph.nodes.get(node.index) is node:
             work.visit(node)
-    return work.finish() or changed
+    return work.finish(session.reordered) or changed
 
 
 def _origin(name: str) -> Origins:
@@ -113,11 +113,12 @@ class _Nchwc:
         if node.is_standard and node.op in visits:
             visits[node.op](node)
 
-    def finish(self) -> bool:
-        """Values that are still wanted as they were are reordered back."""
-        for name, one in self.blocked.items():
-            if one.left > 0:
-                self._back(one, name, last=0)
+    def finish(self, order: Sequence[str]) -> bool:
+        """Values that are still wanted as they were are reordered back: these first, where they are among them."""
+        wanted = [name for name, one in self.blocked.items() if one.left > 0]
+        place = {name: at for at, name in enumerate(order)}
+        for name in sorted(wanted, key=lambda name: place.get(name, len(place))):
+            self._back(self.blocked[name], name, last=0)
         return self.removed > 0
 
     # -- helpers --------------------------------------------------------------------------------------------------
@@ -197,7 +198,10 @@ class _Nchwc:
         if node.has_input(2) and made != outputs:
             operands[2] = self._bias(node.input(2), made)
         result, source = node.outputs[0], node.input(0)
-        blocked, uses = self._replace(node, "Conv", operands, dict(node.attrs))
+        attrs = dict(node.attrs)
+        if inputs == 1 and outputs == int(node.attr("group", 1)) > 1:
+            attrs["group"] = made
+        blocked, uses = self._replace(node, "Conv", operands, attrs)
         origins = _origin(result)
         if reorders:
             before = self.blocked.get(source)
@@ -212,11 +216,9 @@ class _Nchwc:
     def _form(self, outputs: int, inputs: int, groups: int) -> tuple[bool, bool, int] | None:
         """Whether the image is reordered, whether the filter has no blocks of its inputs, and their number as padded."""
         if groups > 1:
-            if outputs % self.block:
-                return None
             if inputs == 1 and outputs == groups:
-                return True, True, inputs
-            if inputs % self.block or outputs % groups or (outputs // groups) % self.block:
+                return None if outputs % _ALIGNED else (True, True, inputs)
+            if outputs % self.block or inputs % self.block or outputs % groups or (outputs // groups) % self.block:
                 return None
             return True, False, inputs
         if inputs < self.block:
@@ -272,10 +274,10 @@ class _Nchwc:
         self.removed += 1
         self.blocked[result] = replace(into, uses=uses, left=uses)
 
-    def _is_open(self, one: _Blocked) -> bool:
+    def _is_open(self, one: _Blocked, uses: int = 1) -> bool:
         """Whether a convolution makes it that nothing else reads and that has no activation yet."""
         node = one.node
-        return node.op == "Conv" and node.domain == BLOCKED and one.uses == 1 and node.attr("activation") is None
+        return node.op == "Conv" and node.domain == BLOCKED and one.uses == uses and node.attr("activation") is None
 
     def _sources(self, node: OrtNode) -> list[_Blocked] | None:
         found = [self.blocked[name] for name in node.inputs if name in self.blocked]
@@ -283,7 +285,7 @@ class _Nchwc:
 
     def _activation(self, node: OrtNode) -> None:
         before = self.blocked.get(node.input(0))
-        if before is None:
+        if before is None or self._hard_swish(node, before):
             return
         before.left -= 1
         if node.op in _FUSED and self._is_open(before):
@@ -293,6 +295,23 @@ class _Nchwc:
             self._take(node, before)
         else:
             self._keep(node, [before], before.channels, before.origins)
+
+    def _hard_swish(self, node: OrtNode, before: _Blocked) -> bool:
+        """x * HardSigmoid(x) behind a convolution becomes its activation."""
+        slope = np.float32(node.attr("alpha", 0.2))
+        if node.op != "HardSigmoid" or not np.isclose(slope, 1 / 6) or node.attr("beta", 0.5) != 0.5:
+            return False
+        edges = self.graph.edges(node)
+        if len(edges) != 1 or self.graph.makes_output(node) or not self._is_open(before, uses=2):
+            return False
+        mul = edges[0][0]
+        if not mul.matches("Mul") or self.graph.makes_output(mul) or other_operand(mul, node.outputs[0]) != node.input(0):
+            return False
+        before.left -= 2
+        before.node.attrs["activation"] = "HardSwish"
+        self.graph.remove_node(node)
+        self._take(mul, before)
+        return True
 
     def _binary(self, node: OrtNode) -> None:
         sources = self._sources(node)
