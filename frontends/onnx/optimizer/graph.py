@@ -310,8 +310,11 @@ class OrtGraph:
 
     def shape(self, name: str) -> tuple[Size, ...] | None:
         """The shape as ONNX Runtime knows it; None where even the rank is unknown."""
-        if name in self.known and name not in self.weights:
-            return self.known[name]
+        graph: OrtGraph | None = self
+        while graph is not None and name not in graph.weights:
+            if name in graph.known:
+                return graph.known[name]
+            graph = graph.outer
         return self.shape_of_type(name)
 
     def shape_of_type(self, name: str) -> tuple[Size, ...] | None:

@@ -28,12 +28,31 @@ def infer_known(graph: OrtGraph) -> None:
         inferred = shape_inference.infer_shapes(_light(graph), check_type=False, strict_mode=False, data_prop=False).graph
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return
+    _note(graph, inferred)
+    for node, proto in zip(graph.order(), inferred.node, strict=True):
+        _note_bodies(node, proto)
+
+
+def _note(graph: OrtGraph, inferred: onnx.GraphProto) -> None:
     for info in (*inferred.value_info, *inferred.output):
         if info.type.HasField("tensor_type"):
             graph.known[info.name] = sizes_of(info.type.tensor_type)
     for node in graph:
         for name in node.outputs:
             graph.known.setdefault(name, None)
+
+
+def _note_bodies(node: OrtNode, proto: onnx.NodeProto) -> None:
+    """The same for graphs inside a node, as the file has them."""
+    for attribute in proto.attribute:
+        body = node.bodies.get(attribute.name)
+        if body is None:
+            continue
+        _note(body, attribute.g)
+        inside = {tuple(one.output): one for one in attribute.g.node}
+        for one in body:
+            if one.bodies and tuple(one.outputs) in inside:
+                _note_bodies(one, inside[tuple(one.outputs)])
 
 
 def sizes_of(type_: onnx.TypeProto.Tensor) -> tuple[Size, ...] | None:
