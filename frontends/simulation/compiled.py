@@ -18,6 +18,7 @@ import torch
 
 import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED
+from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import StandIn
 
@@ -68,6 +69,7 @@ class Compiler:
         hints: Any = sys.modules.get("torch._inductor.runtime.hints")
         if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
             hints.AttrsDescriptorWrapper = _attributes
+        GraphTrees(self.process).install()
         callbacks: Any = importlib.import_module("torch._dynamo.callback")
         callbacks.on_compile_start(lambda _: self._install())
 

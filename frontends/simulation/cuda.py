@@ -464,7 +464,7 @@ def install_generators(devices: int) -> None:
 # Private pools of memory and CUDA graphs: what `torch.cuda.MemPool` and `torch.cuda.CUDAGraph` ask of their compiled halves.
 
 Handle: TypeAlias = tuple[int, int]
-"""As torch numbers pools: (0, n) those that a program makes, (n, 0) those of graphs."""
+"""As torch numbers pools: (0, n) those that a program asks for, (n, 0) those of graphs that were not given one."""
 _SEED = 8
 """Bytes of a generator's seed, and of its offset, that a graph reads from the device."""
 
@@ -512,7 +512,7 @@ class Pools:
         core: Any = torch._C
         core._CUDAGraph, core._MemPool = _GraphBase, _pool_base(self)
         _GraphBase.pools = self
-        core._graph_pool_handle = lambda: self.number(by_program=False)
+        core._graph_pool_handle = lambda: self.number(by_program=True)
         core._cuda_beginAllocateToPool = lambda device, handle: self._begin(handle)
         core._cuda_beginAllocateCurrentThreadToPool = core._cuda_beginAllocateCurrentStreamToPool = core._cuda_beginAllocateToPool
         core._cuda_endAllocateToPool = lambda device, handle: self._end(handle)
@@ -592,7 +592,8 @@ class _GraphBase:
 
     def register_generator_state(self, generator: Any) -> None:
         """Each generator has a seed and an offset on the device."""
-        self._state.generators += [self.pools.machine.take(_SEED, "temporary", f"{what} of a generator") for what in ("seed", "offset")]
+        names = (f"{what} of a generator" for what in ("seed", "offset"))
+        self._state.generators += [self.pools.machine.take(_SEED, "temporary", name, stream=0) for name in names]
 
     def capture_begin(self, pool: Handle | None = None, capture_error_mode: str = "global") -> None:
         shared = pool is not None and pool in self.pools.known
@@ -601,9 +602,9 @@ class _GraphBase:
         if shared:
             found.users += 1
         self.pools.capturing = self
+        self.register_generator_state(None)
         self.pools.machine.storages.settle()
         found.begin({self.pools.machine.stream}, capture=True)
-        self.register_generator_state(None)
 
     def capture_end(self) -> None:
         self.pools.machine.storages.settle()

@@ -29,6 +29,8 @@ _PYTHON, _SNAPSHOT = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLS
 _EXPLICIT: Final = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _WHOLE: Final = ("convolution", "convolution_backward")
 """Operators that torch splits differently on each device; the rules for their memory see them whole."""
+_IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
+"""Operators that leave small results in the host's memory, except where a graph is captured."""
 _STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
 
 
@@ -175,6 +177,7 @@ class Kernels:
     def _planned(self, op: Any) -> Kernel:
         plans: dict[Any, Plan] = {}
         floats = torch.Tag.pointwise not in op.tags and not _STEP.search(op.name())
+        captures = op.name() in _IN_HOST_MEMORY
         run, make, lock = self._run, self._plan, self.machine.lock
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -185,6 +188,8 @@ class Kernels:
             for name, one in kwargs.items():
                 key.append(name)
                 _look(one, tensors, key, floats)
+            if captures:
+                key.append(torch.cuda.is_current_stream_capturing())
             known = tuple(key)
             with lock:
                 plan = plans.get(known)
@@ -354,7 +359,7 @@ class Kernels:
                 index = results[event.index] if event.index < len(results) else None
                 if index is not None and index in waiting:
                     waiting.remove(index)
-                    if isinstance(event.size, int):
+                    if isinstance(event.size, int) and not (op.name() in _IN_HOST_MEMORY and torch.cuda.is_current_stream_capturing()):
                         form = plan.forms[index]
                         plan.forms[index] = Form(form.shape, form.strides, form.dtype, event.size)
                     actions.append(("make", index, 0))

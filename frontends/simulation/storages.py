@@ -124,6 +124,10 @@ class Storages:
         """Give a storage another size and address, for all tensors that share it."""
         self._fields.write(storage, size, address)
 
+    def address_of(self, storage: int) -> int:
+        """The address that a `c10::StorageImpl` has."""
+        return self._fields.address(storage)
+
     def _more(self) -> _Managed:
         chunk = (_Managed * _CHUNK)()
         self._kept.append(chunk)
@@ -158,6 +162,11 @@ class _StorageFields:
         at_address, at_size = self._places or self._find()
         words = (ctypes.c_uint64 * self._WORDS).from_address(storage._cdata)
         words[at_address], words[at_size] = address, size
+
+    def address(self, storage: int) -> int:
+        """Read the address."""
+        at_address, _ = self._places or self._find()
+        return int((ctypes.c_uint64 * self._WORDS).from_address(storage)[at_address])
 
     def _find(self) -> tuple[int, int]:
         probe = self._storages.make(Form((self._SIZE,), (1,), torch.uint8), self._ADDRESS, None)
