@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,11 +24,20 @@ from irscope.passkit.settings import Settings
 _depth = 0
 
 
+Kept = TypeVar("Kept")
+
+
+def kept_for_good(thing: Kept) -> Kept:
+    """What C++ refers to for as long as the process lives: tensors may die after Python has let go of all its modules."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing
+
+
 class _Current:
     """The device and the stream that guards find and set."""
 
     def __init__(self) -> None:
-        self.words = (ctypes.c_uint64 * 3)(_CUDA, 0, 1)
+        self.words = kept_for_good((ctypes.c_uint64 * 3)(_CUDA, 0, 1))
         """The device, as its type and its number, a byte each; torch's number of the stream; how many devices there are."""
 
     @property
@@ -373,13 +382,13 @@ class Patch:
                     continue
                 raise CannotPretend(f"there is no method {name}")
             table[_HEAD + places[name]] = ctypes.cast(method, ctypes.c_void_p).value
-        self._kept += [table, *methods.values()]
+        self._kept += [kept_for_good(table), *map(kept_for_good, methods.values())]
         return ctypes.addressof(table) + _HEAD * ctypes.sizeof(ctypes.c_void_p)
 
     def _object(self, original: int, places: dict[str, int], methods: dict[str, Any]) -> int:
         """The address of an object without fields that has such a table."""
         made = (ctypes.c_void_p * 4)(self._table(original, places, methods))
-        self._kept.append(made)
+        self._kept.append(kept_for_good(made))
         return ctypes.addressof(made)
 
 
@@ -460,7 +469,7 @@ def _stream_code() -> dict[str, Any] | None:
 def _callback(function: Callable[[Any, int, int], int]) -> bytes:
     """The address of a function of Python's for instructions to call."""
     made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_uint16, ctypes.c_int)(function)
-    _code.append(made)
+    kept_for_good(made)
     return (ctypes.cast(made, ctypes.c_void_p).value or 0).to_bytes(8, "little")
 
 
@@ -473,7 +482,7 @@ def instructions(code: bytes) -> ctypes.c_void_p | None:
     except (OSError, ValueError):
         return None
     memory.write(code)
-    _code.append(memory)
+    kept_for_good(memory)
     return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
 
 
@@ -483,7 +492,7 @@ class Deaths:
     _MOST = 1 << 20
 
     def __init__(self) -> None:
-        self._words = (ctypes.c_uint64 * (self._MOST + 1))()
+        self._words = kept_for_good((ctypes.c_uint64 * (self._MOST + 1))())
         # mov rax, words; mov ecx, 1; lock xadd [rax], rcx; and ecx, MOST-1; mov [rax+rcx*8+8], rdi; ret
         at, mask = ctypes.addressof(self._words).to_bytes(8, "little"), (self._MOST - 1).to_bytes(4, "little")
         code = b"\x48\xb8" + at + b"\xb9\x01\x00\x00\x00\xf0\x48\x0f\xc1\x08\x81\xe1" + mask + b"\x48\x89\x7c\xc8\x08\xc3"
@@ -506,9 +515,6 @@ class Deaths:
             at = self._seen & mask
             self._seen += 1
             yield words[1 + at]
-
-
-_code: list[object] = []
 
 
 def _hook_methods(core: Any) -> dict[str, Any]:

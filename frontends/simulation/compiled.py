@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import importlib.machinery
 import inspect
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -20,7 +21,7 @@ import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.storages import Form
-from irscope.frontends.simulation.triton_stand_in import StandIn
+from irscope.frontends.simulation.triton_stand_in import JITFunction, KernelInterface, StandIn, written
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
@@ -61,7 +62,9 @@ class Compiler:
 
     def prepare(self) -> None:
         """Wait for the first compilation; until then only what torch asks for when its modules are imported is answered otherwise."""
-        sys.meta_path.insert(0, StandIn(self.process.device.capability, _asked_by_torch))
+        if "triton" not in sys.modules and not _installed_triton():
+            KernelInterface.launched = self._own_kernel
+            sys.meta_path.insert(0, StandIn(self.process.device.capability))
         # Modules of torch that were imported before have asked for Triton already.
         triton: Any = importlib.import_module("torch.utils._triton")
         for name in _CACHED:
@@ -83,6 +86,12 @@ class Compiler:
         if self._installed:
             torch.compiler.reset()
             importlib.import_module("torch._inductor.utils").clear_caches()
+
+    def _own_kernel(self, kernel: Any) -> None:
+        """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
+        while not isinstance(kernel, JITFunction):
+            kernel = kernel.fn
+        self.process.kernels.tell_unknown(f"triton::{kernel.__name__}")
 
     def _launched(self) -> None:
         self.launches += 1
@@ -139,10 +148,15 @@ class Compiler:
 
         def compiled(autotuner: Any, choice: Any) -> Any:
             launcher = Launcher(choice, self._launched)
+            if autotuner.custom_kernel:
+                self._own_kernel(autotuner.fn)
             kernel = SimpleNamespace(n_regs=_REGISTERS, hash="")
             return SimpleNamespace(config=choice, kernel=kernel, make_launcher=lambda: launcher)
 
         heuristics.CachingAutotuner._precompile_config = compiled
+        if KernelInterface.launched is not None:
+            kernels: Any = importlib.import_module("torch._higher_order_ops.triton_kernel_wrap")
+            kernels.identify_accessed_tensors = _accessed
         benchmarking: Any = importlib.import_module("torch._inductor.runtime.benchmarking")
 
         def benchmark(benchmarker: Any, call: Callable[[], Any], *args: Any, return_mode: str = "min", **kwargs: Any) -> Any:
@@ -158,15 +172,23 @@ class Compiler:
         benchmarking.InductorBenchmarker.benchmark_gpu = benchmark
 
 
-def _asked_by_torch() -> bool:
-    """Whether it is torch that imports, or what Inductor generated."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if not name.startswith("importlib") and name not in (__name__, StandIn.__module__):
-            return bool(name.startswith("torch."))
-        frame = frame.f_back
-    return False
+def _installed_triton() -> bool:
+    """Whether there is one: a program's own kernels are the real one's then."""
+    return any(importlib.machinery.PathFinder.find_spec("triton", [path]) is not None for path in sys.path)
+
+
+def _accessed(kernel: Any, arguments: dict[str, Any], descriptors: Any) -> Any:
+    """What a program's own kernel reads and writes, which torch finds by Triton's compiler."""
+    kernels: Any = importlib.import_module("torch._higher_order_ops.triton_kernel_wrap")
+    dependencies: Any = importlib.import_module("torch._inductor.dependencies")
+    box: Any = importlib.import_module("torch._inductor.ir").TensorBox
+    while not isinstance(kernel, JITFunction):
+        kernel = kernel.fn
+    tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor | box)]
+    into = written(kernel)
+    found: Any = torch.utils._ordered_set.OrderedSet
+    reads, writes = (found(dependencies.StarDep(name) for name in tensors if which(name)) for which in (bool, into.__contains__))
+    return kernels.TensorAccesses(dependencies.ReadWrites(reads, writes, found()), can_fuse_epilogue=False)
 
 
 def _attributes(divisible_by_16: Any = None, equal_to_1: Any = None, pointer_range_32: Any = None) -> dict[Any, Any]:

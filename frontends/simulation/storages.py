@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from irscope.frontends.eager.pretend import Deaths
+from irscope.frontends.eager.pretend import Deaths, kept_for_good
 
 _CUDA: Final = 2
 """kDLCUDA."""
@@ -98,7 +98,6 @@ class Storages:
         self._owners: dict[int, Any] = {}
         """By the address of the structure that torch gives back."""
         self._free: list[_Managed] = []
-        self._kept: list[object] = []
         self._by_address: dict[int, _Managed] = {}
         self._deaths = Deaths()
         self._capsule: Any = ctypes.pythonapi.PyCapsule_New
@@ -129,8 +128,7 @@ class Storages:
         return self._fields.address(storage)
 
     def _more(self) -> _Managed:
-        chunk = (_Managed * _CHUNK)()
-        self._kept.append(chunk)
+        chunk = kept_for_good((_Managed * _CHUNK)())
         for one in chunk:
             one.device_type, one.lanes, one.deleter = _CUDA, 1, self._deaths.deleter
             self._by_address[ctypes.addressof(one)] = one

@@ -1,16 +1,18 @@
 """What Inductor imports of `triton`, without a compiler: names, configurations and kernels that are never run.
 
 Inductor generates kernels as source for Triton and reads their configurations; what it allocates does not depend on what Triton makes of
-them. The modules are made where torch asks for them and no Triton is installed.
+them. The modules are there where no Triton is installed.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.abc
 import importlib.machinery
 import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
@@ -133,7 +135,7 @@ class Config:
 class KernelInterface:
     """`triton.runtime.jit.KernelInterface`: `kernel[grid](...)`."""
 
-    launched: Callable[[Any, tuple[Any, ...]], None] | None = None
+    launched: Callable[[Any], None] | None = None
     """Told of kernels that a program launches itself."""
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,7 +143,7 @@ class KernelInterface:
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
         if KernelInterface.launched is not None:
-            KernelInterface.launched(self, args)
+            KernelInterface.launched(self)
 
     def __getitem__(self, grid: Any) -> Any:
         return functools.partial(self.run, grid=grid, warmup=False)
@@ -177,8 +179,7 @@ class JITFunction(KernelInterface):
     @property
     def src(self) -> str:
         """The source from `def` on."""
-        text = inspect.getsource(self.fn)
-        return text[max(text.find("def "), 0) :]
+        return _source(self.fn)
 
     @property
     def cache_key(self) -> str:
@@ -230,6 +231,57 @@ def cdiv(x: int, y: int) -> int:
 def next_power_of_2(n: int) -> int:
     """`triton.next_power_of_2`."""
     return 1 << max(n - 1, 0).bit_length() if n > 0 else 0
+
+
+class ConstexprFunction:
+    """`triton.runtime.jit.ConstexprFunction`: a function of numbers that are known while a kernel is compiled."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn, self.__name__, self.__module__ = fn, fn.__name__, fn.__module__
+
+    @property
+    def src(self) -> str:
+        """The source from `def` on."""
+        return _source(self.fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+
+def _source(fn: Callable[..., Any]) -> str:
+    text = textwrap.dedent(inspect.getsource(fn))
+    return text[max(text.find("def "), 0) :]
+
+
+def written(kernel: JITFunction) -> set[str]:
+    """Parameters through which a kernel writes, by its source: pointers that `store` and the atomic functions get, with what names stand
+    for; where it hands a pointer to a function of its own, that too is taken to be written."""
+    tree = ast.parse(kernel.src)
+    stands_for = {name: {name} for name in kernel.arg_names}
+
+    def behind(node: ast.AST) -> set[str]:
+        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        return set().union(*(stands_for.get(name, set()) for name in names))
+
+    found: set[str] = set()
+    for _ in range(2):  # what a loop assigns at its end is used at its begin
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+                loads = isinstance(node.value, ast.Call) and _called(node.value) == "load"
+                for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+                    if isinstance(target, ast.Name) and not loads:
+                        stands_for.setdefault(target.id, set()).update(behind(node.value))
+            elif isinstance(node, ast.Call):
+                name = _called(node)
+                if name == "store" or name.startswith("atomic_"):
+                    found |= behind(node.args[0]) if node.args else set()
+                elif isinstance(node.func, ast.Name) and isinstance(kernel.__globals__.get(name), JITFunction):
+                    found |= set().union(*map(behind, node.args)) if node.args else set()
+    return found
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
 
 
 class OutOfResources(Exception):
@@ -324,7 +376,7 @@ def _contents(capability: tuple[int, int]) -> dict[str, dict[str, Any]]:
             "next_power_of_2": next_power_of_2,
             "CompilationError": CompilationError,
             "set_allocator": lambda allocator: None,
-            "constexpr_function": lambda fn: fn,
+            "constexpr_function": ConstexprFunction,
         },
         "triton.backends": {
             "backends": {"nvidia": SimpleNamespace(driver=_Driver, compiler=None)},
@@ -345,7 +397,12 @@ def _contents(capability: tuple[int, int]) -> dict[str, dict[str, Any]]:
         "triton.runtime.driver": {"driver": active, "active": driver, "set_active": active.set_active},
         "triton.runtime.errors": {"OutOfResources": OutOfResources, "PTXASError": PTXASError},
         "triton.runtime.interpreter": {"InterpretedFunction": type("InterpretedFunction", (), {})},
-        "triton.runtime.jit": {"JITFunction": JITFunction, "KernelInterface": KernelInterface, "jit": jit},
+        "triton.runtime.jit": {
+            "JITFunction": JITFunction,
+            "KernelInterface": KernelInterface,
+            "jit": jit,
+            "ConstexprFunction": ConstexprFunction,
+        },
         "triton.tools.tensor_descriptor": {"TensorDescriptor": TensorDescriptor},
     }
 
@@ -355,14 +412,13 @@ _OPEN: Final = ("triton.language", "triton.testing")
 
 
 class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes the modules where `wanted` says that they may be."""
+    """Makes the modules."""
 
-    def __init__(self, capability: tuple[int, int], wanted: Callable[[], bool]) -> None:
+    def __init__(self, capability: tuple[int, int]) -> None:
         self._contents = _contents(capability)
-        self._wanted = wanted
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name not in _MODULES or (name == "triton" and not self._wanted()):
+        if name not in _MODULES:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=name in _PACKAGES)
 

@@ -26,3 +26,17 @@ def test_counters_and_events_are_those_of_the_real_host_code(name: str, tmp_path
     assert not list(differences(TRUTH[name], found, (0, 1, 2)))
     if "infer" in name:
         assert "tuning" in done.stdout, "what timing candidates takes in the first iteration is a category of its own"
+
+
+VARIANTS = json.loads((FOLDER / "variants.json").read_text())
+QUICK_VARIANTS = ("graph_break", "own_kernel", "reduce_overhead")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK_VARIANTS else pytest.param(name, marks=pytest.mark.full) for name in VARIANTS])
+def test_what_is_compiled_otherwise_is_equal_too(name: str, tmp_path: Path) -> None:
+    """Graph breaks, dynamic shapes, compiled optimizers and autograd, single blocks, trees of CUDA graphs, kernels of the program's own."""
+    done = irscope("simulate", "--device", "h200", str(FOLDER / "variants.py"), name, folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    printed, _, report = done.stdout.partition("simulate\n")
+    assert printed.splitlines() == VARIANTS[name]
+    assert ("triton::add" in report) == (name == "own_kernel")
