@@ -107,6 +107,10 @@ class Model:
         """What a notebook shows: what the model is, from what is read already. `irscope.card(model)` has what it costs."""
         return Report("model", self.program.path or "a model without a name", headline=(", ".join(self._info().facts()),))._repr_html_()
 
+    def as_session(self) -> Model:
+        """The same file as a session of ONNX Runtime with default settings has it, analysed anew."""
+        return open_model(Path(self.program.path), replace(self.options, ort_level="all"), settings=self.manager.settings)
+
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols, and analysed again."""
         return self.bound_to({**self.options.bind, **sizes})

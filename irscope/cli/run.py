@@ -19,11 +19,12 @@ from irscope.cli.args import (
     selection,
     write_answer,
 )
+from irscope.devices import find_device
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.errors import ExitCode, PassError, UsageError
+from irscope.errors import ExitCode, LoadError, PassError, UsageError
 from irscope.files import write_stream
-from irscope.ir.program import Assumed
-from irscope.passkit.base import Pass
+from irscope.ir.program import Assumed, Runtime
+from irscope.passkit.base import Analysis, Pass
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
@@ -150,9 +151,10 @@ class Command:
         if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
-        done, failure = _run_all(model, passes, goes_on=is_page)
+        session, remarks = _default_session(args, model, () if card is not None else passes)
+        done, failure = _run_all(model, passes, goes_on=is_page, session=session)
         results = Results(done, model.manager.settings)
-        document = model.document(results)
+        document = _with_taken(model.document(results), session)
         if is_page:
             document = with_graph(document, model, args.grid)
         if failure is None or is_page:
@@ -162,7 +164,7 @@ class Command:
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
         shown_already = args.format == "text" and not is_card_alone and args.output is None and sys.stdout.isatty()
-        report_diagnostics([*model.diagnostics, *([] if shown_already else found)], args.verbose)
+        report_diagnostics([*model.diagnostics, *remarks, *([] if shown_already else found)], args.verbose)
         if args.timing:
             _print_timing(timing, document)
         if failure is not None:
@@ -172,13 +174,47 @@ class Command:
         return _exit_code(args, model, asked, [*model.diagnostics, *found])
 
 
-def _run_all(model: Model, passes: Iterable[Pass], *, goes_on: bool) -> tuple[list[PassResult], PassError | None]:
+_SESSION_PASSES: Final = frozenset({"liveness", "ort-memory"})
+"""Passes that tell what a run takes: of an ONNX file what a default session takes, unless a level is said."""
+
+
+def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pass]) -> tuple[Model | None, Sequence[Diagnostic]]:
+    """The model as a default session of ONNX Runtime has it, for passes about the memory of one; None where no pass asks for it."""
+    program = model.program
+    if args.ort_level is not None or args.use_ort or program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
+        return None, ()
+    if program.format != "onnx" or not all(isinstance(one, Analysis) for one in passes):
+        return None, ()
+    asked = [one for one in passes if one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")]
+    device = find_device(args.device) if args.device else None
+    if not asked or args.sweep or (device is not None and device.kind != "cpu"):
+        return None, ()
+    try:
+        return model.as_session(), ()
+    except LoadError as error:
+        remark = f"memory is that of the file as written, without optimisations: {error.message}"
+        return None, (Diagnostic(Severity.NOTE, "IRS176", remark),)
+
+
+def _with_taken(document: Document, session: Model | None) -> Document:
+    """The document with what a session takes for granted beyond what the model does."""
+    if session is None or document.model is None:
+        return document
+    known = document.model.assumed
+    further = [replace(one, why=f"for memory: {one.why}") for one in session.program.assumed if one not in known]
+    return replace(document, model=replace(document.model, assumed=(*known, *further)))
+
+
+def _run_all(
+    model: Model, passes: Iterable[Pass], *, goes_on: bool, session: Model | None = None
+) -> tuple[list[PassResult], PassError | None]:
     """The results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
     done: list[PassResult] = []
     failure: PassError | None = None
     for one in passes:
         try:
-            done.append(model.manager.run_one(one))
+            runs_there = session is not None and one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")
+            done.append((session if session is not None and runs_there else model).manager.run_one(one))
         except PassError as error:
             # What other passes found is still worth having.
             if not goes_on:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, Session, optimise
@@ -234,7 +235,16 @@ def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
     if level not in LEVELS:
         raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
     if not options.use_ort:
-        return optimised(file, options.file_types, level), "predicted"
+        try:
+            return optimised(file, options.file_types, level), "predicted"
+        except IrscopeError:
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            why = f"{type(error).__name__}: {error}, at {Path(place.filename).stem}:{place.lineno}"
+            raise LoadError(
+                f"its optimisations cannot be predicted ({why})", code="IRS176", hint="--ort-level off is the file as written"
+            ) from error
     from irscope.frontends.onnx.optimizer.asked import ask
 
     saved, version = ask(file, level)

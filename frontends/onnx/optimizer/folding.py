@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD
 from irscope.frontends.onnx.optimizer.driver import Session, per_node, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, Array, OrtGraph, OrtNode, Weight
@@ -17,7 +18,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.ort import runs_halves
 
-MOST_FOLDED: Final = 1 << 16
+MOST_FOLDED: Final = 1 << 12
 """Elements of the largest tensor that is computed; of larger ones only the type is kept."""
 _MOST_SHARED: Final = 8
 """TENSOR_ELEM_COUNT_THRESHOLD of ConstantSharing."""
@@ -304,8 +305,9 @@ def _computed(graph: OrtGraph, node: OrtNode, types: Sequence[object]) -> list[A
             if array is None:
                 return None
             feeds[name] = array
-    if node.domain != STANDARD:
+    if node.domain != STANDARD or any(array.dtype.kind in "OUS" for array in feeds.values()):
         return None
+    spend(2000, "computing constants")
     try:
         return _run_reference(node, feeds, graph.opset())
     except Exception:  # the reference lacks operators and types, and raises what numpy raises

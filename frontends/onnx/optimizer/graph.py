@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 import onnx
 
+from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD, version_of
 from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.dims import SymDim
@@ -196,6 +197,8 @@ class OrtGraph:
         """Whether inputs that have a value are constants all the same: before IR version 4."""
         self._makers: dict[str, OrtNode] = {}
         self._readers: dict[str, dict[int, OrtNode]] = {}
+        self._order: list[OrtNode] | None = None
+        """What `order` found, until an edge changes."""
         self.next_index = 0
         self._names: set[str] = set()
         self._node_names: set[str] = set()
@@ -337,10 +340,13 @@ class OrtGraph:
 
     def order(self) -> list[OrtNode]:
         """GraphViewer::GetNodesInTopologicalOrder: the default order of execution."""
-        nodes = list(self.nodes.values())
-        place = {node.index: at for at, node in enumerate(nodes)}
-        makers = [sorted({place[made.index] for made, _ in self.input_edges(node)}) for node in nodes]
-        return [nodes[at] for at in backwards(makers)]
+        if self._order is None:
+            nodes = list(self.nodes.values())
+            spend(10 * len(nodes), "optimisations of the graph")
+            place = {node.index: at for at, node in enumerate(nodes)}
+            makers = [sorted({place[made.index] for made, _ in self.input_edges(node)}) for node in nodes]
+            self._order = [nodes[at] for at in backwards(makers)]
+        return list(self._order)
 
     # -- changing ---------------------------------------------------------------------------------------------
 
@@ -406,11 +412,13 @@ class OrtGraph:
         self._read(node)
 
     def _read(self, node: OrtNode) -> None:
+        self._order = None
         for name in (*node.inputs, *node.captured):
             if name:
                 self._readers.setdefault(name, {})[node.index] = node
 
     def _forget(self, node: OrtNode) -> None:
+        self._order = None
         for name in {*node.inputs, *node.captured}:
             if name:
                 self._readers.get(name, {}).pop(node.index, None)
@@ -435,6 +443,7 @@ class OrtGraph:
         self.set_inputs(node, inputs)
 
     def set_outputs(self, node: OrtNode, outputs: Sequence[str]) -> None:
+        self._order = None
         for name in node.outputs:
             if self._makers.get(name) is node:
                 del self._makers[name]

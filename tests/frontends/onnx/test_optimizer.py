@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irscope
+from irscope.cli.main import main
 from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
 from irscope.frontends.onnx.optimizer.driver import Level, Session
 from irscope.frontends.onnx.optimizer.graph import OrtGraph
@@ -193,3 +195,18 @@ def test_without_the_runtime_that_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(irscope.IrscopeError, match="not installed"):
         irscope.load(path, ort_level="all", use_ort=True)
+
+
+def test_memory_is_that_of_a_default_session_unless_a_level_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = {"w": np.ones((3, 4), np.float32), "b": np.ones(4, np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    path = str(tmp_path / "model.onnx")
+    onnx.save(model(nodes, weights), path)
+    kernels = {}
+    for option in ("", "off", "all"):
+        assert main(["run", "--format", "json", "--passes", "ort-memory,stats", *(["--ort-level", option] if option else []), path]) == 0
+        document = json.loads(capsys.readouterr().out)
+        memory, stats = document["reports"]
+        kernels[option] = [row[1] for row in memory["tables"][0]["rows"]]
+        assert (stats["summary"]["nodes"] == 2) is (option != "all")
+    assert kernels == {"": ["Gemm"], "off": ["MatMul", "Add"], "all": ["Gemm"]}
