@@ -69,6 +69,9 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
     program.path = str(path)
     check_sizes(program)
     apply_inputs(program, options)
+    if program.format == "onnx":
+        values = (*program.graph.inputs, *(output for node in program.graph for output in node.outputs))
+        program.declared = {value: value.type for value in values}
     bind_program(program, options.bind)
     return program
 

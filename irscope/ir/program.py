@@ -200,6 +200,8 @@ class Program:
     """A captured training (irscope.training.Trace), of whose last step the graph is; None for a forward."""
     packed: dict[Value, PackedPart] = field(default_factory=dict)
     """Weights that hold others in few bits, or are a part of that."""
+    declared: dict[Value, Type] = field(default_factory=dict)
+    """Types of the main graph's inputs and results as an ONNX file has them, before sizes were bound."""
     uncounted: str = ""
     """Why nobody knows how many parameters there are; empty where it is known. Bytes are known all the same."""
     formulas_from: dict[str, int] = field(default_factory=dict)

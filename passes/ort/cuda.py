@@ -159,13 +159,13 @@ class Placed:
         return set(range(len(self.found.values))) - self.gpu
 
 
-def place(graph: Graph, types: Inferred) -> Placed:
+def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
     """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
-    found = _as_one(graph, read_launches(graph, types))
+    found = _as_one(graph, read_launches(graph, types, known))
     wanted = [launch for launch in found.launches if _has_kernel(launch, found) and not _is_refused(launch)]
     on_gpu = {id(launch) for launch in wanted}
     on_gpu -= _preferring_cpu(graph, found, on_gpu)
-    with_half_casts(found, types, lambda launch: id(launch) in on_gpu or runs_half(launch))
+    with_half_casts(found, types, known, lambda launch: id(launch) in on_gpu or runs_half(launch))
     without_double_casts(found)
     for launch in found.launches:
         if id(launch) in on_gpu:
@@ -501,11 +501,17 @@ _LOADING: Final = "weights enter the arena in the order of a hash table, which d
 
 
 def plan_cuda(
-    graph: Graph, types: Inferred, options: OrtOptions, cuda: CudaOptions, target: Target, inside: Mapping[Node, Dim] | None = None
+    graph: Graph,
+    types: Inferred,
+    known: Inferred,
+    options: OrtOptions,
+    cuda: CudaOptions,
+    target: Target,
+    inside: Mapping[Node, Dim] | None = None,
 ) -> OrtPlan | None:
     """Order, buffers and two simulated runs of a session on a GPU; None where no kernel runs there."""
     inside = inside or {}
-    placed = place(graph, types)
+    placed = place(graph, types, known)
     if not placed.on_gpu:
         return None
     found = placed.found
@@ -521,10 +527,10 @@ def plan_cuda(
     sizes = [size if isinstance(size, int) else None for size in found.sizes]
     if any(size is None for size in sizes) or any(not isinstance(size, int) for size in inside.values()):
         return plan
-    known = cast("list[int]", sizes)
+    numbers = cast("list[int]", sizes)
     takes = [_takes(launch, types, target) if id(launch) in placed.on_gpu else _NONE for launch in order]
     bodies = [cast("int", inside.get(launch.node, 0)) for launch in order]
-    simulated = _Simulated(graph, types, options, cuda, placed, buffers, known, target)
+    simulated = _Simulated(graph, types, options, cuda, placed, buffers, numbers, target)
     session.host = simulated.host(order)
     session.open_ = next((one.why for one in takes if one.most is None), "")
     session.why = next((one.why for one in takes if one.most != one.size), _LOADING)

@@ -19,6 +19,7 @@ from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import inner_peaks
 from irscope.passes.ort import OrtOptions, OrtPlan, plan_ort
 from irscope.passes.ort.cuda import CudaOptions, plan_cuda
+from irscope.passes.ort.known import known_types
 from irscope.passes.ort.present import report
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -41,6 +42,9 @@ class OrtMemory(Analysis[OrtPlan]):
     """Whether the second run takes one block for all that it does not return: enable_mem_pattern."""
     reuse: bool = True
     """Whether results take over dead buffers of the same shape: enable_mem_reuse."""
+    sizes: Literal["inputs", "session"] = "inputs"
+    """Where bound sizes come from: inputs as the session learns them when it runs, so that it plans without them, session as it knows
+    them when it is made (add_free_dimension_override)."""
     threads: int = 1
     """intra_op_num_threads; some kernels take working memory for each."""
 
@@ -66,15 +70,17 @@ class OrtMemory(Analysis[OrtPlan]):
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
+            known = known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs")
             on_gpu = None
             if profile is not None and profile.capability is not None:
                 cuda = CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
-                on_gpu = plan_cuda(graph, types, options, cuda, target_of(ctx.settings), inside)
+                on_gpu = plan_cuda(graph, types, known, options, cuda, target_of(ctx.settings), inside)
                 on_cpu = on_gpu is None
-            plan = on_gpu or plan_ort(graph, types, options, inside)
+            plan = on_gpu or plan_ort(graph, types, known, options, inside)
             plan.stays = on_cpu and profile is not None and profile.capability is not None
         plan.device = profile.name if profile is not None else "cpu"
         plan.level = ctx.program.metadata.get("ort_level", "")
+        plan.learns_sizes = self.sizes == "inputs" and any(not ctx.program.declared.get(one, one.type).is_static for one in graph.inputs)
         plan.on_cpu = on_cpu
         return plan
 

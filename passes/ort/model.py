@@ -78,6 +78,8 @@ class OrtPlan:
     """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     stays: bool = False
     """Whether a GPU was asked for, and has a form of no kernel: then all of them run on the CPU."""
+    learns_sizes: bool = False
+    """Whether the session learns sizes only from its inputs, and plans without them."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Peak bytes of subgraphs inside nodes."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
@@ -102,14 +104,14 @@ class OrtPlan:
         return [launch.node for launch in self.order]
 
 
-def plan_ort(graph: Graph, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
-    """Order, buffers and two simulated runs. `inside` are bytes that graphs inside nodes take."""
-    return plan_launches(graph, launches_of(graph, types), types, options, inside)
+def plan_ort(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
+    """Order, buffers and two simulated runs. `known` are types as the session knows them, `inside` bytes that graphs inside nodes take."""
+    return plan_launches(graph, launches_of(graph, types, known), types, options, inside)
 
 
-def launches_of(graph: Graph, types: Inferred) -> Launches:
+def launches_of(graph: Graph, types: Inferred, known: Inferred) -> Launches:
     """The kernels of a graph as a session keeps them."""
-    return without_double_casts(with_half_casts(read_launches(graph, types), types))
+    return without_double_casts(with_half_casts(read_launches(graph, types, known), types, known))
 
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
@@ -273,17 +275,18 @@ _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U
 _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 
-def with_half_casts(found: Launches, types: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
+def with_half_casts(found: Launches, types: Inferred, known: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
     """The kernels with casts to single precision and back around those that have no form in half precision; `runs` says which have."""
     if DType.F16 in found.dtypes:
-        _Halves(found, types, runs or runs_half).insert()
+        _Halves(found, types, known, runs or runs_half).insert()
     return found
 
 
 class _Halves:
-    def __init__(self, found: Launches, types: Inferred, runs: Callable[[Launch], bool]) -> None:
+    def __init__(self, found: Launches, types: Inferred, known: Inferred, runs: Callable[[Launch], bool]) -> None:
         self.found = found
         self.types = types
+        self.known = known
         self.maker = {value: launch for launch in found.launches for value in launch.outputs}
         self.readers = readers_of(found)
         self.lacking = {id(launch) for launch in found.launches if self._has_half(launch.inputs) and not runs(launch)}
@@ -331,7 +334,7 @@ class _Halves:
     def _add(self, half: int) -> int:
         value = self.found.values[half]
         assert value is not None
-        return self.found.add(None, _as_float(self.types.type_of(value)))
+        return self.found.add(None, _as_float(self.types.type_of(value)), _as_float(self.known.type_of(value)))
 
     def _cast(self, launch: Launch, source: int, result: int) -> None:
         self.found.launches.append(Launch(launch.node, _CAST, PLAIN, [source], [], [result]))

@@ -11,6 +11,7 @@ from irscope.amounts import Seconds
 from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
+from irscope.passes.ort.known import known_types
 from irscope.passes.ort.memory import bytes_inside
 from irscope.passes.ort.model import (
     EXECUTION_ORDERS,
@@ -83,7 +84,7 @@ class OrtOrder(Analysis[OrtOrders]):
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
-            found = launches_of(graph, types)
+            found = launches_of(graph, types, known_types(ctx.program, sizes_come_with_inputs=False))
             others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
             result = OrtOrders(found, scheduled)
             for setting in EXECUTION_ORDERS:

@@ -70,11 +70,12 @@ class Launches:
     elsewhere: set[int] = field(default_factory=set)
     """Values that do not lie in the memory that is looked at, but in that of another device."""
 
-    def add(self, value: Value | None, type_: Type) -> int:
-        """A number for another value."""
+    def add(self, value: Value | None, type_: Type, known: Type) -> int:
+        """A number for another value; `known` is its type as the session knows it."""
         number = len(self.values)
         self.values.append(value)
-        size, likeness, reusable = _facts(type_)
+        size = _bytes_of(type_)
+        likeness, reusable = _likeness(known)
         self.sizes.append(size)
         if size is None and type_.nbytes is not None:
             self.limits[number] = type_.nbytes
@@ -86,15 +87,16 @@ class Launches:
         return number
 
 
-def read_launches(graph: Graph, types: Inferred) -> Launches:
-    """The kernels of a graph."""
-    return _Reader(graph, types).read()
+def read_launches(graph: Graph, types: Inferred, known: Inferred) -> Launches:
+    """The kernels of a graph; `known` are types as the session knows them."""
+    return _Reader(graph, types, known).read()
 
 
 class _Reader:
-    def __init__(self, graph: Graph, types: Inferred) -> None:
+    def __init__(self, graph: Graph, types: Inferred, known: Inferred) -> None:
         self.graph = graph
         self.types = types
+        self.known = known
         self.found = Launches()
         self.numbers: dict[Value, int] = {}
         self.halved: list[Launch] = []
@@ -102,7 +104,7 @@ class _Reader:
     def read(self) -> Launches:
         found, numbers = self.found, self.numbers
         for value in (*self.graph.inputs, *self.graph.weights):
-            numbers[value] = found.add(value, self.types.type_of(value))
+            numbers[value] = self._add(value)
         found.given, found.inputs = len(numbers), len(self.graph.inputs)
         group: list[Node] = []
         for node in self.graph:
@@ -113,6 +115,9 @@ class _Reader:
         found.launches.extend(self.halved)
         found.returned = [numbers[value] for value in self.graph.outputs if value in numbers]
         return found
+
+    def _add(self, value: Value) -> int:
+        return self.found.add(value, self.types.type_of(value), self.known.type_of(value))
 
     def _launch(self, group: list[Node]) -> None:
         found, numbers = self.found, self.numbers
@@ -134,12 +139,12 @@ class _Reader:
         for value in made:
             # An optional result that the file leaves out has no name and no buffer.
             if value.name is not None or len(made) == 1:
-                numbers[value] = number = found.add(value, self.types.type_of(value))
+                numbers[value] = number = self._add(value)
                 outputs.append(number)
         kernel = _kernel_facts(last.op, name)
         if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
             # ONNX Runtime appends the nodes of a function after all others.
-            between = found.add(None, self.types.type_of(made[0]))
+            between = found.add(None, self.types.type_of(made[0]), self.known.type_of(made[0]))
             self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
             self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
             return
@@ -177,17 +182,20 @@ def _kernel_facts(op: str, name: str) -> OrtKernel:
     return PLAIN
 
 
-def _facts(type_: Type) -> tuple[Dim | None, object, bool]:
+def _bytes_of(type_: Type) -> Dim | None:
     if not isinstance(type_, TensorType):
-        return 0, None, False
-    shape, size = type_.shape, type_.nbytes
-    if isinstance(size, SymDim) and size.is_unknown:
-        size = None
-    if shape is None or type_.dtype is DType.STR:
-        return size, None, False
-    if any(isinstance(dim, SymDim) and dim.is_unknown for dim in shape):
-        return size, None, False
-    return size, (type_.dtype.bits, shape), bool(shape)
+        return 0
+    size = type_.nbytes
+    return None if isinstance(size, SymDim) and size.is_unknown else size
+
+
+def _likeness(type_: Type) -> tuple[object, bool]:
+    """What is equal for tensors that are of one size to the session, and whether it may have the buffer of a dead one."""
+    if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype is DType.STR:
+        return None, False
+    if any(isinstance(dim, SymDim) and dim.is_unknown for dim in type_.shape):
+        return None, False
+    return (type_.dtype.bits, type_.shape), bool(type_.shape)
 
 
 # ----------------------------------------------------------------------------------------------------

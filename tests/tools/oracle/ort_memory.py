@@ -68,7 +68,8 @@ def predict(path: Path, sizes: Mapping[str, int], order: str = "ort", pattern: b
     bound = {name: size for name, size in sizes.items() if name in model.program.symbols}
     if bound:
         model = irscope.load(path, bind=bound)
-    wanted = OrtMemory(order="file", pattern=pattern) if order == "file" else OrtMemory(pattern=pattern)
+    # The sizes are given to the session, before it plans.
+    wanted = OrtMemory(order="file" if order == "file" else "ort", pattern=pattern, sizes="session")
     return Manager(model.program).get(wanted)
 
 

@@ -101,7 +101,7 @@ def compare(path: Path, seconds: float = 2) -> Compared:
 def _hold(row: Compared, setting: str, written: Path, reordered: Path, folder: Path, sizes: Mapping[str, int], all_: OrtOrders) -> None:
     before, after = (measure(path, False, folder, sizes, execution=_SETTINGS[setting]) for path in (written, reordered))
     plan = next(one for one in all_.orders if one.setting == setting)
-    copy = open_bound(reordered, sizes).manager.get(OrtMemory(execution=setting))  # type: ignore[arg-type]  # one of its choices
+    copy = open_bound(reordered, sizes).manager.get(OrtMemory(execution=setting, sizes="session"))  # type: ignore[arg-type]  # one of its choices
     as_said = [launch.node.name for launch in plan.reordered.order]
     pairs = ((before, plan.written), (after, plan.reordered), (after, copy))
     row.equal[setting] = all(_names(run) == [launch.node.name for launch in one.order] for run, one in pairs) and _names(after) == as_said

@@ -53,8 +53,8 @@ class Measured:
 
     version: str
     six: list[int]
-    kernels: list[list[tuple[str, str, int, int]]]
-    """For each run, name, operator, bytes requested and bytes in use after each kernel of the main graph."""
+    kernels: list[list[tuple[str, str, int, int, int]]]
+    """For each run, name, operator, bytes requested, bytes in use and their peak so far after each kernel of the main graph."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def measure_one(path: Path, way: str, wanted: WildFile) -> Measured:
         file = with_sizes(path, sizes, Path(scratch)) if way == "fixed" else path
         found = measure(file, way == "default", Path(scratch), feeds=feeds)
     six = [count for run in found.inside for count in (max(getattr(one, what) for one in run) for what in ("requested", "peak", "held"))]
-    kernels = [[(one.name, one.op_type, one.requested, one.in_use) for one in run] for run in found.runs]
+    kernels = [[(one.name, one.op_type, one.requested, one.in_use, one.peak) for one in run] for run in found.runs]
     return Measured(onnxruntime.__version__, six, kernels)
 
 
@@ -219,7 +219,7 @@ def row(path: Path, way: str, wanted: WildFile, keep: Path | None) -> Row:
 
 
 def differences(path: Path, way: str, wanted: WildFile, keep: Path) -> Iterator[str]:
-    """Kernel by kernel, where bytes requested begin to differ."""
+    """Kernel by kernel, where bytes requested, bytes in use and their peak begin to differ, and by how much."""
     row(path, way, wanted, keep)
     (kept,) = keep.glob(f"{path.stem}.{way}.*.json")
     measured = Measured(**json.loads(kept.read_text(encoding="utf-8")))
@@ -229,15 +229,17 @@ def differences(path: Path, way: str, wanted: WildFile, keep: Path) -> Iterator[
     for number, run in enumerate((plan.figures.cold, plan.figures.warm)):
         truth = measured.kernels[number]
         yield f"run {number + 1}: {len(truth)} kernels, predicted {len(plan.order)}; before {plan.figures.before}"
-        last = 0
-        for step, (name, kind, requested, _) in enumerate(truth):
-            if step >= len(plan.order):
-                break
-            mine = run.requested[step] - requested
-            if mine != last:
+        last: tuple[int, ...] = (0, 0, 0)
+        highest = 0
+        for step, (name, kind, *true) in enumerate(truth[: len(plan.order)]):
+            highest = max(highest, run.highest[step], plan.figures.before.allocated, plan.figures.cold.peak.allocated if number else 0)
+            mine = (run.requested[step], run.allocated[step], highest)
+            off = tuple(one - other for one, other in zip(mine, true, strict=True))
+            if off != last:
                 launch = plan.order[step]
-                yield f"  {step:5} {kind:22} {name[:40]:40} {requested:>13,} {mine - last:+13,}   {launch.name} {launch.node.name}"
-                last = mine
+                cells = " ".join(f"{other:>12,} {one:+11,}" for one, other in zip(off, true, strict=True))
+                yield f"  {step:5} {kind:20} {name[:30]:30} {cells}   {launch.name} {launch.node.name}"
+                last = off
 
 
 # ----------------------------------------------------------------------------------------------------
