@@ -17,7 +17,7 @@ from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import Program, Runtime
@@ -39,6 +39,7 @@ from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort.memory import OrtMemory
+from irscope.passes.ort.present import limited
 from irscope.passes.patterns.arch import Arch
 from irscope.passes.sizes import at_least, dim_cell
 from irscope.passes.training.memory import TrainingMemory
@@ -299,7 +300,9 @@ class _Maker:
             return _Counters(runtime, *counts, plan.cuda.fits(figures), plan.cuda.shortage or plan.cuda.open_)
         if plan.figures is None or not plan.is_known or found.of != "device":
             reason = "" if plan.is_known else "what ONNX Runtime's kernels take besides on a GPU is not known"
-            return _Counters(runtime, found.peak, NOT_KNOWN, NOT_KNOWN, None, reason)
+            beside = total_of(self.ctx.get(Liveness(model=self.lifetime)).resident.values())
+            allocated, reserved = (limited(plan, name, beside) for name in ("allocated", "reserved"))
+            return _Counters(runtime, found.peak, allocated, reserved, None, reason)
         runs = (plan.figures.cold.peak, plan.figures.warm.peak)
         there = quantity(found.peak.value) - max(run.allocated for run in runs)
         requested, reserved = (there + max(getattr(run, name) for run in runs) for name in ("requested", "reserved"))
@@ -330,6 +333,9 @@ class _Maker:
         if least is not None and least > room:
             return self.marked(Quantity(False)), "the tensors alone are too much"
         if peak.value is None:
+            most = peak.ends[1]
+            if most is not None and most <= room:
+                return self.marked(Quantity(True, Provenance.MODELLED)), peak.note
             return NOT_KNOWN, self._why_unknown()
         if counters.allocated.value is not None:
             return self.marked(Quantity(True)), ""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from itertools import accumulate
 from operator import add
 from typing import Literal, TypeAlias
 
@@ -82,19 +83,43 @@ class Timeline:
         return [one for one in self.unsized_ranges if one.born <= step <= one.dies]
 
     def peak_limits(self) -> tuple[Dim, Dim | None]:
-        """Lower and upper bound of the peak where sizes are unknown; None where there is no upper bound."""
-        most: Dim | None = self.peak
-        if len(self.unsized_ranges) < len(self.unsized):
-            return self.peak, None
-        for step in sorted({one.born for one in self.unsized_ranges}):
-            above = [bounds(one.size)[1] for one in self.unsized_at(step)]
-            highs = [high for high in above if high is not None]
-            most = None if most is None or len(highs) < len(above) else dim_max(most, self.peak + sum(highs))
-        return self.peak, most
+        """Lower and upper bound of the peak where sizes are unknown; None where there is no upper bound. What is alive beside the
+        peak does not raise it."""
+        lows, highs = self.unsized_limits
+        if highs is not None and all(isinstance(size, int) for size in self.alive):
+            alive = [scale(size) for size in self.alive]
+            low = max(map(add, alive, lows), default=0)
+            return low, max(low, *map(add, alive, highs)) if alive else low
+        return self.peak, None if highs is None else dim_max(self.peak, self.peak + max(highs, default=0))
+
+    @cached_property
+    def unsized_limits(self) -> tuple[list[int], list[int] | None]:
+        """At each step the least and the most bytes of storages of unknown size; None where there is no most."""
+        count = len(self.steps)
+        lows, highs = [0] * (count + 1), [0] * (count + 1)
+        is_open = len(self.unsized_ranges) < len(self.unsized)
+        for one in self.unsized_ranges:
+            low, high = bounds(one.size)
+            is_open = is_open or high is None
+            # Changes at the steps at which it begins and ends; their running sums are what is alive.
+            for changes, size in ((lows, max(low or 0, 0)), (highs, high or 0)):
+                changes[min(one.born, count)] += size
+                changes[min(one.dies, count - 1) + 1] -= size
+        sums = [[*accumulate(changes)][:count] for changes in (lows, highs)]
+        return sums[0], None if is_open else sums[1]
+
+    def open_note(self) -> str:
+        """What the limits of a peak rest on."""
+        names = [label_of(one.value) for one in self.unsized_ranges]
+        return f"{len(self.unsized)} tensors have no known size: between the least and the most that {_some(names)} can be"
 
     def why(self, one: LiveRange, step: int) -> str:
         """Why the tensor in a storage is alive at a step."""
         return why_alive(self.steps, one, step)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:
@@ -577,8 +602,14 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
 
     total, at = largest_size(heights) if heights else (there, 0)
     lacking: Container[int] = range(count) if None in resident.values() else _unsized_steps(timeline)
-    is_open = bool(timeline.unsized) or None in resident.values()
-    peak = Quantity(None, Provenance.UNKNOWN, lo=dim_cell(total)) if is_open else Quantity(dim_cell(total))
+    peak = Quantity(dim_cell(total))
+    if timeline.unsized or None in resident.values():
+        low, most = timeline.peak_limits()
+        low, most = there + low, None if most is None or None in resident.values() else there + most
+        # What is unknown but never alive where most is alive does not matter.
+        if low != most or low != total:
+            note = timeline.open_note() if most is not None else ""
+            peak = Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
     return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, lacking=lacking)
 

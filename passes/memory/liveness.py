@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.ir.dims import total_of
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
 from irscope.passes.graph.alias import Alias
@@ -125,7 +126,7 @@ class Liveness(Analysis[Timeline]):
     def _counters(self, result: Timeline, ctx: PassContext) -> _Counters:
         if ctx.program.training is not None:
             return _step_counters(ctx.get(TrainingMemory()))
-        return _ort_counters(ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
+        return _ort_counters(result, ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
 
 
 def _freed(result: Timeline, ctx: PassContext) -> str:
@@ -182,19 +183,22 @@ def _step_counters(memory: StepMemory) -> _Counters:
     )
 
 
-def _ort_counters(ctx: PassContext) -> _Counters:
+def _ort_counters(result: Timeline, ctx: PassContext) -> _Counters:
     plan = ctx.get(OrtMemory())
     if plan.cuda is not None and plan.figures is not None:
         fits, reserved = plan.cuda.fits(plan.figures), plan.cuda.worst(plan.figures, "reserved")
         headline = verdict_line(fits, reserved, plan.cuda.device)
         return _Counters(headline, {"fits": fits}, {}, ort.summary(plan), ort.series(plan), ort.notes(plan))
-    return _Counters((), {}, ort.peak_summary(plan), ort.summary(plan), ort.series(plan), ort.notes(plan))
+    peak = ort.peak_summary(plan, total_of(result.resident.values()))
+    return _Counters((), {}, peak, ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
 def _peak_cell(result: Timeline) -> object:
     if result.unsized:
         low, most = result.peak_limits()
-        note = f"{len(result.unsized)} tensors have no known size"
+        if low == most == result.peak:
+            return dim_cell(low)
+        note = result.open_note() if most is not None else f"{len(result.unsized)} tensors have no known size"
         return Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     peak, other = result.peak, result.peak_if_shared
     if other is None or other == peak:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
@@ -70,6 +70,8 @@ class OrtPlan:
     unsized: list[Value]
     figures: OrtFigures | None
     """None where a size is a formula or unknown."""
+    limits: tuple[OrtFigures, OrtFigures | None] | None = None
+    """Where sizes are unknown, the figures with the least and the most that each can be; the latter None where one has no limit."""
     device: str = "cpu"
     """Name of the device that was asked for."""
     level: str = ""
@@ -120,8 +122,9 @@ def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOp
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
     ranges, unsized_ranges = ranges_of(order, found, buffers)
-    figures = _figures(graph, order, found, buffers, types, options, inside or {})
-    return OrtPlan(order, found, buffers, ranges, unsized, figures, inside=inside or {}, unsized_ranges=unsized_ranges)
+    figures, least, most = (_figures(graph, order, found, buffers, types, options, inside or {}, end) for end in (None, 0, 1))
+    limits = None if figures is not None or least is None else (least, most)
+    return OrtPlan(order, found, buffers, ranges, unsized, figures, limits=limits, inside=inside or {}, unsized_ranges=unsized_ranges)
 
 
 def ranges_of(order: list[Launch], found: Launches, buffers: Buffers) -> tuple[list[LiveRange], list[LiveRange]]:
@@ -207,24 +210,44 @@ def _figures(
     types: Inferred,
     options: OrtOptions,
     inside: Mapping[Node, Dim],
+    end: Literal[0, 1] | None = None,
 ) -> OrtFigures | None:
+    """Two simulated runs, with unknown sizes at an end of their limits where one is named; None where a size has none."""
     sizes: list[int] = []
-    for size in found.sizes[found.given :]:
-        if not isinstance(size, int):
+    for number, size in enumerate(found.sizes[found.given :], found.given):
+        at = _at_end(found.limits.get(number, UNLIMITED) if size is None else size, end)
+        if at is None:
             return None
-        sizes.append(size)
+        sizes.append(at)
+    if end is not None and all(isinstance(size, int) for size in (*found.sizes[found.given :], *inside.values())):
+        return None
     takes: list[int] = []
     for launch in order:
-        extra = inside.get(launch.node, 0)
-        if not isinstance(extra, int):
+        extra = _at_end(inside.get(launch.node, 0), end)
+        if extra is None:
             return None
         if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
-            extra += launch.kernel.takes(call, options.threads)
+            is_static = all(not isinstance(type_, TensorType) or type_.is_static for type_ in (*call.types, *call.results))
+            if not is_static and end is not None:
+                # What a kernel takes for operands of unknown size has no rule.
+                if end:
+                    return None
+            else:
+                extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
     widened = {launch.node for launch in order if launch.as_float}
     weights = [weight for body in graph.graphs() for weight in body.weights]
     session = Session(small_weights(weights), packed_weights(graph, types, widened), takes, BfcArena(options.strategy), options.pattern)
     return simulate(buffers, [0] * found.given + sizes, found.traced, session)
+
+
+def _at_end(size: Dim, end: Literal[0, 1] | None) -> int | None:
+    """A size that is a number, or an end of the limits of one that depends on data; None where there is no such end."""
+    if isinstance(size, int):
+        return size
+    if end is None or any(not symbol.is_unknown for symbol in size.symbols()):
+        return None
+    return max(bounds(size)[0] or 0, 0) if end == 0 else bounds(size)[1]
 
 
 def small_weights(weights: Iterable[Value]) -> list[int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from irscope.ir.bind import bind_option, typed
+from irscope.ir.dims import Dim
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.cuda import CudaSession
 from irscope.passes.ort.model import OrtPlan
@@ -16,6 +19,7 @@ from irscope.report.values import Provenance, Quantity
 
 RUNTIME = "onnxruntime 1.31"
 MOMENTS = ("before", "cold", "warm")
+_COUNTERS = ("requested", "allocated", "reserved")
 UNITS = dict.fromkeys((*MOMENTS, "cpu_arena"), Kind.BYTES)
 _MOST_POINTS = 10_000
 
@@ -34,10 +38,28 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
     )
 
 
-def peak_summary(plan: OrtPlan) -> dict[str, object]:
-    """Why the peak is not known, where it is not."""
+def peak_summary(plan: OrtPlan, beside: Dim | None) -> dict[str, object]:
+    """What is known of the peak where its size is not: why, and its limits with the bytes of weights and inputs beside the arena."""
     is_known = plan.figures is not None and plan.is_known
-    return {} if is_known else {"device_peak_bytes": Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))}
+    return {} if is_known else {"device_peak_bytes": limited(plan, "allocated", beside)}
+
+
+def limited(plan: OrtPlan, name: str, beside: Dim | None = 0, moments: Sequence[str] = ("cold", "warm")) -> Quantity:
+    """A counter of a session with tensors of unknown size: the largest of some moments with the least and with the most that they can
+    be. What the arena holds in chunks need not grow with each size, so that it is modelled even where both are the same."""
+    note = why_unknown(plan)
+    if plan.limits is None or not plan.is_known or not isinstance(beside, int):
+        return Quantity(None, Provenance.UNKNOWN, note=note)
+    low, high = (None if one is None else beside + max(_counter(one, moment, name) for moment in moments) for one in plan.limits)
+    if low == high:
+        is_exact = name == "requested" or tuple(moments) == ("before",)
+        return Quantity(low, Provenance.EXACT if is_exact else Provenance.MODELLED)
+    return Quantity(None, Provenance.UNKNOWN, note=f"{note}; the ends are for the least and the most that it can be", lo=low, hi=high)
+
+
+def _counter(figures: OrtFigures, moment: str, name: str) -> int:
+    usage = figures.before if moment == "before" else getattr(figures, moment).peak
+    return int(getattr(usage, name))
 
 
 def summary(plan: OrtPlan) -> dict[str, object]:
@@ -45,9 +67,9 @@ def summary(plan: OrtPlan) -> dict[str, object]:
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
     figures = plan.figures
     if figures is None or not plan.is_known:
-        unknown = Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))
-        found.update({moment: dict.fromkeys(("requested", "allocated", "reserved"), unknown) for moment in MOMENTS})
-        found["workspace_bytes"] = unknown
+        found.update({moment: {name: limited(plan, name, 0, (moment,)) for name in _COUNTERS} for moment in MOMENTS})
+        known = plan.limits is not None and plan.is_known
+        found["workspace_bytes"] = 0 if known else Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))
         return found
     if plan.cuda is not None:
         return {**found, **_gpu_summary(plan, plan.cuda, figures)}
@@ -93,6 +115,9 @@ _GPU_NOTES = (
 
 def notes(plan: OrtPlan) -> tuple[str, ...]:
     """Notes on the meaning of the numbers."""
+    if plan.limits is not None and plan.is_known:
+        sizes = "the least" if plan.limits[1] is None else "the least and the most"
+        return (f"counters of ONNX Runtime's arena are for {sizes} that tensors of unknown size can be: {why_unknown(plan)}",)
     if plan.figures is None or not plan.is_known:
         return (f"no counters of ONNX Runtime's arena: {why_unknown(plan)}",)
     if plan.cuda is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from irscope.memory import BfcArena
+from tests.cli.wild_models import detector_compress, detector_nms, detector_nonzero, loop_trips, text_unique
 from tests.tools.oracle.ort_graphs import random_model
 from tests.tools.oracle.ort_memory import compare, predict, sample_models, wheel_models
 from tests.tools.oracle.ort_profile import measure
@@ -63,6 +65,25 @@ def test_random_graphs(seed: int, tmp_path: Path) -> None:
     for run, predicted in zip(truth.runs, (figures.cold, figures.warm), strict=True):
         assert [one.requested for one in run] == predicted.requested
         assert [one.in_use for one in run] == predicted.allocated
+
+
+@pytest.mark.parametrize(
+    "make", [detector_nonzero, detector_nms, detector_compress, text_unique, loop_trips], ids=lambda make: make.__name__
+)
+def test_sizes_that_depend_on_data_have_limits(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    """What a run asks for and has in use lies between the ends that are said."""
+    path = tmp_path / "model.onnx"
+    onnx.save(make(), path)
+    truth, plan = measure(path, False, tmp_path), predict(path, {})
+    assert plan.figures is None
+    assert plan.limits is not None
+    low, high = plan.limits
+    for run, least, most in zip(truth.runs, (low.cold, low.warm), (None, None) if high is None else (high.cold, high.warm), strict=True):
+        asked, in_use = (max(getattr(one, name) for one in run) for name in ("requested", "in_use"))
+        assert least.peak.requested <= asked
+        if most is not None:
+            assert asked <= most.peak.requested
+            assert in_use <= most.peak.allocated
 
 
 @pytest.mark.parametrize("seed", range(3))

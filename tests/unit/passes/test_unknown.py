@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import helper
 
 import irscope
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError
+from irscope.frontends.onnx import load_model
 from irscope.ir.parser import parse_program
+from irscope.passes.memory.liveness import Liveness
 from irscope.passkit.manager import Manager
 from irscope.passkit.registry import default_registry
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.values import Quantity, bare
+from tests.frontends.onnx.build import BOOL, model, value
 
 PARTLY = """irscope 1
 graph @main {
@@ -268,3 +272,28 @@ def test_storages_of_unknown_size_are_storages() -> None:
     made = report(BOUNDED, "ranges")
     rows = {row["storage"]: row for row in table(made, "storages")}
     assert cells(made)["storages"] == 4 and rows["i"]["size"].interval == (0, 4096) and rows["i"]["held_by"] == "y"
+
+
+# -- limits of memory ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "want"), [(1000, 8000), (10, None)])
+def test_what_is_unknown_beside_the_peak_does_not_matter(size: int, want: int | None) -> None:
+    """16 truth values choose at most 16 places of 8 bytes."""
+    nodes = [
+        helper.make_node("Sin", ["x"], ["a"]),
+        helper.make_node("Cos", ["a"], ["b"]),
+        helper.make_node("ReduceSum", ["b"], ["y"]),
+        helper.make_node("NonZero", ["mask"], ["z"]),
+    ]
+    proto = model(nodes, [value("x", [size]), value("mask", [16], BOOL)], outputs=["y", "z"])
+    manager = Manager(load_model(proto))
+    pass_ = Liveness(model="ssa")
+    found = pass_.report(manager.get(pass_), manager).summary["activation_peak_bytes"]
+    if want is None:
+        assert isinstance(found, Quantity)
+        assert found.value is None
+        assert found.interval == (80, 132)
+        assert "z" in found.note
+    else:
+        assert found == want
