@@ -137,6 +137,10 @@ class Trace:
     """How the step was made: loss, autocast, accumulation, set_to_none."""
     live: LiveStep | None = None
     """What was captured; None for a graph from a file."""
+    measured: Mapping[int, float] = field(default_factory=dict)
+    """Seconds that operators took in a recording, by their number; empty where nobody gave one."""
+    measured_on: str = ""
+    """The device of the recording."""
 
     @property
     def steady(self) -> Span:

@@ -17,11 +17,12 @@ from irscope.cli.args import (
     write_answer,
 )
 from irscope.cli.run import report_diagnostics, strict_code
+from irscope.cli.train_plan import is_loop
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.snapshot import is_snapshot
-from irscope.recording import is_recording, read_recording
+from irscope.recording import Recording, is_recording, read_recording
 from irscope.session import Model, open_model
 from irscope.tools.compare import (
     compare_models,
@@ -135,6 +136,8 @@ class Command:
     def _with_recording(self, model: str, path: str, args: argparse.Namespace) -> int:
         limits = parse_thresholds(args.fail_on, RUN_MEASURES)
         recording = read_recording(Path(path))
+        if recording.is_step:
+            return self._with_step(model, recording, args)
         opened = open_for(Path(model), recording, load_options(args), settings_from(args))
         compared = compare_recording(opened, recording, args.lifetime)
         document = run_comparison(compared)
@@ -142,6 +145,22 @@ class Command:
         shown = args.format == "text" and args.output is None
         report_diagnostics((*opened.diagnostics, *(() if shown else compared.diagnostics)), args.verbose)
         return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])
+
+    def _with_step(self, model: str, recording: Recording, args: argparse.Namespace) -> int:
+        """A training step: of a model as `train-plan` captures it, of a script as `simulate` runs it."""
+        from irscope.tools.compare.steps import compare_step, open_step_for, simulated_beside  # it imports torch
+
+        if is_loop(model):
+            limits = parse_thresholds(args.fail_on, MEMORY_MEASURES)
+            runs = simulated_beside(Path(model), recording, args.device)
+            write_answer(runs.document(), args)
+            return _exit_code(judge(limits, runs.measures()) if limits else None)
+        limits = parse_thresholds(args.fail_on, RUN_MEASURES)
+        opened = open_step_for(model, recording, load_options(args), settings_from(args))
+        compared = compare_step(opened, recording, is_chosen=bool(args.device))
+        write_answer(compared.document(), args)
+        report_diagnostics(opened.diagnostics, args.verbose)
+        return _exit_code(judge(limits, compared.measures()) if limits else None) or strict_code(args, [opened])
 
 
 def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:

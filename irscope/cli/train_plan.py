@@ -18,6 +18,7 @@ from irscope.cli.args import (
     load_options,
     progress_from,
     selection,
+    settings_from,
     step_from,
     write_answer,
 )
@@ -26,6 +27,7 @@ from irscope.files import write_stream, write_text
 from irscope.passkit.instruments import Progress
 from irscope.report.report import Document
 from irscope.session import Model
+from irscope.training import Trace
 
 _PICTURES = ("memory", "categories", "idle", "batch", "recompute")  # those of tools.train, which takes long to import
 
@@ -66,6 +68,7 @@ class Command:
         saved.add_argument("--budget", default="", metavar="SIZE", help="memory that the step may take, as 24GiB or 60%% of its peak")
         saved.add_argument("--curve", action="store_true", help="peak against extra time, for budgets from everything kept to the least")
         saved.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for a plan; default: 10")
+        saved.add_argument("--times", default="", metavar="RECORDING", help="times of operators as `irscope record --train` measured them")
         add_output_file(parser, "--plan-out", within=saved, help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
         add_output_arguments(parser, plots="what --picture says")
 
@@ -78,11 +81,14 @@ class Command:
         selection(args)
         if args.plan_out:
             _check_plan_file(args)
+        if args.times and (args.batches or args.memory):
+            raise UsageError("a recording is of one size of the batch", code="IRS386", hint="`--bind batch=8 --times RECORDING`")
         watching = progress_from(args)
         if args.batches or args.memory:
             document, models = _over_batches(args, watching)
         else:
-            models = {0: step_from(args, watching=watching)}
+            _take_device(args)
+            models = {0: _with_times(args, step_from(args, watching=watching))}
             document = models[0].document(models[0].run(_with_checkpoint(args)))
         for one in watching:
             one.ended()
@@ -139,6 +145,28 @@ def _over_batches(args: argparse.Namespace, watching: Sequence[Progress]) -> tup
     memory = parse_bytes(args.memory) if args.memory else None
     swept = sweep_batches(lambda batch: step_from(args, batch, watching), batches, memory, bind.get("batch", 4), args.seconds)
     return Document(__version__, replace(swept.model.info(), bind=dict(bind)), (swept.report,)), swept.models
+
+
+def _take_device(args: argparse.Namespace) -> None:
+    """Measured times are for the device that they were measured on, unless another is named."""
+    if args.times and not args.device:
+        from irscope.recording import read_recording
+        from irscope.tools.compare.steps import device_settings
+
+        args.device = device_settings(read_recording(Path(args.times)), settings_from(args)).device
+
+
+def _with_times(args: argparse.Namespace, model: Model) -> Model:
+    """The step, its operators with the times that were recorded."""
+    if args.times:
+        from irscope.recording import read_recording
+        from irscope.tools.compare.steps import measured_seconds
+
+        recording, trace = read_recording(Path(args.times)), model.program.training
+        assert isinstance(trace, Trace)
+        trace.measured = measured_seconds(trace.in_step(trace.steady), recording)
+        trace.measured_on = recording.header.device.name
+    return model
 
 
 def _check_plan_file(args: argparse.Namespace) -> None:

@@ -553,9 +553,9 @@ def _versions_text(recording: Recording) -> str:
 # Memory over a step.
 
 
-def peak_parts(recording: Recording) -> dict[str, int]:
-    """Bytes by category at the highest moment of the recorded step; they add up to its peak."""
-    events = recording.run("warm")
+def peak_parts(recording: Recording, *, workspaces: bool = True) -> dict[str, int]:
+    """Bytes by category at the highest moment of the recorded step; they add up to its peak, with the workspaces of kernels or without."""
+    events = recording.run("warm") if workspaces else without_workspaces(recording.run("warm"))
     alive: dict[str, int] = {}
     for one in recording.held:
         alive[one.category] = alive.get(one.category, 0) + one.bytes

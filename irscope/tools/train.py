@@ -294,7 +294,7 @@ def _lowest(needs: Callable[[int], int], sizes: dict[int, Size], batch: int) -> 
 def _planned_size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
     """Plan a size: first with baseline planners find, then with the time that is allowed."""
     memory = captures.memory(batch)
-    problem = step_problem(memory.trace, StepTimes(memory.target.device).of).problem
+    problem = step_problem(memory.trace, StepTimes(memory.target.device, memory.trace).of).problem
     planner = CheckpointPlanner(problem)
     kept = captures.reserved(batch)
     besides = largest([0, kept - planner.save_all.peak])
@@ -495,7 +495,7 @@ def write_plan(model: Model, budget_text: str, path: str, seconds: float = 10) -
             "there is no live module to plan for, only a graph", code="IRS394", hint="the checkpoint pass says what to recompute in a graph"
         )
     target = memory_of(model).target
-    budget, others = _step_budget(trace, StepTimes(target.device), budget_text)
+    budget, others = _step_budget(trace, StepTimes(target.device, trace), budget_text)
     device = "cpu" if target.device.kind == "cpu" else "cuda"
     plan = plan_module(
         live.module,  # type: ignore[arg-type]  # an nn.Module: the trace itself does not know torch

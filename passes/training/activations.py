@@ -174,9 +174,10 @@ class Activations(Analysis[ActivationList]):
     """Speed of the link to the host's memory in GB/s; PCIe 5.0 with 16 lanes reaches about 55."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> ActivationList:
-        times = StepTimes(target_of(ctx.settings).device)
+        trace = trace_in(ctx.program)
+        times = StepTimes(target_of(ctx.settings).device, trace)
         link = max(self.link, 1e-9) * _GIGA
-        return ActivationList(kept_pieces(trace_in(ctx.program), times, link), times, link)
+        return ActivationList(kept_pieces(trace, times, link), times, link)
 
     def report(self, result: ActivationList, ctx: PassContext) -> Report:
         kept = result.kept
@@ -196,7 +197,7 @@ class Activations(Analysis[ActivationList]):
             },
             tables=(_kept_table(result, self.top),),
             coverage=Coverage(sum(one.recompute_seconds is not None for one in kept), len(kept)),
-            notes=(CONVENTION, f"times are bounds by the {result.times.source} of {result.times.device.title}, not measured"),
+            notes=(CONVENTION, result.times.note),
         )
 
 

@@ -112,8 +112,9 @@ class Checkpoint(Analysis[Checkpointed]):
     """Rows of the table of what is recomputed, 0 for all."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Checkpointed:
-        times = StepTimes(target_of(ctx.settings).device)
-        step = step_problem(trace_in(ctx.program), times.of, replay_random=self.random == "replayed")
+        trace = trace_in(ctx.program)
+        times = StepTimes(target_of(ctx.settings).device, trace)
+        step = step_problem(trace, times.of, replay_random=self.random == "replayed")
         planner = CheckpointPlanner(step.problem, seed=self.seed, watch=lambda what: ctx.tick(0, None, what))
         steps = self.steps or None
         if self.budget:
@@ -160,7 +161,7 @@ class Checkpoint(Analysis[Checkpointed]):
             notes=(
                 CONVENTION,
                 "peaks are bytes of tensors that live at once, without workspaces of kernels and rounding by the allocator",
-                f"times are bounds by the {result.times.source} of {result.times.device.title}, not measured",
+                result.times.note,
                 "recomputed operators run right before their first use; batch normalisation does not update its statistics again",
                 *(("random numbers: the generator's state is restored before recomputing",) if self.random == "replayed" else ()),
             ),

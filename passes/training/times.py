@@ -10,30 +10,47 @@ from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.spec import Family
 from irscope.passes.cost.bounds import Rates, rate_name
-from irscope.training import StepOp
+from irscope.training import StepOp, Trace
 
 
 class StepTimes:
-    """Predicts times of operators; calls that look alike are worked out once."""
+    """Predicts times of operators, where none was measured; calls that look alike are worked out once."""
 
-    def __init__(self, device: DeviceProfile) -> None:
+    def __init__(self, device: DeviceProfile, trace: Trace | None = None) -> None:
+        """`trace` is that whose operators may have been measured."""
         self.device = device
-        self.source = "calibrated roofline" if device.calibrated else "roofline"
+        self.measured = trace.measured if trace is not None else {}
+        self.measured_on = trace.measured_on if trace is not None else ""
+        roofline = "calibrated roofline" if device.calibrated else "roofline"
+        self._roofline = f"{roofline} of {device.name}"
+        self.source = f"measured on {self.measured_on}" if self.measured else roofline
         self._rates = Rates(device)
         self._known: dict[int, tuple[object, float]] = {}
 
     @property
     def said(self) -> str:
         """Whose times these are, as tables of numbers say it."""
-        return f"{self.source} of {self.device.name}"
+        return self.source if self.measured else self._roofline
+
+    @property
+    def note(self) -> str:
+        """The same as a sentence."""
+        if self.measured:
+            return f"times were measured on {self.measured_on}; of operators without one they are bounds by the {self._roofline}"
+        return f"times are bounds by the {self.source} of {self.device.title}, not measured"
 
     def said_of(self, op: StepOp) -> str:
         """The same for one operator: without a known cost only the bytes of its operands count."""
+        if op.number in self.measured:
+            return self.source
         is_counted = op.is_view or self.cost(op) is not None
-        return self.said if is_counted else f"{self.said}, bytes alone"
+        return self._roofline if is_counted else f"{self._roofline}, bytes alone"
 
     def of(self, op: StepOp) -> float:
         """Seconds of an operator: the slower of arithmetic and memory, and a launch. One without a known cost moves its operands."""
+        measured = self.measured.get(op.number)
+        if measured is not None:
+            return measured
         if op.is_view or not any(piece.on_device for piece in (*op.reads, *op.writes)):
             return 0.0
         if op.call is None:

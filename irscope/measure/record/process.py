@@ -110,7 +110,8 @@ def record_in_process(request: Request, timeout: float | None = None, verbose: b
 
 def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -> Problem | None:
     """None where the child ended as it should, else how it ended."""
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    # PyTorch's allocator complains of each process in which blocks were made before it was watched.
+    environment = {"TORCH_CPP_LOG_LEVEL": "ERROR", **os.environ, "PYTHONIOENCODING": "utf-8"}
     if verbose:
         environment["IRSCOPE_RECORD_STAGES"] = "1"
     # -P: a torch.py in the working folder, beside the model, must not be imported in place of torch.

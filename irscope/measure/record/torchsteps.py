@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import runpy
+import shlex
 import sys
 import time
 import traceback
@@ -29,6 +31,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from irscope.errors import OutputError, PassError
 from irscope.frontends.eager.recorder import Frames, watched_calls, watched_steps
+from irscope.jsoncodec import encode
 from irscope.measure.machine import processor
 from irscope.measure.record.request import Loop, Request
 from irscope.measure.record.sink import Progress, Sink, first_line, problem_of
@@ -620,7 +623,7 @@ def record_loop(request: Request, loop: Loop, sink: Sink) -> None:
     made = getattr(importlib.import_module(where), name)(request.model.name, given, request.model.bind, loop.step, device)
     if made.inputs:
         request = replace(request, model=replace(request.model, inputs=made.inputs, assumed=(*request.model.assumed, *made.assumed)))
-    more = {"optimizer": made.optimizer, "loss": made.loss}
+    more = {"optimizer": made.optimizer, "loss": made.loss, "step_options": json.dumps(encode(loop.step))}
     recorder = _recorder(request, loop, device, sink, more, made.step.__code__.co_filename)
     with recorder.following():
         try:
@@ -646,7 +649,7 @@ def _recorder(request: Request, loop: Loop, device: torch.device, sink: Sink, mo
 
 
 def _record_script(request: Request, loop: Loop, device: torch.device, sink: Sink) -> None:
-    recorder = _recorder(request, loop, device, sink, {})
+    recorder = _recorder(request, loop, device, sink, {"arguments": shlex.join(loop.arguments)} if loop.arguments else {})
     failure = ""
     with recorder.following():
         try:

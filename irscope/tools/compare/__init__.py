@@ -49,7 +49,7 @@ def run_comparison(compared: RunComparison) -> Document:
     """The document of a model and a recording."""
     model = compared.side.model
     report = model.marked(run_report(compared))
-    return comparison_document("recording", model.info(), recording_json(compared), report, recording_parts(compared))
+    return comparison_document("recording", model.info(), recording_json(compared.recording), report, recording_parts(compared.recording))
 
 
 _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
-from irscope.recording import COLD, WARM, Recording, is_recording, read_recording
+from irscope.recording import COLD, WARM, Recording, is_recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -92,13 +92,25 @@ def of_recording(recording: Recording) -> MemoryRun:
         parts = {key: getattr(found, key) for key in _COUNTERS}
         levels[name] = {key: one.current if name == "before" else one.peak for key, one in parts.items() if one is not None}
     ops = {op.index: op for op in recording.ops}
+    events = recording.run(WARM)
+    if recording.is_step and header.device.kind == "cpu":
+        # What kernels of a processor take for themselves is nothing that a simulated device knows of.
+        levels = _without_workspaces(recording, levels)
+        events = tuple(without_workspaces(events))
     requests = []
-    for event in recording.run(WARM):
+    for event in events:
         op = ops.get(event.op) if event.op is not None else None
         scope = event.scope or (op.scope if op is not None else "")
         requests.append(Request(event.bytes, event.kernel or (op.op if op is not None else ""), scope, "", event.category))
     title = f"{'simulated' if simulated else 'recorded'}: {header.model.name} on {header.device.name}"
     return MemoryRun(recording.path, title, requests, levels, levels.get("before", {}).get("requested", 0))
+
+
+def _without_workspaces(recording: Recording, levels: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The counters of a processor, which are sums of events, without what kernels took for themselves."""
+    before = {"before": levels["before"]["requested"], COLD: levels["before"]["requested"], WARM: sum(one.bytes for one in recording.held)}
+    peaks = {run: before[run] + peak_of(without_workspaces(recording.run(run))).bytes for run in levels if run != "before"}
+    return {run: {"requested": peaks.get(run, before[run])} for run in levels}
 
 
 def of_snapshot(snapshot: Snapshot) -> MemoryRun:
@@ -198,7 +210,7 @@ class MemoryComparison:
         """Tables of the counters, of what the peak is made of, and of where they part."""
         a, b = self.a.highest, self.b.highest
         summary: dict[str, object] = {
-            "verdict": "; ".join(_said(key, a[key], b[key]) for key in ("reserved", "allocated") if key in a and key in b),
+            "verdict": "; ".join(_said(key, a[key], b[key]) for key in _decisive(a, b)),
             "A": f"{self.a.path}: {self.a.title}",
             "B": f"{self.b.path}: {self.b.title}",
             "requests": self._requests_text(),
@@ -293,6 +305,11 @@ def _aligned(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
         if same >= most:
             best, most = at, same
     return (0, best) if short is a else (best, 0)
+
+
+def _decisive(a: Mapping[str, int], b: Mapping[str, int]) -> list[str]:
+    """What two runs are judged by: a processor has no allocator that reserves and rounds."""
+    return [key for key in ("reserved", "allocated") if key in a and key in b] or [key for key in ("requested",) if key in a and key in b]
 
 
 def _said(key: str, a: int, b: int) -> str:

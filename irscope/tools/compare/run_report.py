@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from irscope.ir.graph import Node
 from irscope.passes.sizes import CONVENTION
-from irscope.recording import Times
+from irscope.recording import Recording, Times
 from irscope.report.celltext import signed
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Report
@@ -78,23 +78,23 @@ def run_headline(compared: RunComparison) -> list[str]:
     return [line for line in lines if line]
 
 
-def recording_parts(compared: RunComparison) -> list[str]:
+def recording_parts(recording: Recording) -> list[str]:
     """What a line about the recording says."""
-    header = compared.recording.header
+    header = recording.header
     versions = " ".join(f"{name} {version}" for name, version in header.versions.items() if name in ("torch", "onnxruntime"))
-    parts = [compared.recording.path, header.executor, header.device.name, versions, f"{len(compared.recording.ops):,} operators"]
+    parts = [recording.path, header.executor, header.device.name, versions, f"{len(recording.ops):,} operators"]
     if header.repeats:
-        parts.append(f"{header.repeats} runs")
-    if not compared.recording.complete:
+        parts.append(f"{header.repeats} {'steps' if recording.is_step else 'runs'}")
+    if not recording.complete:
         parts.append("incomplete")
     return parts
 
 
-def recording_json(compared: RunComparison) -> RecordingJson:
+def recording_json(recording: Recording) -> RecordingJson:
     """What the recording says of itself."""
-    header = compared.recording.header
+    header = recording.header
     return {
-        "path": compared.recording.path,
+        "path": recording.path,
         "schema": header.schema,
         "executor": header.executor,
         "model": header.model.name,
@@ -102,8 +102,8 @@ def recording_json(compared: RunComparison) -> RecordingJson:
         "device": header.device.name,
         "versions": dict(header.versions),
         "created": header.created,
-        "operators": len(compared.recording.ops),
-        "complete": compared.recording.complete,
+        "operators": len(recording.ops),
+        "complete": recording.complete,
     }
 
 

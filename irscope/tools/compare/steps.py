@@ -1,0 +1,413 @@
+"""Lays a captured training step beside a recording of a real one: bytes, operators, and times as ratios."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from irscope.devices.catalogue import all_devices, calibration_file, catalogued
+from irscope.errors import LoadError, PassError
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.zoo.names import is_script
+from irscope.ir.spelling import parse_type
+from irscope.jsoncodec import decode, loads
+from irscope.measure.record.request import StepOptions
+from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
+from irscope.passes.training.times import StepTimes
+from irscope.passkit.settings import Settings
+from irscope.recording import COLD, WARM, OpRecord, Recording, figures, peak_of, without_workspaces
+from irscope.report.report import Coverage, Document, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity, derived
+from irscope.session import Model
+from irscope.tools.capture import StepSetup, Tuning, open_training
+from irscope.tools.compare.document import Measure, comparison_document
+from irscope.tools.compare.matching import align
+from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
+from irscope.tools.compare.run_report import recording_json, recording_parts
+from irscope.tools.compare.runs import Figure, settings_of
+from irscope.tools.recorded import PHASES, peak_parts, trust_lines, trust_of
+from irscope.training import StepOp
+
+_MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
+_FEW: Final = 0.5
+"""A recording of whose operators less than this share is found is not of this step."""
+_RUNS: Final = ((COLD, 0), (WARM, -1))
+
+
+def is_step(recording: Recording) -> bool:
+    """Whether a recording is one of a real training step of a model, which can be captured."""
+    return recording.is_step and recording.header.model.format != "program"
+
+
+def open_step_for(name: str, recording: Recording, options: LoadOptions, settings: Settings) -> Model:
+    """The training step of a model as it was recorded: its inputs, sizes, optimizer, loss, and a device of its kind."""
+    header = recording.header
+    inputs, bind = dict(options.inputs), dict(options.bind)
+    if not inputs and not bind:
+        bind = dict(header.model.bind)
+        if not is_script(name):
+            inputs = {one.name: parse_type(one.type) for one in header.model.inputs}
+    return open_training(name, replace(options, inputs=inputs, bind=bind), step_setup(recording), device_settings(recording, settings))
+
+
+def step_setup(recording: Recording) -> StepSetup:
+    """How the recorded step was made."""
+    text = recording.header.settings.get("step_options", "")
+    made = decode(StepOptions, loads(text)) if isinstance(text, str) and text else StepOptions()
+    options: dict[str, object] = {"fused": True} if made.fused else {}
+    if made.foreach is not None:
+        options["foreach"] = made.foreach
+    tuning = Tuning(made.lora, made.store_as, made.recomputes)
+    return StepSetup(
+        made.loss or None,
+        made.optimizer,
+        options,
+        made.set_to_none,
+        made.accumulate,
+        made.autocast,
+        tuning=tuning if tuning != Tuning() else None,
+    )
+
+
+def device_settings(recording: Recording, given: Settings) -> Settings:
+    """The device that was recorded. Bytes of tensors are the same on all processors: one stands for those that irscope does not know."""
+    if recording.header.device.kind != "cpu" or given.device:
+        return settings_of(recording, given)
+    return replace(given, device=known_processor(recording) or next(one.name for one in all_devices() if one.kind == "cpu"))
+
+
+def known_processor(recording: Recording) -> str:
+    """The name of the processor that was recorded, where its figures are known: as it was measured here, or in the catalogue."""
+    if calibration_file("this").is_file():
+        return "this"
+    found = catalogued(recording.header.device.name)
+    return found.name if found is not None and found.kind == "cpu" else ""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Operators of a captured step and of a recorded one.
+
+
+def matched(ops: Sequence[StepOp], recorded: Sequence[OpRecord]) -> dict[int, int]:
+    """Positions of recorded operators by those of captured ones: the same calls in the same order."""
+    keys: dict[str, int] = {}
+    first = [keys.setdefault(op.source.split(".")[0], len(keys)) for op in ops]
+    second = [keys.setdefault(op.op, len(keys)) for op in recorded]
+    return dict(align(first, second))
+
+
+def measured_seconds(ops: Sequence[StepOp], recording: Recording) -> dict[int, float]:
+    """Seconds that operators of a captured step took, by their number. Raises PassError for a recording of another step."""
+    found = matched(ops, recording.ops)
+    if not recording.is_step or len(found) < _FEW * len(ops):
+        part = f"only {len(found)} of the step's {len(ops)} operators are in it" if recording.is_step else "it is none of a training step"
+        hint = "`irscope record --train MODEL` with the same options makes one"
+        raise PassError(f"this recording is of another step: {part}", code="IRS661", where=recording.path, hint=hint)
+    times = {at: recording.ops[other].time for at, other in found.items()}
+    return {ops[at].number: time.median_us / 1e6 for at, time in times.items() if time is not None}
+
+
+@dataclass
+class StepComparison:
+    """A captured step and a recorded one."""
+
+    model: Model
+    recording: Recording
+    memory: StepMemory
+    times: StepTimes | None
+    """Predicted times; None where the recorded device is not known."""
+    found: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def ops(self) -> Sequence[StepOp]:
+        """Of the steady step."""
+        trace = trace_in(self.model.program)
+        return trace.in_step(trace.steady)
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.recording.header.device.kind == "cpu"
+
+    # -- bytes -------------------------------------------------------------------------------------------------
+
+    def figures(self, run: str) -> list[Figure]:
+        """Baseline, peak, delta and reserved of the first step, or of a later one."""
+        step = dict(_RUNS)[run]
+        counter = "requested" if self.is_cpu else "allocated"
+        memory = self.memory
+        before = Quantity(memory.before.requested if self.is_cpu else memory.before.allocated)
+        if run == WARM and len(memory.steps) > 1:
+            before = memory.counter(counter, -2, "after")  # type: ignore[arg-type]  # one of the counters
+        peak = memory.counter(counter, step)  # type: ignore[arg-type]
+        measured = figures(self.recording, run, counter)
+        baseline, top = measured.baseline, measured.peak
+        if run == WARM and self.recording.held:
+            baseline = sum(one.bytes for one in self.recording.held) if self.is_cpu else baseline
+        events = self.recording.run(run)
+        if self.is_cpu and events and baseline is not None:
+            top = baseline + peak_of(without_workspaces(events)).bytes
+        if not self.is_cpu and run == WARM and baseline is not None and self.recording.run(WARM):
+            known = self.recording.counter(WARM)
+            end = sum(event.bytes for event in events)
+            baseline = known.allocated.current - end if known is not None and known.allocated is not None else baseline
+        delta = top - baseline if top is not None and baseline is not None else None
+        made = [
+            Figure("baseline", before, baseline, delta),
+            Figure("peak", peak, top, delta),
+            Figure("delta", peak - before, delta, delta),
+        ]
+        if not self.is_cpu:
+            made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved, delta))
+        return made
+
+    def runs(self) -> list[str]:
+        """Those that were recorded."""
+        return [run for run in (COLD, WARM) if self.recording.run(run) or self.recording.counter(run) is not None]
+
+    # -- times -------------------------------------------------------------------------------------------------
+
+    def least(self, ops: Sequence[StepOp]) -> float | None:
+        """What the device needs at least."""
+        return None if self.times is None else sum(map(self.times.of, ops))
+
+    def measured(self, ops: Sequence[StepOp]) -> float | None:
+        """What matched operators took."""
+        found = [self._record(op) for op in ops]
+        known = [one.time.median_us for one in found if one is not None and one.time is not None]
+        return sum(known) / 1e6 if known else None
+
+    def _record(self, op: StepOp) -> OpRecord | None:
+        other = self.found.get(op.number - self.ops[0].number)
+        return None if other is None else self.recording.ops[other]
+
+    def record_of(self, op: StepOp) -> OpRecord | None:
+        """The recorded operator of a captured one."""
+        return self._record(op)
+
+    # -- what is printed ---------------------------------------------------------------------------------------
+
+    def measures(self) -> dict[str, Measure]:
+        """How far the later step's figures are off, for --fail-on."""
+        found: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
+        for one in self.figures(self.runs()[-1]):
+            text = f"predicted {humanise(one.predicted, Kind.BYTES)}, measured {humanise(one.measured, Kind.BYTES)}"
+            share = None if one.error is None else abs(one.error)
+            amount = None if one.difference is None else float(abs(one.difference))
+            found[one.name] = Measure(amount, share, text if share is None else f"{text}, off by {share:.2%} of the delta")
+        total, lonely = len(self.ops), len(self.ops) - len(self.found)
+        found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} operators are not matched")
+        return found
+
+    def document(self) -> Document:
+        """What is the same and what is not."""
+        report = self.model.marked(self.report())
+        return comparison_document("recording", self.model.info(), recording_json(self.recording), report, recording_parts(self.recording))
+
+    def report(self) -> Report:
+        """The same as a report."""
+        recording = self.recording
+        plain, profiled = recording.times("plain"), recording.times("profiled")
+        summary: dict[str, object] = {run: {one.name: _cells(one) for one in self.figures(run)} for run in self.runs()}
+        trust = trust_of(recording)
+        least = self.least(self.ops)
+        time: dict[str, object] = {}
+        if plain is not None:
+            time["step"] = trust.seconds(plain, f"median of {plain.n}")
+        if profiled is not None:
+            time["recorded"] = trust.seconds(profiled, f"median of {profiled.n}, each operator timed")
+        if plain is not None and profiled is not None and plain.median_us:
+            time["overhead"] = Quantity(profiled.median_us / plain.median_us - 1, _MEASURED, note="of recording")
+        time["operators"] = Quantity(self.measured(self.ops), _MEASURED, note="those that are matched")
+        time["least"] = Quantity(least, _MODELLED)
+        summary["time"] = time
+        summary["matched"] = {"operators": len(self.found), "of_operators": len(self.ops), "recorded": len(recording.ops)}
+        return Report(
+            "compare",
+            headline=tuple(self._headline()),
+            summary=summary,
+            units={
+                **{run: Kind.BYTES for run in self.runs()},
+                **{f"{run}.{name}.error": Kind.RATIO for run in self.runs() for name in ("baseline", "peak", "delta", "reserved")},
+                "time": Kind.SECONDS,
+                "time.overhead": Kind.RATIO,
+            },
+            tables=tuple(self._tables()),
+            coverage=Coverage(len(self.found), len(self.ops)),
+            notes=tuple(self._notes()),
+        )
+
+    def _headline(self) -> Iterator[str]:
+        for one in self.figures(self.runs()[-1]):
+            if one.name in ("delta", "reserved") and one.measured is not None:
+                error = "" if one.error is None else f", error {one.error:+.2%}" if one.error else ", error 0.00%"
+                yield (
+                    f"{one.name} ({self.runs()[-1]}): predicted {humanise(one.predicted, Kind.BYTES)}, "
+                    f"measured {humanise(one.measured, Kind.BYTES)}{error}"
+                )
+        yield f"{len(self.found):,} of {len(self.ops):,} operators matched; {len(self.recording.ops):,} were recorded"
+        plain, least = self.recording.times("plain"), self.least(self.ops)
+        if plain is not None:
+            beside = f", {plain.median_us / 1e6 / least:,.1f} times the least time of {self.memory.target.device.title}" if least else ""
+            yield f"a step took {humanise(plain.median_us / 1e6, Kind.SECONDS)}{beside}"
+        yield from trust_lines(self.recording)
+
+    def _notes(self) -> Iterator[str]:
+        yield "error: predicted less measured, as a share of the measured delta; delta is what the step adds to the baseline"
+        if self.is_cpu:
+            yield "bytes are those of tensors: what kernels of a processor take for themselves is left out on both sides"
+        if self.times is None:
+            yield (
+                f"no least times: the figures of {self.recording.header.device.name} are not known; --device names a profile, "
+                "irscope calibrate makes one"
+            )
+        held = [one for one in self.figures(self.runs()[-1]) if one.name == "baseline" and one.difference]
+        if held and held[0].difference is not None and held[0].difference < 0:
+            more = humanise(-held[0].difference, Kind.BYTES)
+            yield f"before the step {more} more were there: tensors that neither the model nor its inputs hold, such as labels of a loss"
+        yield from self.recording.notes
+
+    def _tables(self) -> Iterator[Table]:
+        measured = peak_parts(self.recording, workspaces=not self.is_cpu)
+        if measured:
+            predicted = self._predicted_parts()
+            rows = []
+            for name in dict.fromkeys([*predicted, *measured]):
+                one, other = predicted.get(name, 0), measured.get(name, 0)
+                rows.append((name, one, other, one - other))
+            predicted_sum, measured_sum = sum(predicted.values()), sum(measured.values())
+            rows.append(("sum", predicted_sum, measured_sum, predicted_sum - measured_sum))
+            columns = ("category", "predicted:bytes", Column("measured", Kind.BYTES, provenance=_MEASURED), "difference:bytes")
+            yield Table.of(rows, columns, "at the peak of a later step")
+        yield self._by("phase", {phase: [op for op in self.ops if op.phase == phase] for phase in PHASES})
+        modules: dict[str, list[StepOp]] = {}
+        for op in self.ops:
+            modules.setdefault(op.scope.module or "(model)", []).append(op)
+        yield self._by("module", modules)
+        yield self._nodes()
+        yield self._unmatched()
+
+    def _predicted_parts(self) -> dict[str, int]:
+        """Bytes that are asked for, by category, at the highest moment of the steady step; kernels' own are left out on a processor."""
+        tape, sizes = self.memory.tape, self.memory.sizes
+        span = trace_in(self.model.program).steady
+        begin, end = tape.starts[span.first], tape.starts[span.end]
+        alive: dict[str, int] = {}
+        total = most = 0
+        found: dict[str, int] = {}
+        for slot in tape.resident:
+            alive[tape.kinds[slot]] = alive.get(tape.kinds[slot], 0) + sizes[slot]
+            total += sizes[slot]
+        for at, event in enumerate(tape.events[:end]):
+            slot = event if event >= 0 else ~event
+            change = sizes[slot] if event >= 0 else -sizes[slot]
+            alive[tape.kinds[slot]] = alive.get(tape.kinds[slot], 0) + change
+            total += change
+            if at >= begin and total > most:
+                most, found = total, dict(alive)
+        return {name: size for name, size in found.items() if size}
+
+    def _by(self, name: str, groups: Mapping[str, Sequence[StepOp]]) -> Table:
+        rows = []
+        for key, ops in groups.items():
+            if ops:
+                least, seconds = self.least(ops), self.measured(ops)
+                rows.append((key, len(ops), *self._times_of(least, seconds)))
+        rows.sort(key=lambda row: -(row[3] or 0) if isinstance(row[3], float | int) else 0)
+        rows.append(("sum", len(self.ops), *self._times_of(self.least(self.ops), self.measured(self.ops))))
+        return Table.of(rows, (Column(name), Column("count", Kind.COUNT), *_TIMES), f"time by {name}")
+
+    @staticmethod
+    def _times_of(least: float | None, seconds: float | None) -> tuple[float | None, float | None, float | None]:
+        return least, seconds, seconds / least if least and seconds is not None else None
+
+    def _nodes(self) -> Table:
+        rows = []
+        for op in self.ops:
+            record = self._record(op)
+            made = sum(piece.size for _, piece in op.makes if piece.on_device)
+            seconds = record.time.median_us / 1e6 if record is not None and record.time is not None else None
+            least = None if self.times is None else self.times.of(op)
+            rows.append(
+                (
+                    op.name,
+                    op.phase,
+                    op.scope.module,
+                    record.code if record is not None else "",
+                    made,
+                    None if record is None else record.made,
+                    *self._times_of(least, seconds),
+                )
+            )
+        columns = (
+            Column("node", Kind.NODE),
+            Column("phase"),
+            Column("module", detail=True),
+            Column("line", detail=True),
+            Column("predicted_made", Kind.BYTES, "made predicted"),
+            Column("measured_made", Kind.BYTES, "measured", provenance=_MEASURED),
+            *_TIMES,
+        )
+        return Table.of(rows, columns, "operators")
+
+    def _unmatched(self) -> Table:
+        taken = set(self.found.values())
+        rows: list[tuple[str, str, str]] = [("predicted", op.name, op.phase) for at, op in enumerate(self.ops) if at not in self.found]
+        rows += [("recorded", f"{one.scope or '(model)'}: {one.op}", one.phase) for one in self.recording.ops if one.index not in taken]
+        return Table.of(rows, ["side", "operator", "phase"], "not matched")
+
+
+_TIMES: Final = (
+    Column("least", Kind.SECONDS, provenance=_MODELLED),
+    Column("measured_time", Kind.SECONDS, "measured", provenance=_MEASURED),
+    Column("times_the_least", Kind.NUMBER, "times the least", provenance=_MODELLED),
+)
+
+
+def _cells(figure: Figure) -> dict[str, object]:
+    measured = Quantity(figure.measured, _MEASURED)
+    return {
+        "predicted": figure.predicted,
+        "measured": measured,
+        "difference": derived(figure.difference, figure.predicted, measured),
+        "error": derived(figure.error, figure.predicted, measured),
+    }
+
+
+def compare_step(model: Model, recording: Recording, *, is_chosen: bool = False) -> StepComparison:
+    """Lay a recorded step beside a captured one; `is_chosen` where the user named the device. Raises LoadError for another model's."""
+    memory: StepMemory = model.manager.get(TrainingMemory())
+    device = memory.target.device
+    is_known = is_chosen or recording.header.device.kind != "cpu" or device.kind != "cpu" or bool(known_processor(recording))
+    made = StepComparison(model, recording, memory, StepTimes(device) if is_known else None)
+    made.found = matched(made.ops, recording.ops)
+    if recording.ops and len(made.found) < _FEW * max(len(made.ops), len(recording.ops)):
+        name = recording.header.model.name or "another model"
+        message = f"this recording is of another step ({name}): only {len(made.found)} of {len(made.ops)} operators are in it"
+        raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded, and its options")
+    return made
+
+
+def simulated_beside(script: Path, recording: Recording, device: str = "") -> MemoryComparison:
+    """A script as `irscope simulate` runs it, in a process of its own, beside a recording of it."""
+    arguments = shlex.split(str(recording.header.settings.get("arguments", "")))
+    steps = max(3, recording.header.warmup + 1)
+    with tempfile.TemporaryDirectory(prefix="irscope-simulated-") as folder:
+        target = Path(folder) / f"{script.stem}.simulated.jsonl"
+        chosen = ["--device", device] if device else []
+        line = ["simulate", *chosen, "--steps", str(steps), "--no-limit", "-o", str(target), str(script), *arguments]
+        ended = subprocess.run([sys.executable, "-m", "irscope", *line], capture_output=True, text=True, check=False)
+        if not target.is_file():
+            said = ended.stderr.strip().splitlines()
+            raise PassError(f"it cannot be simulated: {said[-1] if said else ended.returncode}", code="IRS660", where=str(script))
+        simulated = read_run(target)
+        simulated.path = str(script)
+    return compare_runs(simulated, read_run(Path(recording.path)))
