@@ -42,6 +42,8 @@ class LoadOptions:
     """The graph optimisations of ONNX Runtime that an ONNX file is read with: off (the file as written), basic, extended or all."""
     use_ort: bool = False
     """Whether an installed ONNX Runtime is asked for that graph, by making a session in a process of its own, instead of predicting it."""
+    ort_device: str = ""
+    """The device of that session, from `--device`: what it optimises for. Empty for a processor with AVX-512."""
     file_types: Mapping[str, Type] = field(default_factory=dict)
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     allowance: Allowance | None = None

@@ -212,7 +212,7 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
 
         return load_named(text, options, sink, settings)
     if options.ort_level != "off" and detect(path).frontend == "onnx":
-        options = replace(options, file_types=_file_types(path, options))
+        options = replace(options, file_types=_file_types(path, options), ort_device=settings.device)
     return load_program(path, options, sink)
 
 

@@ -71,6 +71,8 @@ class DeviceProfile:
     """CUDA compute capability."""
     multiprocessors: int | None = None
     """Streaming multiprocessors (NVIDIA), compute units (AMD), cores."""
+    vector_bits: int | None = None
+    """Bits of the widest vector registers of a processor: 512 with AVX-512, 256 with AVX2, 128 with NEON."""
     threads_per_multiprocessor: int | None = None
     l2_cache_bytes: int | None = None
     """Size of the last cache before main memory, as CUDA tells it."""
@@ -193,6 +195,7 @@ class DeviceJson:
     notes: tuple[str, ...] = ()
     sources: Mapping[str, SourceJson] = field(default_factory=dict)
     multiprocessors: FigureJson | None = None
+    vector_bits: FigureJson | None = None
     threads_per_multiprocessor: FigureJson | None = None
     l2_cache: FigureJson | None = None
     memory: FigureJson | None = None
@@ -258,6 +261,7 @@ class _Reader:
             aliases=record.aliases,
             capability=_capability(record.capability),
             multiprocessors=self.whole("multiprocessors", record.multiprocessors, COUNT, plain),
+            vector_bits=self.whole("vector_bits", record.vector_bits, COUNT, plain),
             threads_per_multiprocessor=self.whole("threads_per_multiprocessor", record.threads_per_multiprocessor, COUNT, plain),
             l2_cache_bytes=self.whole("l2_cache", record.l2_cache, SIZES, plain),
             memory_bytes=self.whole("memory", record.memory, SIZES, plain),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import onnx
 from onnx import helper, numpy_helper
 
+from irscope.devices import find_device
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
-from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, Session, optimise
+from irscope.frontends.onnx.optimizer.driver import CUDA, LEVELS, Level, Session, optimise
 from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
 from irscope.frontends.onnx.optimizer.shapes import infer_known, sizes_of
 from irscope.frontends.onnx.reader import ModelFile
@@ -229,6 +230,21 @@ def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session:
     return bridge.write(graph)
 
 
+_BLOCKS: Final = {512: 16, 256: 8}
+"""MlasNchwcGetBlockSize of onnxruntime 1.31 by the bits of a vector of x86. On ARM it has blocks of 16 where it was built with
+onnxruntime_USE_ARM_NEON_NCHWC, which its packages are not: then there are none."""
+
+
+def session_on(device: str) -> Session:
+    """A session on a device: the provider that its kernels are of, and how many channels it has to a block."""
+    if not device:
+        return Session()
+    profile = find_device(device)
+    if profile.capability is not None:
+        return Session(provider=CUDA)
+    return Session(block=16 if profile.vector_bits is None else _BLOCKS.get(profile.vector_bits, 1))
+
+
 def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
     """The file as a session of the level that the options name runs it, and how that is known."""
     level = options.ort_level
@@ -236,7 +252,7 @@ def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
         raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
     if not options.use_ort:
         try:
-            return optimised(file, options.file_types, level), "predicted"
+            return optimised(file, options.file_types, level, session_on(options.ort_device)), "predicted"
         except IrscopeError:
             raise
         except Exception as error:

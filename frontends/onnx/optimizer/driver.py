@@ -113,7 +113,7 @@ class Session:
 
     provider: str = CPU
     block: int = 16
-    """Channels of a block of the NCHWc layout: 16 with AVX-512 and NEON, 8 with AVX2."""
+    """Channels of a block of the NCHWc layout: 16 with AVX-512, 8 with AVX2, 1 for none."""
     reordered: Sequence[str] = ()
     """Values reordered back from blocks, in the order in which one session happened to do that."""
     applied: list[tuple[int, str]] = field(default_factory=list)
@@ -257,11 +257,14 @@ def _rules_of(level: int) -> Apply:
 WITHOUT_KERNEL: Final = frozenset({"HardSwish", "Mish", "Swish", "SwiGLU"})
 """Operators of the standard domain for which no provider has a kernel: `get_all_opkernel_def()` of onnxruntime 1.31."""
 
+_ON_CUDA: Final = frozenset({"HardSwish"})
+"""Those that the CUDA provider has a kernel for."""
+
 
 def _partition(graph: OrtGraph, session: Session) -> None:
     """Assign every node to the provider, also inside; operators without a kernel are replaced by their function."""
     for node in graph.order():
-        if node.op in WITHOUT_KERNEL and node.is_standard:
+        if node.op in WITHOUT_KERNEL and node.is_standard and not (session.provider == CUDA and node.op in _ON_CUDA):
             _inline_function(graph, node)
     for node in graph:
         node.provider = session.provider

@@ -12,11 +12,16 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import channel_block
+from irscope.frontends.onnx.optimizer.bridge import session_on
+from irscope.frontends.onnx.optimizer.driver import CPU
 from irscope.ir.program import Program
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.manager import Manager
+from irscope.passkit.settings import Settings
+from irscope.session import open_model
 from tests.frontends.onnx.build import graph, load, model, value
 
 DOMAIN = "com.microsoft.nchwc"
@@ -93,6 +98,62 @@ def test_a_file_that_another_processor_optimised_is_read_as_it_ran_there() -> No
     proto = onnx.load_from_string(gzip.decompress((RECORDED / "light_shufflenet-avx2.onnx.gz").read_bytes()))
     truth = json.loads((RECORDED / "light_shufflenet-avx2.json").read_text(encoding="utf-8"))["runs"]
     found = Manager(load(proto)).get(OrtMemory(order="file")).figures
+    assert found is not None
+    assert [run.requested for run in (found.cold, found.warm)] == [run["requested"] for run in truth]
+    assert [run.allocated for run in (found.cold, found.warm)] == [run["in_use"] for run in truth]
+
+
+@pytest.mark.parametrize("block", [8, 16])
+def test_every_operator_on_blocks_has_the_sizes_of_the_processor_that_the_filters_tell_of(block: int) -> None:
+    """20 channels are 24 in blocks of 8 and 32 in blocks of 16, through all operators, until they come back."""
+    wide = 24 if block == 8 else 32
+    nodes = [
+        helper.make_node("ReorderInput", ["x"], ["r"], domain=DOMAIN),
+        helper.make_node("ReorderInput", ["last"], ["rl"], domain=DOMAIN, channels_last=1),
+        helper.make_node("Conv", ["r", "w"], ["c"], domain=DOMAIN, group=1, **WINDOW),
+        helper.make_node("Conv", ["rl", "w", "b", "c"], ["s"], domain=DOMAIN, group=1, activation="Relu", **WINDOW),
+        helper.make_node("MaxPool", ["s"], ["m"], domain=DOMAIN, kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("AveragePool", ["m"], ["a"], domain=DOMAIN, kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Upsample", ["a"], ["u"], domain=DOMAIN, mode="nearest", scales=[1, 1, 2, 2]),
+        helper.make_node("GlobalMaxPool", ["u"], ["gm"], domain=DOMAIN),
+        helper.make_node("GlobalAveragePool", ["u"], ["ga"], domain=DOMAIN),
+        helper.make_node("ReorderOutput", ["ga"], ["y"], domain=DOMAIN, channels=20),
+        helper.make_node("ReorderOutput", ["u"], ["z"], domain=DOMAIN, channels=20, channels_last=1),
+    ]
+    names = ["r", "rl", "c", "s", "m", "a", "u", "gm", "ga", "y", "z"]
+    inputs = [value("x", [1, 20, 32, 32]), value("last", [1, 32, 32, 20])]
+    proto = model(nodes, inputs, names, [zeros("w", wide, wide, 3, 3), zeros("b", wide)], com_microsoft_nchwc=1)
+    assert channel_block(proto.graph) == block
+    sizes = [32, 32, 32, 32, 16, 8, 16, 1, 1]
+    expected = [f"f32[1,{wide},{size},{size}]" for size in sizes]
+    assert shown(load(proto)) == [*expected, "f32[1,20,1,1]", "f32[1,16,16,20]"]
+
+
+@pytest.mark.parametrize(("device", "wide"), [("epyc-7763", 24), ("xeon-8380", 32), ("", 32)])
+def test_predicted_blocks_are_those_of_the_device(device: str, wide: int, tmp_path: Path) -> None:
+    weights = [numpy_helper.from_array(np.ones((20, 20, 3, 3), np.float32), name) for name in ("w", "v")]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="c", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "v"], ["y"], name="y", pads=[1, 1, 1, 1]),
+    ]
+    onnx.save(model(nodes, [value("x", [1, 20, 8, 8])], ["y"], weights), tmp_path / "m.onnx")
+    found = open_model(tmp_path / "m.onnx", LoadOptions(ort_level="all"), settings=Settings(device=device))
+    types = found.manager.get(Shapes())
+    convolved = [str(types.type_of(node.outputs[0])) for node in found.program.graph if "Conv" in node.source]
+    assert convolved == [f"f32[1,{wide},8,8]"] * 2
+
+
+@pytest.mark.parametrize("device", ["h200", "apple-m1"])
+def test_neither_gpus_nor_arm_processors_have_blocks(device: str) -> None:
+    session = session_on(device)
+    assert session.block == 1 or session.provider != CPU
+
+
+def test_what_a_processor_with_avx2_makes_of_a_file_is_predicted_from_the_file_alone(tmp_path: Path) -> None:
+    """The same recording as above, from the file that its session read."""
+    truth = json.loads((RECORDED / "light_shufflenet-avx2.json").read_text(encoding="utf-8"))["runs"]
+    path = Path(onnx.__file__).parent / "backend/test/data/light/light_shufflenet.onnx"
+    found = open_model(path, LoadOptions(ort_level="all"), settings=Settings(device="epyc-7763")).manager.get(OrtMemory()).figures
     assert found is not None
     assert [run.requested for run in (found.cold, found.warm)] == [run["requested"] for run in truth]
     assert [run.allocated for run in (found.cold, found.warm)] == [run["in_use"] for run in truth]
