@@ -324,7 +324,7 @@ def _run_reference(node: OrtNode, feeds: dict[str, Array], opset: int) -> list[A
     ]
     proto = helper.make_node(node.op, node.inputs, node.outputs)
     proto.attribute.extend(attributes)
-    kinds = {name: numpy_helper.from_array(np.ascontiguousarray(array), name) for name, array in feeds.items()}
+    kinds = {name: numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in feeds.items()}
     made = helper.make_graph(
         [proto],
         "one",

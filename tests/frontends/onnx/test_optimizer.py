@@ -108,6 +108,21 @@ def test_what_is_computed_from_constants_is_a_constant() -> None:
     assert {one.name: numpy_helper.to_array(one).tolist() for one in found.initializer} == {"sizes": [4, 6]}
 
 
+def test_what_is_computed_from_numbers_without_axes_has_no_axes_that_they_lack(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["rows"]),
+        helper.make_node("Unsqueeze", ["rows", "axes"], ["first"]),
+        helper.make_node("Concat", ["first", "rest"], ["sizes"], axis=0),
+        helper.make_node("Tile", ["x", "sizes"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([3])}
+    onnx.save(model(nodes, weights), tmp_path / "m.onnx")
+    program = irscope.load(tmp_path / "m.onnx", ort_level="basic").program
+    (tile,) = program.graph
+    assert str(tile.outputs[0].type) == "f32[4,9]"
+
+
 def test_what_is_computed_twice_is_computed_once() -> None:
     nodes = [
         helper.make_node("Exp", ["x"], ["a"]),
