@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from irscope.report.units import Kind, humanise
-from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Call, Flags, History, Numbers, rounded
+from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Blocks, Call, Flags, History, Numbers, rounded
 from irscope.tools.explain.sources import Sources
 
 _LEAST_ROUNDS: Final = 3
@@ -22,6 +22,8 @@ _LEAST_GROWTH: Final = 4096
 """Bytes a round below which nothing is said."""
 _GRAPH: Final = 0.5
 """Of the bytes that a call of a module asks for, those that are kept where a backward may need them."""
+_GRAPH_WITH_LOSS: Final = 0.3
+"""The same where something outside modules is kept from the same rounds: what a loss saves."""
 _SAME: Final = 0.9
 _NO_SCALAR: Final = 256
 _TO_HOST: Final = "move them to the host, or keep numbers: .item(), .cpu()"
@@ -78,6 +80,15 @@ def _together(faults: list[Fault]) -> Iterator[Fault]:
         yield replace(largest, bytes=sum(one.bytes for one in several), blocks=np.unique(np.concatenate(blocks)) if blocks else None)
 
 
+def _is_regular(left: Numbers, asked: Numbers) -> bool:
+    """Whether rounds that leave something are most of those that could, or every so many of them; not the last few, as of a queue."""
+    if len(left) >= _COVERED * len(asked):
+        return True
+    gaps = np.diff(left)
+    spans = int(asked[-1]) - int(asked[0]) + 1
+    return bool(gaps.max() <= 2 * np.median(gaps) and int(left[-1]) - int(left[0]) + int(np.median(gaps)) >= _COVERED * spans)
+
+
 def _text(size: float) -> str:
     return humanise(round(size), Kind.BYTES)
 
@@ -108,11 +119,22 @@ class _Finder:
                 left = np.unique(history.round_of[mine])
                 everywhere = history.round_of[candidates & (blocks.stack == stack)]
                 asked = np.unique(everywhere[(everywhere >= left[0]) & (everywhere < now)])
-                if len(left) < _LEAST_ROUNDS or len(left) < _COVERED * len(asked):
+                if len(left) < _LEAST_ROUNDS or not _is_regular(left, asked) or self._is_queue(stack):
                     continue
                 if stack not in best or blocks.size[mine].sum() > blocks.size[best[stack]].sum():
                     best[stack] = mine
         return list(best.items())
+
+    def _is_queue(self, stack: int) -> bool:
+        """Whether each goes after so many rounds, one after the other: a queue of some length."""
+        history, blocks = self._history, self._blocks
+        gone = np.flatnonzero((blocks.stack == stack) & (history.round_of > 0) & (blocks.died < history.length))
+        ends = np.searchsorted(history.rounds, blocks.died[gone], "left")
+        stayed = ends - history.round_of[gone]
+        if len(np.unique(ends)) < _LEAST_ROUNDS:
+            return False
+        usual = np.median(stayed)
+        return bool(usual >= 2 and (np.abs(stayed - usual) <= 1).mean() >= _COVERED)
 
     def growing(self) -> Iterator[Fault]:
         """A graph that is kept, what hooks keep, tensors in a list, caches."""
@@ -122,11 +144,14 @@ class _Finder:
             found = self._history.stacks[stack]
             if found.in_module and found.call:
                 inside.setdefault(found.call, []).append((stack, blocks))
-            elif not found.is_empty:
+            elif self._is_backward[blocks_born(self._blocks, blocks)].all():
+                yield from self._kept_of_backward(blocks)
+            else:
                 outside.append((stack, blocks))
         for call, parts in inside.items():
             blocks = np.concatenate([one for _, one in parts])
-            if self._is_graph(call, blocks):
+            beside = any(self._same_rounds(one, blocks) for _, one in outside)
+            if self._is_graph(call, blocks, _GRAPH_WITH_LOSS if beside else _GRAPH):
                 self._graphs.add(call)
                 yield self._kept_graph(call, blocks, outside)
                 outside = [(stack, one) for stack, one in outside if not self._same_rounds(one, blocks)]
@@ -138,6 +163,17 @@ class _Finder:
         for line, several in by_line.items():
             yield from self._kept_outside(line, np.concatenate(several))
 
+    def _kept_of_backward(self, blocks: Numbers) -> Iterator[Fault]:
+        """Gradients of activations, which nothing but a hook, or retain_grad, keeps."""
+        size, a_round, rounds = self._growth(blocks)
+        if a_round < _LEAST_GROWTH:
+            return
+        line = self._history.line(int(blocks[0]))
+        hooks = self._hook_lines(line)
+        text = f"gradients of {line.removeprefix('backward of ')} stay: {_text(a_round)} more with each of {rounds} rounds"
+        fix = "remove the hook with handle.remove(), or let it keep what it needs on the host"
+        yield Fault("a hook keeps activations", line, text, size, fix, hooks[0] if hooks else "", blocks)
+
     def _same_rounds(self, one: Numbers, other: Numbers) -> bool:
         rounds = self._history.round_of
         return len(np.intersect1d(rounds[one], rounds[other])) >= _COVERED * len(np.unique(rounds[one]))
@@ -147,7 +183,7 @@ class _Finder:
         size, rounds = int(self._blocks.size[blocks].sum()), len(np.unique(self._history.round_of[blocks]))
         return size, size / max(rounds, 1), rounds
 
-    def _is_graph(self, line: str, kept: Numbers) -> bool:
+    def _is_graph(self, line: str, kept: Numbers, least: float) -> bool:
         """Whether most of what the calls asked for is kept, not only what one module returned."""
         owned = np.zeros(len(self._blocks), dtype=np.bool_)
         owned[kept] = True
@@ -156,7 +192,7 @@ class _Finder:
             if call.line == line and owned[call.blocks].any():
                 sizes = self._blocks.size[call.blocks] * (self._history.category[call.blocks] != "workspace")
                 shares.append((sizes[owned[call.blocks]].sum() / max(sizes.sum(), 1), int(owned[call.blocks].sum())))
-        return bool(shares) and float(np.median([share for share, _ in shares])) >= _GRAPH and min(count for _, count in shares) >= 2
+        return bool(shares) and float(np.median([share for share, _ in shares])) >= least and min(count for _, count in shares) >= 2
 
     def _kept_graph(self, call: str, blocks: Numbers, outside: list[tuple[int, Numbers]]) -> Fault:
         """What was computed last of what is kept is what the graph hangs on."""
@@ -256,6 +292,12 @@ class _Finder:
         for line, several in found.items():
             if len(several) < 2 or len(several) < _COVERED * sum(call.line == line for call in calls):
                 continue
+            file, _, number = line.rpartition(":")
+            source = self._sources.of(file)
+            # Without the source, what a module returns besides its last result is not told from what is saved.
+            few = min(map(len, several)) < _LEAST_ROUNDS
+            if few if source is None else source.records_nothing(int(number)):
+                continue
             most = max(int(self._blocks.size[kept].sum()) for kept in several)
             text = f"the forward at {line} keeps {_text(most)} for a backward that never comes"
             fix = "with torch.no_grad(): around it, or @torch.inference_mode()"
@@ -268,7 +310,7 @@ class _Finder:
         mine = call.blocks[history.category[call.blocks] != "workspace"]
         if len(mine) < 3:
             return nothing
-        kept = mine[:-1][blocks.died[mine[:-1]] > call.last]
+        kept = mine[:-1][(blocks.died[mine[:-1]] > call.last) & ~self._leaked[mine[:-1]]]
         size, asked = int(blocks.size[kept].sum()), int(blocks.size[mine[:-1]].sum())
         if len(kept) < 2 or size < max(_GRAPH * asked, _LEAST_GROWTH):
             return nothing
@@ -277,6 +319,14 @@ class _Finder:
             # The program ended within it: a backward may have been to come.
             return nothing
         return nothing if (self._is_backward[call.last : end + 1]).any() else kept
+
+    @cached_property
+    def _leaked(self) -> Flags:
+        """Blocks that stay for another reason than a backward that may come."""
+        found = np.zeros(len(self._blocks), dtype=np.bool_)
+        for _, blocks in self._leaks:
+            found[blocks] = True
+        return found
 
     @cached_property
     def _is_backward(self) -> Flags:
@@ -298,12 +348,12 @@ class _Finder:
         sizes = self._blocks.size[blocks]
         return Counter(sizes[sizes >= _NO_SCALAR].tolist())
 
-    def _likeness(self, sizes: Counter[int], times: int) -> tuple[float, int]:
+    def _likeness(self, sizes: Counter[int], times: int, parameters: Counter[int] | None = None) -> tuple[float, int]:
         """How much of some blocks is the parameters again, each so many times as large; and how many copies that are."""
         whole = sum(size * count for size, count in sizes.items())
         best = (0.0, 1)
         for copies in (1, 2, 3):
-            wanted = Counter({size * times: count * copies for size, count in self._parameters.items()})
+            wanted = Counter({size * times: count * copies for size, count in (parameters or self._parameters).items()})
             both = sum(size * count for size, count in (sizes & wanted).items())
             all_ = sum(size * count for size, count in wanted.items())
             if both and both / max(whole, all_) > best[0]:
@@ -341,11 +391,8 @@ class _Finder:
         history, blocks = self._history, self._blocks
         alive = history.alive(history.moment)
         kinds = history.category[alive]
-        own = (
-            np.isin(kinds, ["activation", "loaded", "input", "buffer", "output"])
-            & (blocks.born[alive] >= 0)
-            & (history.round_of[alive] == 0)
-        )
+        apart = np.isin(kinds, ["activation", "loaded", "input", "buffer", "output", "parameter"])
+        own = apart & (blocks.born[alive] >= 0) & (history.round_of[alive] == 0)
         by_line: dict[str, list[int]] = {}
         for number in alive[own].tolist():
             by_line.setdefault(history.stack(number).line, []).append(number)
@@ -353,8 +400,10 @@ class _Finder:
             found = np.array(several, dtype=np.int64)
             sizes = self._sizes(found)
             size = int(blocks.size[found].sum())
-            like, _ = self._likeness(sizes, 1)
-            wide, _ = self._likeness(sizes, 2)
+            is_parameter = history.category[found[0]] == "parameter"
+            others = self._parameters - sizes if is_parameter else self._parameters
+            like, _ = (0.0, 1) if is_parameter else self._likeness(sizes, 1)
+            wide, _ = self._likeness(sizes, 2, others)
             if wide >= _SAME and wide > like:
                 text = f"a copy of the parameters that is twice as large is made at {line} and stays: {_text(size)}"
                 fix = "an optimizer that keeps the parameters' own type, or rounds stochastically"
@@ -393,7 +442,13 @@ class _Finder:
     def by_gather(self) -> Flags:
         """Blocks that hold gathered parameters."""
         history = self._history
-        found: Flags = (history.by_stack("shards") | (history.category == "communication")) & (history.born_in == FORWARD)
+        found: Flags = (history.by_stack("shards") | self._gathers) & (history.born_in == FORWARD)
+        return found
+
+    @property
+    def _gathers(self) -> Flags:
+        """What collectives fill; parameters that are made while a module runs are put together there."""
+        found: Flags = np.isin(self._history.category, ["communication", "parameter"]) & (self._history.round_of > 0)
         return found
 
     @cached_property
@@ -409,7 +464,7 @@ class _Finder:
     def _sharding_line(self) -> str:
         files = {one.rpartition(":")[0] for stack in self._history.stacks.values() for one in (stack.line, stack.call) if one}
         for file, source in self._sources.all_of(files):
-            lines = source.calls_of("fully_shard", "reshard_after_forward")
+            lines = source.keeps_whole()
             if lines:
                 return f"{file}:{lines[0]}"
         return ""
@@ -420,6 +475,7 @@ class _Finder:
         """Blocks that are larger in each round than in the one before, where nothing else is."""
         history, blocks = self._history, self._blocks
         grows: dict[str, list[int]] = {}
+        growing: set[int] = set()
         if len(history.rounds) < _LEAST_ROUNDS + 1:
             return
         candidates = (blocks.born >= 0) & (history.round_of > 0) & (history.born_in == FORWARD) & (blocks.stack >= 0)
@@ -427,10 +483,14 @@ class _Finder:
             mine = np.flatnonzero(candidates & (blocks.stack == stack))
             rounds, first = np.unique(history.round_of[mine], return_index=True)
             sizes = blocks.size[mine[first]]
+            if len(rounds) > _LEAST_ROUNDS and (np.diff(sizes) > 0).all():
+                growing.add(stack)
+            if not history.stacks[stack].in_module:
+                continue
             lives = (blocks.died[mine[first[:-1]]] > blocks.born[mine[first[1:]]]) if len(first) > 1 else np.zeros(0, dtype=np.bool_)
             if len(rounds) > _LEAST_ROUNDS and (np.diff(sizes) > 0).all() and len(lives) and lives.mean() >= _COVERED:
                 grows[history.stacks[stack].line] = mine.tolist()
-        if not 0 < len(grows) <= 2:
+        if not grows or len(growing) > 2:
             return
         for line, several in grows.items():
             found = np.array(several, dtype=np.int64)
@@ -498,3 +558,9 @@ class _Finder:
 
 _HALF: Final = 0.35
 """Of all that a forward gathers, buffers of the collectives included, what at least is whole when the backward begins."""
+
+
+def blocks_born(blocks: Blocks, some: Numbers) -> Numbers:
+    """The entries that asked for some blocks."""
+    found: Numbers = blocks.born[some]
+    return found

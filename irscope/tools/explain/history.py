@@ -44,6 +44,7 @@ _OPTIMIZERS: Final = (
     "/deepspeed/ops/adam/",
     "/transformer_engine/pytorch/optimizers/",
 )
+_STANDARD: Final = ("/lib/python3", "<frozen", "<string>")
 _LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/", "/lib/python3")
 _CATEGORIES: Final = frozenset({*WORLD_CATEGORIES, "input", "output", "cache"})
 
@@ -122,9 +123,10 @@ def understand(frames: Sequence[Frame]) -> Stack:
         outer = [one for one, file in zip(python[calls[-1] + 1 :], files[calls[-1] + 1 :], strict=True) if "/torch/" not in file]
         call = line_of(outer) if outer else ""
     forwards = python[: calls[-1]] if calls else []
+    shown = [one for one, file in zip(python, files, strict=True) if not any(part in file for part in _STANDARD) or "-packages/" in file]
     inner = next((at for at, file in enumerate(files) if file.endswith(_MODULE_FILE)), len(files))
     return Stack(
-        line_of(python),
+        line_of(own or shown or python),
         tuple(one.text for one in own),
         call,
         _module(forwards),
@@ -135,7 +137,9 @@ def understand(frames: Sequence[Frame]) -> Stack:
         in_backward=any(one.startswith(_ENGINE) for one in native),
         in_optimizer=any(part in file for file in files for part in _OPTIMIZERS),
         in_construction=any(
-            (file.endswith(_MODULE_FILE) and one.name in _MOVES) or ("/torch/nn/" in file and one.name in ("__init__", "reset_parameters"))
+            (file.endswith(_MODULE_FILE) and one.name in _MOVES)
+            or (file.endswith("/torch/nn/parameter.py") and one.name == "__deepcopy__")
+            or ("/torch/nn/" in file and one.name in ("__init__", "reset_parameters"))
             for one, file in zip(python, files, strict=True)
         ),
         is_loaded=any(part in file for file in files for part in _LOADS),

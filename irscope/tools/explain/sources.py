@@ -15,6 +15,7 @@ _MOST: Final = 4 << 20
 _LETS_GO: Final = frozenset({"item", "float", "int", "tolist", "len", "cpu", "numpy", "print", "str", "isinstance"})
 """Calls whose results hold no memory of the device."""
 _KEEPS: Final = frozenset({"append", "extend", "add", "insert", "appendleft", "setdefault", "update", "put"})
+_ARGUMENTS_OF_HOOKS: Final = 3
 _HOOKS: Final = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_hook")
 
 
@@ -35,11 +36,34 @@ class Source:
         found = [one for one in self.statements if one.lineno <= line <= (one.end_lineno or one.lineno)]
         return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
 
-    def keeper(self, line: int) -> int | None:
+    def keeper(self, line: int, deep: int = 3) -> int | None:
         """The line of the statement that keeps what the one at a line made: puts it into a container, an attribute or a sum."""
         made = self.at(line)
-        if made is None:
-            return None
+        found = None if made is None else self._keeper(made)
+        if made is None or found is not None or not deep:
+            return found
+        # What a function returns is kept by who calls it.
+        name = self._returned_by(made)
+        for one in self.statements:
+            if name and any(isinstance(part, ast.Call) and _called(part) == name for part in _own_parts(one)):
+                found = self.keeper(one.lineno, deep - 1)
+                if found is not None:
+                    return found
+        return None
+
+    def _returned_by(self, made: ast.stmt) -> str:
+        """The function that returns what a statement makes; empty for none."""
+        for one in ast.walk(self.tree):
+            if isinstance(one, ast.FunctionDef) and one.lineno <= made.lineno <= (one.end_lineno or one.lineno):
+                names = set(_targets(made))
+                for part in ast.walk(one):
+                    if part is made and isinstance(made, ast.Return):
+                        return one.name
+                    if isinstance(part, ast.Return) and part.value is not None and names and _holds(part.value, names):
+                        return one.name
+        return ""
+
+    def _keeper(self, made: ast.stmt) -> int | None:
         names = set(_targets(made))
         if any(_keeps(made, None)):
             return next(_keeps(made, None))
@@ -55,29 +79,68 @@ class Source:
                     names |= set(_targets(one))
         return None
 
+    def records_nothing(self, line: int, deep: int = 3) -> bool:
+        """Whether a line stands where autograd is off: in such a block or function, or all who call that function do."""
+        around = [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)]
+        if any(_is_off(one) for one in around):
+            return True
+        functions = [one.name for one in around if isinstance(one, ast.FunctionDef)]
+        if not functions or not deep:
+            return False
+        name = functions[-1]
+        calls = [one.lineno for one in ast.walk(self.tree) if isinstance(one, ast.Call) and _called(one) == name]
+        return bool(calls) and all(self.records_nothing(one, deep - 1) for one in calls)
+
     def hooks(self) -> list[int]:
         """Lines that keep something in functions that are hooks; those that register one where none is found."""
         found: list[int] = []
         registered: list[int] = []
-        functions = {one.name: one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)}
+        functions: dict[str, ast.AST] = {one.name: one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)}
         for call in ast.walk(self.tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS:
                 registered.append(call.lineno)
                 for part in [*call.args, *(word.value for word in call.keywords)]:
-                    body = functions.get(part.id) if isinstance(part, ast.Name) else part
-                    if isinstance(body, ast.Call) and isinstance(body.func, ast.Name):
-                        body = functions.get(body.func.id)
-                    if body is not None:
-                        found += [one.lineno for one in ast.walk(body) if isinstance(one, ast.Call | ast.Assign) and _stores(one)]
+                    for body in (part, *(functions.get(one.id) for one in ast.walk(part) if isinstance(one, ast.Name))):
+                        if body is not None:
+                            found += _stored_in(body)
+        if registered and not found:
+            # Something makes the hook: a function that keeps one of its arguments is likely what it is.
+            taking = [one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef) and one.name != "forward"]
+            for one in taking:
+                names = {word.arg for word in one.args.args}
+                if len(names) >= _ARGUMENTS_OF_HOOKS and any(_keeps(part, names) for part in one.body):
+                    found += [line for part in one.body for line in _keeps(part, names)]
         return found or registered
 
-    def calls_of(self, name: str, keyword: str) -> list[int]:
-        """Lines of calls of a function with an argument of that name."""
-        return [
-            one.lineno
-            for one in ast.walk(self.tree)
-            if isinstance(one, ast.Call) and _called(one) == name and any(word.arg == keyword for word in one.keywords)
-        ]
+    def keeps_whole(self) -> list[int]:
+        """Lines that tell FSDP not to reshard after the forward; the surest first."""
+        found = []
+        for one in ast.walk(self.tree):
+            if isinstance(one, ast.Call) and _called(one) == "set_reshard_after_forward":
+                found.append((0, one.lineno))
+            elif isinstance(one, ast.Call) and _called(one) == "fully_shard":
+                said = next((word.value for word in one.keywords if word.arg == "reshard_after_forward"), None)
+                if said is not None and not (isinstance(said, ast.Constant) and said.value is True):
+                    found.append((1, one.lineno))
+                elif any(word.arg is None for word in one.keywords):
+                    found.append((2, one.lineno))
+        return [line for _, line in sorted(found)]
+
+
+def _is_off(statement: ast.stmt) -> bool:
+    """Whether autograd is off within it."""
+    parts: list[ast.expr] = []
+    if isinstance(statement, ast.With):
+        parts = [one.context_expr for one in statement.items]
+    elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        parts = statement.decorator_list
+    for part in parts:
+        name = _called(part) if isinstance(part, ast.Call) else part.attr if isinstance(part, ast.Attribute) else ""
+        if name in ("no_grad", "inference_mode"):
+            return True
+        if name == "set_grad_enabled" and isinstance(part, ast.Call):
+            return any(isinstance(one, ast.Constant) and one.value is False for one in part.args)
+    return False
 
 
 def _called(call: ast.Call) -> str:
@@ -104,6 +167,17 @@ def _holds(value: ast.AST, names: set[str] | None) -> bool:
     if names is None and isinstance(value, ast.Call):
         return True
     return any(_holds(one, names) for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr | ast.keyword | ast.comprehension))
+
+
+def _stored_in(body: ast.AST) -> list[int]:
+    return [one.lineno for one in ast.walk(body) if isinstance(one, ast.Call | ast.Assign) and _stores(one)]
+
+
+def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The expressions of a statement, without those of statements in it."""
+    for one in ast.iter_child_nodes(statement):
+        if isinstance(one, ast.expr | ast.withitem | ast.keyword):
+            yield from ast.walk(one)
 
 
 def _stores(node: ast.AST) -> bool:
