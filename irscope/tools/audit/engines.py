@@ -7,15 +7,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias
 
 from irscope.errors import UsageError
@@ -34,6 +37,8 @@ _PATIENCE, _GRACE = 4.0, 30.0
 """A model may take so many times its CPU time on the clock, and so many seconds more: a busy machine is not the model's fault."""
 _TRIES: Final = 3
 """How often a model is begun whose process was killed from outside, which says nothing of the model."""
+_PER_ACTOR: Final = 2
+"""Batches that an actor of a cluster has at once: the second is there when the first is done."""
 _TRIES_OF_BATCH: Final = 5
 """How often a batch is given out again when the machine it was on is gone."""
 _FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
@@ -140,7 +145,7 @@ class Slot:
         context = _context()
         ours, theirs = multiprocessing.Pipe()
         self._process = context.Process(target=self.target, args=(theirs, self.setup), daemon=True, name="irscope-audit")
-        with _STARTING:  # the pipe's other end must not be inherited by a process that another thread starts meanwhile
+        with _STARTING, _without_main():  # the pipe's other end must not be inherited by a process that another thread starts meanwhile
             self._process.start()
             theirs.close()
         self._pipe, self._done = ours, 0
@@ -167,6 +172,18 @@ class Slot:
 
 
 _STARTING: Final = threading.Lock()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A new process imports the program's main module again, so that what is defined there can be unpickled; nothing here is, and the
+    main module may be a user's script without a guard, or the worker of a cluster that this runs in."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _context() -> Any:
@@ -273,7 +290,7 @@ class RayEngine:
             try:
                 # Its own lines would stand between those of the progress.
                 self._ray.init(
-                    address=address or None,
+                    address=address or "local",
                     num_cpus=None if address else jobs,
                     log_to_driver=False,
                     include_dashboard=False,
@@ -283,39 +300,77 @@ class RayEngine:
                 said = str(error).strip().partition("\n")[0]
                 raise UsageError(f"Ray cannot be reached: {said}", code="IRS721", where=address) from error
         self._remote = self._ray.remote(num_cpus=1, max_restarts=0)(_Actor)
-        self._idle: list[Any] = []
-        self._made = 0
+        self._starting: dict[Any, Any] = {}
+        """Actors that the cluster has no room for yet, by what says that one is there."""
+        self._loads: dict[Any, int] = {}
+        """Actors that are there, with how many batches each has."""
+        self._queue: deque[tuple[Batch, int]] = deque()
         self._pending: dict[Any, tuple[Batch, Any, int]] = {}
+        """Batches that actors have, and how often each was given out."""
         self._since: dict[Any, float] = {}
+        for _ in range(jobs):
+            self._start()
+
+    def _start(self) -> None:
+        actor = self._remote.remote(self.setup)
+        self._starting[actor.is_there.remote()] = actor
 
     def submit(self, batch: Batch) -> None:
-        self._give(batch, 1)
+        self._queue.append((batch, 1))
+        self._give_out()
 
-    def _give(self, batch: Batch, tries: int) -> None:
-        actor = self._idle.pop() if self._idle else self._remote.remote(self.setup)
-        reference = actor.run.remote(batch)
-        self._pending[reference] = (batch, actor, tries)
-        self._since[reference] = time.monotonic()
+    def _give_out(self) -> None:
+        """Give waiting batches to the actors with the fewest; one that is not there yet gets none, since it may never be."""
+        while self._queue and self._loads:
+            actor = min(self._loads, key=lambda one: self._loads[one])
+            if self._loads[actor] >= _PER_ACTOR:
+                return
+            batch, tries = self._queue.popleft()
+            reference = actor.run.remote(batch)
+            self._loads[actor] += 1
+            self._pending[reference] = (batch, actor, tries)
+            self._since[reference] = time.monotonic()
 
     def completed(self, seconds: float) -> list[tuple[Batch, list[Answer]]]:
-        if not self._pending:
-            return []
-        ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=seconds)
+        waited = [*self._pending, *self._starting]
+        ready, _ = self._ray.wait(waited, num_returns=len(waited), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(waited, num_returns=1, timeout=seconds)
         found: list[tuple[Batch, list[Answer]]] = []
         for reference in ready:
-            batch, actor, tries = self._pending.pop(reference)
-            del self._since[reference]
-            try:
-                found.append((batch, self._ray.get(reference)))
-                self._idle.append(actor)
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.RaySystemError, self._ray.exceptions.ObjectLostError) as error:
-                if tries < _TRIES_OF_BATCH:  # its machine is gone, which says nothing of the models
-                    self._give(batch, tries + 1)
-                    continue
-                said = str(error).strip().partition("\n")[0]
-                lost = failure("engine", "IRS723", f"its machine was lost {tries} times: {said}")
-                found.append((batch, ["" if batch.task == "key" else lost for _ in batch.items]))
+            if reference in self._starting:
+                self._there(reference)
+            elif (answers := self._answers(reference)) is not None:
+                found.append(answers)
+        self._give_out()
         return found
+
+    def _there(self, reference: Any) -> None:
+        actor = self._starting.pop(reference)
+        with suppress(self._ray.exceptions.RayError):  # its machine went before it came
+            self._ray.get(reference)
+            self._loads[actor] = 0
+            return
+        self._start()
+
+    def _answers(self, reference: Any) -> tuple[Batch, list[Answer]] | None:
+        """What came of a batch; None where its machine is gone, which says nothing of the models: it is given out again."""
+        batch, actor, tries = self._pending.pop(reference)
+        del self._since[reference]
+        try:
+            answers: list[Answer] = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            if self._loads.pop(actor, None) is not None:
+                self._start()
+            if tries < _TRIES_OF_BATCH:
+                self._queue.appendleft((batch, tries + 1))
+                return None
+            said = str(error).strip().partition("\n")[0]
+            lost = failure("engine", "IRS723", f"its machine was lost {tries} times: {said}")
+            return batch, ["" if batch.task == "key" else lost for _ in batch.items]
+        if actor in self._loads:
+            self._loads[actor] -= 1
+        return batch, answers
 
     def running(self) -> list[tuple[str, float]]:
         now = time.monotonic()
@@ -332,6 +387,10 @@ class _Actor:
 
     def __init__(self, setup: Setup) -> None:
         self._slot = Slot(setup)
+
+    def is_there(self) -> bool:
+        """Answers as soon as the cluster has given it a place."""
+        return True
 
     def run(self, batch: Batch) -> list[Answer]:
         return self._slot.run(batch)
