@@ -529,7 +529,8 @@ def _fuse_matmul_add(graph: OrtGraph, node: OrtNode, patterns: _AttentionPattern
             return False
         graph.fuse([node, following], "Gemm", [*node.inputs, bias], name=f"{node.name}/MatMulAddFusion")
         return True
-    if _is_attention_projection(graph, node) or patterns.has(graph, node, following):
+    if not node.provider and (_is_attention_projection(graph, node) or patterns.has(graph, node, following)):
+        # Level 1 leaves these to AttentionFusion, which comes before level 2 looks at them.
         return False
     sizes = graph.static_shape(node.input(0))
     inner, columns = right
