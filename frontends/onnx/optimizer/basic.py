@@ -538,18 +538,18 @@ def _fuse_matmul_add(graph: OrtGraph, node: OrtNode, patterns: _AttentionPattern
         return False
     rows = prod(sizes[:-1])
     result = following.outputs[0]
-    before, after = (
-        graph.add_weight(graph.new_name(name), np.array(values, "<i8"))
-        for name, values in (("gemm_input_shape", (rows, inner)), ("gemm_output_shape", (*sizes[:-1], columns)))
-    )
+    before = graph.add_weight(graph.new_name("gemm_input_shape"), np.array((rows, inner), "<i8"))
     flat = graph.new_name("gemm_input_reshape_arg")
     graph.types[flat] = tensor(dtype, (rows, inner))
+    first = graph.new_node_name("gemm_input_reshape")
+    after = graph.add_weight(graph.new_name("gemm_output_shape"), np.array((*sizes[:-1], columns), "<i8"))
     product = graph.new_name("gemm_output_reshape_arg")
     graph.types[product] = tensor(dtype, (rows, columns))
+    last = graph.new_node_name("gemm_output_reshape")
     provider = node.provider
     graph.remove_node(node)
     graph.remove_node(following)
-    graph.add_node("Reshape", [node.input(0), before], [flat], name="gemm_input_reshape", provider=provider)
-    graph.add_node("Reshape", [product, after], [result], name="gemm_output_reshape", provider=provider)
+    graph.add_node("Reshape", [node.input(0), before], [flat], name=first, provider=provider)
+    graph.add_node("Reshape", [product, after], [result], name=last, provider=provider)
     graph.add_node("Gemm", [flat, node.input(1), bias], [product], name=f"{node.name}/MatMulAddFusion", provider=provider)
     return True

@@ -79,7 +79,7 @@ ORDER: Final[dict[int, tuple[str, ...]]] = {
     3: ("NchwcTransformer", "NhwcTransformer", "ConvAddActivationFusion"),
 }
 """Transformers by level, in the order in which a step applies them."""
-ONCE: Final = frozenset({"TransposeOptimizer_CPUExecutionProvider", "TransposeOptimizer"})
+ONCE: Final = frozenset({"ConstantSharing", "TransposeOptimizer_CPUExecutionProvider", "TransposeOptimizer"})
 """Transformers that only the first step applies."""
 RULE_ORDER: Final[dict[int, tuple[str, ...]]] = {
     1: (
