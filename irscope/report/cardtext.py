@@ -395,7 +395,7 @@ class CardWriter:
         if isinstance(cost.macs.value, int):
             # Where the FLOPs are so many for each size, so are the multiply-adds.
             factor = flops.partition(" x ")[2] if " = " not in flops else ""
-            macs = f"{self.sign(cost.macs)}{_short_count(cost.macs.value)}{f' x {factor}' if factor else ''}"
+            macs = f"{_end(cost.macs)}{self.sign(cost.macs)}{_short_count(cost.macs.value)}{f' x {factor}' if factor else ''}"
         yield self.item("cost", f"{flops}; {macs} multiply-adds")
         ratio = cost.intensity.value
         intensity = f"{_digits(ratio)} FLOPs a byte" if isinstance(ratio, int | float) else "FLOPs a byte ?"
@@ -415,7 +415,7 @@ class CardWriter:
         unit, name = next(((unit, name) for unit, name in _JOULES if value >= unit), _JOULES[-1])
         low, high = energy.ends
         ends = f" [{_digits(low / unit)} to {_digits(high / unit)}]" if low is not None and high is not None and low != high else ""
-        return f"{_at_least(energy)}{self.sign(energy)}{_digits(value / unit)} {name}{ends}"
+        return f"{_end(energy)}{self.sign(energy)}{_digits(value / unit)} {name}{ends}"
 
     # -- what is not known, and what to do ---------------------------------------------------------------------
 
@@ -462,13 +462,13 @@ class CardWriter:
         return found
 
     def number(self, number: Quantity, kind: Kind) -> str:
-        """A number with the sign of where it comes from; a lower bound where that is all."""
+        """A number with the sign of where it comes from; a bound where that is all."""
         if number.shown is None:
             low = number.ends[0]
             self.signs.add("?")
             return f"at least {humanise(low, kind)}" if low else "?"
-        least = _at_least(number) if number.provenance is Provenance.EXACT else ""
-        return f"{least}{self.sign(number)}{humanise(number, kind)}"
+        end = _end(number) if number.provenance is Provenance.EXACT else ""
+        return f"{end}{self.sign(number)}{humanise(number, kind)}"
 
     def amount(self, number: Quantity, kind: Kind) -> str:
         """A number at the stated sizes with what it is for others: `416.14 MFLOPs x batch`, or the formula behind it."""
@@ -492,9 +492,13 @@ def _doubt(fits: Quantity) -> str:
     return {Provenance.MODELLED: " as modelled", Provenance.ASSUMED: " if what is assumed holds"}.get(fits.provenance, "")
 
 
-def _at_least(number: Quantity) -> str:
-    """What stands before a number that is only the part that is known."""
-    return "at least " if number.interval is not None and number.hi is None and number.lo == number.value else ""
+def _end(number: Quantity) -> str:
+    """What stands before a number that is only one end of what it may be."""
+    if number.interval is None or number.lo == number.hi:
+        return ""
+    if number.lo == number.value:
+        return "at least "
+    return "at most " if number.hi == number.value else ""
 
 
 def _part(category: str) -> str:

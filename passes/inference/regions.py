@@ -127,12 +127,18 @@ def _set_arguments(engine: Inference, region: Graph, types: Sequence[Type], fact
 # -- loops -----------------------------------------------------------------------------------------------------------
 
 
+_NO_LIMIT = frozenset({2**31 - 1, 2**63 - 1})
+"""Trip counts that exporters write for a loop that its condition alone ends, such as tf2onnx for a while loop."""
+
+
 def infer_loop(engine: Inference, node: Node) -> list[Type]:
     """`cf.loop`: inputs (trip count, condition, state...); the body takes (iteration, condition, state...)
     and yields (condition, state..., one value per step and scan output...)."""
     (body,) = node.regions
     trip, condition, *state = node.inputs
     count = _known_scalar(engine, trip)
+    if count in _NO_LIMIT:
+        trip = count = None
     first = 1 if condition is None else _known_scalar(engine, condition)
     if first == 0:
         count = 0
