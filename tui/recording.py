@@ -26,6 +26,7 @@ from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import bare
+from irscope.tools.recorded import machine_tables, trust_lines, unread_notes
 from irscope.tools.simulation import grouped
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
 from irscope.tui.charts import Floats, Ints, Stack
@@ -199,6 +200,11 @@ class RecordedRun(ShownRun):
             return one.scope.replace("/", ".") or one.category
         return (one.source if self.has_lines else one.kernel) or one.category
 
+    def chart_lines(self, width: int, height: int) -> list[Line]:
+        """The chart, and below it the machine over the whole recording where there is room."""
+        told = machine_lines(self.recording, width, self.symbols) if height >= _ROOM_FOR_LINES else []
+        return [*super().chart_lines(width, height - len(told)), *told]
+
     def toggle_axis(self) -> str:
         times = [one.time_us for one in self.events]
         if self.stack.time:
@@ -302,7 +308,7 @@ class RecordedRun(ShownRun):
         recording = self.recording
         own = recording.said.notes if recording.said is not None else ()
         problems = [f"{one.kind.replace('_', ' ')}: {one.text}" for one in recording.problems]
-        return (*problems, *own, *recording.notes)
+        return (*problems, *trust_lines(recording), *own, *recording.notes, *unread_notes(recording))
 
     def title(self) -> str:
         header = self.recording.header
@@ -318,6 +324,36 @@ class RecordedRun(ShownRun):
 
     def name(self) -> str:
         return self.symbols.clean(self._rank or self.recording.path.replace("\\", "/").rpartition("/")[2] or self.title())
+
+
+def machine_lines(recording: Recording, width: int, symbols: Symbols) -> list[Line]:
+    """A line for each of use, clock and power that was read while it was recorded: its course, and its least and most."""
+    lines: list[Line] = []
+    marks = "▁▂▃▄▅▆▇█" if symbols.has_braille else "._-~=+*#"
+    for name, keys, unit in _LINES_OF_MACHINE:
+        read = [next((value for key in keys if (value := getattr(one, key)) is not None), None) for one in recording.samples]
+        known = [value for value in read if value is not None]
+        if len(known) < 2:
+            continue
+        factor = 100 if unit == "%" else 1
+        said = f" {factor * min(known):,.0f} to {factor * max(known):,.0f} {unit} while it was recorded"
+        room = max(4, min(len(known), width - len(said) - _NAME_OF_LINE))
+        top = 1.0 if unit == "%" else max(known) or 1.0
+        ends = [at * len(known) // room for at in range(room + 1)]
+        means = [sum(part) / len(part) for start, end in itertools.pairwise(ends) if (part := known[start : max(end, start + 1)])]
+        drawn = "".join(marks[min(7, int(8 * mean / top))] for mean in means)
+        lines.append((Span(name.ljust(_NAME_OF_LINE), "faint"), Span(drawn), Span(said, "faint")))
+    return lines
+
+
+_ROOM_FOR_LINES: Final = 12
+_NAME_OF_LINE: Final = 12
+_LINES_OF_MACHINE: Final = (
+    ("GPU busy", ("gpu",), "%"),
+    ("CPU busy", ("cpu",), "%"),
+    ("clock", ("gpu_mhz", "mhz"), "MHz"),
+    ("power", ("gpu_watts", "watts"), "W"),
+)
 
 
 def _kind_and_title(text: str) -> tuple[Kind, str]:
@@ -403,6 +439,7 @@ def _own_tables(recording: Recording) -> Iterator[Table]:
     ]
     if levels:
         yield Table.of(levels, ["run", "counter", "current:bytes", "peak:bytes"], "Counters of the allocator")
+    yield from machine_tables(recording)
     if recording.ops:
         ops = [
             (op.index, op.op, op.scope, None if op.time is None else op.time.median_us / 1e6, op.made, op.workspace) for op in recording.ops

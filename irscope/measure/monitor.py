@@ -334,6 +334,21 @@ class Linux:
         return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else None
 
 
+RAPL: Final = "RAPL's counters of the processor's packages, read before and after all runs; whatever else ran is in it"
+
+
+def processor_energy() -> Callable[[], float] | None:
+    """A reader of the joules that the processor's packages have used; None where they may not be read."""
+    if not Path("/sys/class/powercap").is_dir():
+        return None
+    source = Linux()
+
+    def read() -> float:
+        return sum(joules for name, joules in source.spent().joules.items() if name.startswith("package"))
+
+    return read if any(name.startswith("package") for name in source.spent().joules) else None
+
+
 def _allowed() -> frozenset[int]:
     try:
         return frozenset(os.sched_getaffinity(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import pickle
@@ -12,7 +13,7 @@ import pytest
 
 import irscope
 from irscope.cli.main import main
-from irscope.recording import write_recording
+from irscope.recording import Energy, read_recording, write_recording
 from tests.unit.tools.test_compare_runs import recording
 from tests.unit.tools.texts import MLP, renamed
 
@@ -227,3 +228,20 @@ def test_a_pass_that_fails_leaves_the_rest(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Energy, "compute", fails)
     code, out, _ = output(["a.irs", "wide.irs"], capsys)
     assert code == 0 and "a pass failed for A: " in out and "nodes that differ" in out
+
+
+def test_energy_measured_lies_beside_energy_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The device has one counter, so joules by class are shared out by time; without a counter they are unknown, not zero."""
+    samples = Path(__file__).parents[2] / "samples"
+    model, path = str(samples / "models" / "net.pt2"), samples / "recordings" / "net_pt2.torch-cpu.jsonl"
+    code, out, _ = output(["--device", "epyc-7763", model, str(path)], capsys)
+    assert code == 0 and "no counter of energy could be read" in out and "joules by class" not in out
+    target = tmp_path / "energy.jsonl"
+    write_recording(target, dataclasses.replace(read_recording(path), energy=Energy(0.5, 20, 2.0, "RAPL")))
+    folder = tmp_path / "tables"
+    code, _, _ = output(["--device", "epyc-7763", "--format", "csv", "-o", f"{folder}/", model, str(target)], capsys)
+    (table,) = folder.glob("*joules*class*.csv")
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert code == 0 and rows[-1]["class"] == "sum" and float(rows[-1]["measured"]) == 0.5
+    assert sum(float(row["measured"]) for row in rows[:-1]) == pytest.approx(0.5)
+    assert all(row["predicted"] for row in rows)

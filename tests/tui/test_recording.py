@@ -19,6 +19,7 @@ from irscope.recording import (
     Header,
     Held,
     Level,
+    Machine,
     MemoryEvent,
     ModelRecord,
     OpRecord,
@@ -26,6 +27,7 @@ from irscope.recording import (
     Recording,
     Said,
     SaidTable,
+    Sample,
     read_recording,
     write_recording,
 )
@@ -364,3 +366,15 @@ def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytes
     other.write_text("irscope 1\n")
     assert main(["tui", *map(str, paths), str(other)]) == 2
     assert "is no recording" in capsys.readouterr().err
+
+
+def test_the_machine_is_lines_under_the_chart() -> None:
+    """What was read, and nothing of what was not; where the machine was busy, that is said."""
+    samples = tuple(Sample(1e5 * at, "plain", cpu=0.5 + at / 20, mhz=2000.0 + at) for at in range(10))
+    run = RecordedRun(dataclasses.replace(SIMULATED, samples=samples, machine=Machine(2, 0.4, unread={"power": "no counters"})), UNICODE)
+    shown = ["".join(span.text for span in line) for line in run.chart_lines(100, 20)]
+    assert len(shown) == 20 and shown[-2].startswith("CPU busy") and "50 to 95 %" in shown[-2]
+    assert "2,000 to 2,009 MHz" in shown[-1] and not any("power" in line for line in shown)
+    assert any("busy machine" in note for note in run.notes) and any("power (no counters)" in note for note in run.notes)
+    assert any(table.title.startswith("the machine while") for table in run.tables)
+    assert len(run.chart_lines(100, 8)) == 8

@@ -19,6 +19,8 @@ from irscope.recording.records import Counters, Held, Level, MemoryEvent
 PHASE: Final = "irscope::phase"
 _AUTOGRAD: Final = ("autograd::", "torch::autograd::")
 _EVALUATES: Final = "autograd::engine::evaluate_function"
+_EVER: Final = 1 << 62
+"""All that is told of a step belongs to it: it was watched for no longer."""
 _NUMBER: Final = 16
 """Bytes of a number that Python hands to an operator as a tensor, which ends with the operator: none is captured."""
 GRADIENT: Final = "gradient"
@@ -124,7 +126,7 @@ def _in_order(trace: Trace, operators: list[StepOperator], scopes: Mapping[int, 
             # What accumulates a gradient has no forward of its own and follows that which made it.
             last = op.scope = scopes.get(op.sequence, last if op.sequence < 0 else "")
     _fill_phases([operators[at] for at in order])
-    trace.start = min((op.start for op in trace.operators), default=0)
+    trace.start, trace.end = min((op.start for op in trace.operators), default=0), _EVER
     trace.settle()
 
 

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from irscope.errors import PassError, UsageError
 from irscope.measure.machine import LEAST_SECONDS, SAMPLING, driver_version, energy_counter, environment, header, processor
+from irscope.measure.monitor import RAPL, processor_energy
 from irscope.measure.record.request import Options, Request
 from irscope.measure.record.sink import Sink, first_line, problem_of
 from irscope.measure.record.torchmodel import Runnable, of_module, runnable, type_text
@@ -69,7 +70,11 @@ def record_on_cpu(model: Runnable, request: Request, sink: Sink) -> None:
         tell_failure(failed, model, sink, "cpu")
         return
     sink.stage("latency")
+    read = processor_energy()
+    before_joules, started = (read() if read is not None else 0.0), time.perf_counter()
     plain = plain_runs(model, request.options.repeats)
+    if read is not None and plain and (used := read() - before_joules) > 0:  # a counter that has wrapped tells nothing
+        sink.add(Energy(used / len(plain), len(plain), round(time.perf_counter() - started, 3), RAPL))
     sink.stage("operators")
     timed, profiled = timed_runs(model, request.options.repeats)
     sink.stage("types")

@@ -32,7 +32,8 @@ from torch.profiler import ProfilerActivity, profile
 from irscope.errors import OutputError, PassError
 from irscope.frontends.eager.recorder import Frames, watched_calls, watched_steps
 from irscope.jsoncodec import encode
-from irscope.measure.machine import processor
+from irscope.measure.machine import SAMPLING, energy_counter, processor
+from irscope.measure.monitor import RAPL, processor_energy
 from irscope.measure.record.request import Loop, Request
 from irscope.measure.record.sink import Progress, Sink, first_line, problem_of
 from irscope.measure.record.steptrace import (
@@ -62,7 +63,7 @@ from irscope.measure.record.torchrun import (
     with_history,
 )
 from irscope.measure.record.trace import Trace, times_of
-from irscope.recording.records import Counters, Held, Line, OpRecord, Problem, Setting, Times
+from irscope.recording.records import Counters, Energy, Held, Line, OpRecord, Problem, Setting, Times
 
 _FORWARDS: Final = 3
 """Calls of the outermost module after which a program without an optimizer and a backward is taken to be one without steps of training."""
@@ -130,14 +131,20 @@ class Found:
     warm: Trace | None = None
     before: dict[str, Resident] = field(default_factory=dict)
     after: dict[str, Resident] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+    """Bytes on a GPU before the step that no tensor holds, as cuBLAS keeps its workspace."""
     counters: list[Counters] = field(default_factory=list)
     lines: dict[int, str] = field(default_factory=dict)
     outputs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     timed: list[Trace] = field(default_factory=list)
     per_call: list[list[float]] = field(default_factory=list)
     """On a GPU: microseconds of each call of each timed step."""
+    calls: int = 0
+    """Of the step whose lines were taken."""
     typed: Trace | None = None
     plain: list[float] = field(default_factory=list)
+    joules: list[float] = field(default_factory=list)
+    """Of the unrecorded steps, where there is a counter."""
     profiled: list[float] = field(default_factory=list)
 
 
@@ -168,6 +175,8 @@ class StepRecorder:
         self._seen_forwards = 0
         self._seen_backwards = 0
         self._started = 0.0
+        self._joules = energy_counter(options.device) if self.is_cuda else processor_energy()
+        self._joules_before = 0.0
         self._is_over = False
         self._is_profiled = False
         self._ranges: set[int] = set()
@@ -328,6 +337,8 @@ class StepRecorder:
             self._start_timed()
         if self.is_cuda:
             torch.cuda.synchronize(self.device)
+        if stage == "plain" and self._joules is not None:
+            self._joules_before = self._joules()
         self._started = time.perf_counter()
 
     def _end(self) -> None:
@@ -338,6 +349,8 @@ class StepRecorder:
         taken = (time.perf_counter() - self._started) * 1e6
         if self._stage == "plain":
             self.found.plain.append(taken)
+            if self._joules is not None:
+                self.found.joules.append(self._joules() - self._joules_before)
         elif self._stage == "operators":
             self.found.profiled.append(taken)
         finish, self._finish = self._finish, lambda: None
@@ -383,6 +396,7 @@ class StepRecorder:
             torch.cuda.synchronize(self.device)
             if not found.counters:
                 found.counters.append(cuda_counters("before", self.device))
+            found.kept[run] = int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.current", 0)) - found.before[run].bytes
             torch.cuda.reset_peak_memory_stats(self.device)
             torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS, context=None)
         end = self._profiled(profile_memory=True, record_shapes=True)
@@ -415,6 +429,7 @@ class StepRecorder:
 
     def _take_lines(self, trace: Trace, calls: _Lines) -> None:
         found = self.found
+        found.calls = len(calls.lines)
         of_forward: dict[int, str] = {}
         for at, op in enumerate(trace.operators):
             assert isinstance(op, StepOperator)
@@ -472,6 +487,8 @@ class StepRecorder:
             return
         kind = self.device.type
         held = held_before(found.before["warm"], warm)
+        if found.kept.get("warm", 0) > 0:
+            held.append(Held(found.kept["warm"], None, "workspace", "kept by libraries"))
         lines: list[Line] = [*held, *self._ops(warm)]
         if found.cold is not None:
             lines += step_events("cold", found.cold, found.before["cold"], found.after["cold"], is_same=found.cold.names == warm.names)
@@ -480,6 +497,10 @@ class StepRecorder:
         for line in lines:
             self.sink.add(line)
         tell_latency(found.plain, found.profiled, self.sink)
+        used = [joules for joules in found.joules if joules > 0]  # a counter that has wrapped, or is too slow, tells nothing
+        if used:
+            seconds = round(sum(found.plain) / 1e6, 3)
+            self.sink.add(Energy(sum(used) / len(used), len(used), seconds, SAMPLING if self.is_cuda else RAPL))
         odd = self._unstable()
         if odd is not None:
             self.sink.add(odd)
@@ -531,9 +552,8 @@ class StepRecorder:
                     taken.setdefault(at, []).append(trace.operators[other].seconds / 1000)
         elif self.found.typed is not None:
             operators = self.found.typed.operators
-            wanted = sum(len(op.outs) for op in operators)
             for step in self.found.per_call:
-                if len(step) == wanted:
+                if len(step) == self.found.calls:
                     for at, other in in_typed.items():
                         if operators[other].outs:
                             taken.setdefault(at, []).append(sum(step[one] for one in operators[other].outs))

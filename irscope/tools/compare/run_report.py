@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
+from irscope.errors import IrscopeError
 from irscope.ir.graph import Node
+from irscope.ops.registry import find_op
+from irscope.passes.cost.energy import Energy, Spent
 from irscope.passes.sizes import CONVENTION
 from irscope.recording import Recording, Times
 from irscope.report.celltext import signed
@@ -38,7 +42,7 @@ def run_report(compared: RunComparison) -> Report:
             "matched": {"nodes": nodes, "of_nodes": compared.ran, "folded": len(compared.folded), "recorded": ops},
         },
         units={**{run: Kind.BYTES for run in (COLD, WARM)}, **_error_units(), "workspaces": Kind.BYTES, **_TIME_UNITS},
-        tables=(unmatched_table(compared), modules_table(compared), nodes_table(compared)),
+        tables=(unmatched_table(compared), modules_table(compared), nodes_table(compared), *energy_tables(compared)),
         series=run_series(compared),
         pictures=lambda: run_panels(compared),
         coverage=Coverage(nodes, compared.ran, _not_run(compared)),
@@ -159,6 +163,7 @@ _TIME_UNITS = {
     "time.flop_rate": Kind.FLOPS_PER_SECOND,
     "time.overhead": Kind.RATIO,
     "time.energy_joules": Kind.NUMBER,
+    "time.energy_predicted_joules": Kind.NUMBER,
 }
 
 
@@ -174,6 +179,11 @@ def _times(compared: RunComparison) -> dict[str, object]:
         found["flop_rate"] = Quantity(flops / (plain.median_us / 1e6), _MEASURED)
     if recording.energy is not None:
         found["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run; {recording.energy.sampling}")
+    spent = _predicted_energy(compared)
+    if spent is not None:
+        found["energy_predicted_joules"] = _between(*spent.joules)
+        if recording.energy is None:
+            found["energy_joules"] = Quantity(None, Provenance.UNKNOWN, note="no counter of energy could be read")
     return found
 
 
@@ -181,6 +191,51 @@ def _seconds(times: Times | None) -> Quantity:
     if times is None:
         return Quantity(None, _MEASURED)
     return Quantity(times.median_us / 1e6, _MEASURED, note=f"median of {times.n}", lo=times.min_us / 1e6, hi=times.p95_us / 1e6)
+
+
+def _predicted_energy(compared: RunComparison) -> Spent | None:
+    """What the recorded device is predicted to take; None where its figures are not known."""
+    device = compared.expected.device
+    if device is None:
+        return None
+    try:
+        found: Spent = compared.side.model.manager.get(Energy(device=device.name))
+    except IrscopeError:
+        return None
+    return found
+
+
+def _between(low: float, high: float | None) -> Quantity:
+    value = math.sqrt(low * high) if high is not None else low or None
+    return Quantity(value, _MODELLED, note="from stated constants", lo=low, hi=high)
+
+
+def energy_tables(compared: RunComparison) -> Iterator[Table]:
+    """Joules by class of operator, predicted and measured. The device has one counter: what was measured is shared out by time."""
+    spent, energy = _predicted_energy(compared), compared.recording.energy
+    if spent is None or energy is None:
+        return
+    seconds: dict[str, float] = {}
+    for steps in compared.groups:
+        found = compared.measured(steps).seconds
+        spec = find_op(compared.steps[steps[0]].op)
+        name = "unknown" if spec is None else spec.family.value
+        seconds[name] = seconds.get(name, 0.0) + (found or 0.0)
+    whole = sum(seconds.values())
+    rows: list[tuple[object, ...]] = []
+    for one in spent.shares:
+        share = seconds.get(one.family, 0.0) / whole if whole else None
+        joules = None if share is None else share * energy.joules_per_run
+        rows.append((one.family, one.nodes, _between(*one.joules), share, joules))
+    rows.append(("sum", spent.nodes, _between(*spent.joules), 1.0 if whole else None, energy.joules_per_run if whole else None))
+    columns = (
+        Column("class"),
+        Column("nodes", Kind.COUNT),
+        Column("predicted", Kind.NUMBER, "predicted J", provenance=_MODELLED),
+        Column("share", Kind.RATIO, "share of time", provenance=_MEASURED),
+        Column("measured", Kind.NUMBER, "measured J", provenance=_MODELLED, help="the device's counter, shared out by time"),
+    )
+    yield Table.of(rows, columns, "joules by class of operator")
 
 
 # -- tables ----------------------------------------------------------------------------------------------------

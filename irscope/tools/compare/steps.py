@@ -384,12 +384,14 @@ def _cells(figure: Figure) -> dict[str, object]:
 
 def compare_step(model: Model, recording: Recording, *, is_chosen: bool = False) -> StepComparison:
     """Lay a recorded step beside a captured one; `is_chosen` where the user named the device. Raises LoadError for another model's."""
+    if not recording.ops:
+        raise LoadError("no step was recorded", code="IRS661", where=recording.path, hint="`irscope run` says why")
     memory: StepMemory = model.manager.get(TrainingMemory())
     device = memory.target.device
     is_known = is_chosen or recording.header.device.kind != "cpu" or device.kind != "cpu" or bool(known_processor(recording))
     made = StepComparison(model, recording, memory, StepTimes(device) if is_known else None)
     made.found = matched(made.ops, recording.ops)
-    if recording.ops and len(made.found) < _FEW * max(len(made.ops), len(recording.ops)):
+    if len(made.found) < _FEW * max(len(made.ops), len(recording.ops)):
         name = recording.header.model.name or "another model"
         message = f"this recording is of another step ({name}): only {len(made.found)} of {len(made.ops)} operators are in it"
         raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded, and its options")

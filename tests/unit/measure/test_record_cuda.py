@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.torch]
 from torch import nn  # noqa: E402  # only where torch is installed
 
 from irscope.measure import machine  # noqa: E402
-from irscope.measure.record import torchrun  # noqa: E402
+from irscope.measure.record import torchrun, torchsteps  # noqa: E402
 from irscope.measure.record.request import Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.measure.record.torchmodel import of_module  # noqa: E402
@@ -169,3 +169,52 @@ def test_without_the_package_there_is_no_energy() -> None:
         pytest.skip("there is a GPU")
     assert machine.energy_counter("cuda") is None and machine.driver_version() == ""
     assert machine.cuda_device("cuda").name == "NVIDIA GPU"
+
+
+class Looped(nn.Module):
+    """Asks the card for memory as it runs; what runs in it runs on the processor."""
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self.card = card
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        self.card.block("alloc", 1, 64)
+        y = torch.relu(y)
+        self.card.block("free_completed", 1, 64)
+        return y
+
+
+def test_steps_on_a_gpu_have_its_counters_its_history_and_times_of_events(
+    card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is one of a script's: two optimizers' steps before the recorded one, timed ones after."""
+    from irscope.measure.record.request import Loop
+    from irscope.measure.record.torchsteps import StepRecorder
+    from irscope.recording import Header
+    from irscope.recording.records import DeviceRecord
+
+    monkeypatch.setattr(torchsteps, "energy_counter", lambda device: None)
+    request = Request(
+        ModelRecord("m", "program"), Options(device="cuda", repeats=2, warmup=1), str(tmp_path / "r.jsonl"), loop=Loop("x.py")
+    )
+    sink = Sink(request.target)
+    header = Header("torch-cuda", ModelRecord("m"), DeviceRecord("cuda", "a card"), settings={"step": True})
+    recorder = StepRecorder(request, sink, begin=lambda: sink.begin(header))
+    model = Looped(card)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with recorder.following():
+        while not recorder.done:
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+    found = read_recording(request.target)
+    assert found.complete and [one.run for one in found.counters] == ["before", "warm"]
+    assert [event.bytes for event in found.run("warm")] == [64, -64]
+    # 1000 bytes are on the card, and no tensor that Python knows of holds them.
+    assert [(one.bytes, one.category) for one in found.held] == [(1000, "workspace")]
+    timed = [op for op in found.ops if op.op in ("aten::addmm", "aten::relu", "aten::mm")]
+    assert len(timed) == 3 and all(op.time is not None and op.time.n == 2 for op in timed)
+    assert found.times("plain") is not None and {op.phase for op in found.ops} >= {"forward", "backward", "optimizer"}
