@@ -10,12 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-import onnx
-from onnx import numpy_helper
-
 from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode
-from irscope.frontends.onnx.types import decode
 
 Level: TypeAlias = Literal["off", "basic", "extended", "all"]
 LEVELS: Final[tuple[Level, ...]] = ("off", "basic", "extended", "all")
@@ -188,11 +183,21 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
     if ensure is not None:
         _apply(graph, "EnsureUniqueDQForNodeUnit", ensure, 1, session)
     _steps(graph, 1, session)
-    _partition(graph, session)
-    if level in ("extended", "all"):
-        _steps(graph, 2, session)
-    if level == "all":
-        _steps(graph, 3, session)
+    from irscope.frontends.onnx.optimizer.halves import insert_casts, partition, single_constants
+
+    partition(graph, session.provider)
+    for _ in range(MOST_STEPS):
+        for number, names in ((2, ("extended", "all")), (3, ("all",))):
+            if level in names:
+                _steps(graph, number, session)
+        if insert_casts(graph):
+            session.applied += [(0, "RemoveDuplicateCastTransformer"), (0, "CastFloat16Transformer")]
+            graph.settle()
+        # Its level 4; what it changes is optimised once more.
+        if level != "all" or not single_constants(graph):
+            break
+        session.applied.append((4, "FuseFp16InitializerToFp32NodeTransformer"))
+        graph.settle()
     return session
 
 
@@ -252,47 +257,3 @@ def _rules_of(level: int) -> Apply:
         return changed
 
     return apply
-
-
-WITHOUT_KERNEL: Final = frozenset({"HardSwish", "Mish", "Swish", "SwiGLU"})
-"""Operators of the standard domain for which no provider has a kernel: `get_all_opkernel_def()` of onnxruntime 1.31."""
-
-_ON_CUDA: Final = frozenset({"HardSwish"})
-"""Those that the CUDA provider has a kernel for."""
-
-
-def _partition(graph: OrtGraph, session: Session) -> None:
-    """Assign every node to the provider, also inside; operators without a kernel are replaced by their function."""
-    for node in graph.order():
-        if node.op in WITHOUT_KERNEL and node.is_standard and not (session.provider == CUDA and node.op in _ON_CUDA):
-            _inline_function(graph, node)
-    for node in graph:
-        node.provider = session.provider
-        for body in node.bodies.values():
-            _partition(body, session)
-
-
-def _inline_function(graph: OrtGraph, node: OrtNode) -> None:
-    """Put the nodes of an operator's definition in place of a node, its constants as initializers."""
-    definition = onnx.defs.get_schema(node.op, node.version).function_body
-    if not definition.node:
-        return
-    graph.remove_node(node)
-    names = dict(zip(definition.input, node.inputs, strict=False))
-    names.update(zip(definition.output, node.outputs, strict=False))
-    type_ = graph.type_of(node.input(0))
-    for inner in definition.node:
-        for name in inner.output:
-            if name not in names:
-                names[name] = graph.new_name(f"_inlfunc_{node.op}_{name}")
-        given = {one.name: decode(one) for one in inner.attribute if not one.ref_attr_name}
-        given.update({one.name: node.attrs.get(one.ref_attr_name) for one in inner.attribute if one.ref_attr_name})
-        if inner.op_type == "Constant":
-            value = given.get("value")
-            array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.array(next(iter(given.values())), "<f4")
-            graph.add_weight(names[inner.output[0]], array)
-            continue
-        made = graph.add_node(inner.op_type, [names[name] for name in inner.input], [names[name] for name in inner.output], given)
-        for name in made.outputs:
-            if name not in graph.types:
-                graph.types[name] = type_

@@ -225,3 +225,18 @@ def test_memory_is_that_of_a_default_session_unless_a_level_is_said(tmp_path: Pa
         kernels[option] = [row[1] for row in memory["tables"][0]["rows"]]
         assert (stats["summary"]["nodes"] == 2) is (option != "all")
     assert kernels == {"": ["Gemm"], "off": ["MatMul", "Add"], "all": ["Gemm"]}
+
+
+def test_half_precision_runs_between_casts() -> None:
+    proto = model([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Sin", ["a"], ["y"])])
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    types = {name: tensor(DType.F16, (2, 3)) for name in ("x", "a", "y")}
+    found = optimised(ModelFile(proto), types, "basic").proto.graph
+    assert [node.op_type for node in found.node] == ["Cast", "Relu", "Sin", "Cast"]
+
+
+def test_an_operator_without_a_kernel_is_its_function() -> None:
+    types = {name: tensor(DType.F32, (2, 3)) for name in ("x", "y")}
+    found = optimised(ModelFile(model([helper.make_node("HardSwish", ["x"], ["y"])])), types, "basic").proto.graph
+    assert [node.op_type for node in found.node] == ["HardSigmoid", "Mul"]
