@@ -25,7 +25,7 @@ from irscope.ir.program import Assumed, Program
 from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, sizes_that_run
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
@@ -269,14 +269,18 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
             yield StatedSize(one.what, int(one.value), "default")
     short = {symbol: name for name, symbol in short_names(program).items()}
     roles = {named: role for role in ("seq", "batch") if (named := symbol_named(program, role)) is not None}
+    sizes: dict[str, int] = {}
+    from_file: set[str] = set()
     for name, symbol in program.symbols.items():
         low, high = bounds(symbol)
-        role = roles.get(name, "")
         example = program.examples.get(name)
-        if example is not None and (low or 1) <= example and (high is None or example <= high):
-            yield StatedSize(name, example, EXAMPLE_SIZE, role, short.get(name, ""))
-        else:
-            yield StatedSize(name, max(1, low or 1), ASSUMED_SIZE, role, short.get(name, ""))
+        is_possible = example is not None and (low or 1) <= example and (high is None or example <= high)
+        sizes[name] = example if example is not None and is_possible else max(1, low or 1)
+        if is_possible:
+            from_file.add(name)
+    growing = [name for name in sizes if name not in from_file and roles.get(name) != "batch"]
+    for name, size in sizes_that_run(program, sizes, growing).items():
+        yield StatedSize(name, size, EXAMPLE_SIZE if name in from_file else ASSUMED_SIZE, roles.get(name, ""), short.get(name, ""))
 
 
 def check_target(settings: Settings) -> None:

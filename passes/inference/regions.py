@@ -32,6 +32,8 @@ from irscope.passes.inference.engine import NO_FACT, Branch, DecidedBy, Fact, In
 UNROLL_LIMIT = 64
 """A loop of known trip count up to this is run step by step, so that state whose shape changes stays exact."""
 WIDENING_LIMIT = 64
+ENDLESS = 2**31 - 1
+"""A trip count from this on is none."""
 
 
 def _outputs(engine: Inference, region: Graph) -> list[Type]:
@@ -155,7 +157,8 @@ def infer_loop(engine: Inference, node: Node) -> list[Type]:
     if trip is not None and first == 1 and _condition_stays_true(engine, body):
         steps = _trip_dim(engine, trip)
     else:
-        steps = engine.fresh("it is the number of times a loop runs", decided_by, 0, count)
+        # Exporters of loops that only their condition ends write the largest number.
+        steps = engine.fresh("it is the number of times a loop runs", decided_by, 0, None if count is None or count >= ENDLESS else count)
     engine.found.trips[node] = steps
     # A step's result and the state it began with are of different times, so they get unknowns of their own.
     scanned = renewed(engine, results[1 + len(state) :], made)
@@ -179,7 +182,7 @@ def _condition_stays_true(engine: Inference, body: Graph) -> bool:
 
 def _run_loop(engine: Inference, node: Node, body: Graph, count: int | None, known_condition: bool) -> list[Type] | None:
     """Run a loop step by step while its condition is known; None when that cannot be done."""
-    if not known_condition or (count is not None and count > UNROLL_LIMIT):
+    if not known_condition or (count is not None and UNROLL_LIMIT < count < ENDLESS):
         return None
     state = node.inputs[2:]
     types = [engine.found.type_of(value) if value else UNKNOWN_TENSOR for value in state]

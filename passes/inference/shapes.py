@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -202,6 +202,7 @@ def _diagnostic(problem: Problem) -> Diagnostic:
 _MOST_SIZES = 6
 _SIZES = (64, 1, 2, 32, 128, 224, 256, 512, 576, 640, 1024, 1600, 16_000)
 """What is tried for sizes of inputs, where the usual ones contradict the model: images, windows, frames of audio."""
+_SMALL_TO_LARGE = (2, 8, 16, 32, 64, 128, 224, 256, 320, 512, 576, 640, 1024, 1600, 4000, 16_000)
 _MOST_TRIALS = 40
 _MOST_STEPS = 100
 _LARGE = 20_000
@@ -247,6 +248,46 @@ def _given_for(value: Value, program: Program, elements: Mapping[Value, list[Sym
                 seen.add(operand)
                 work.append(operand)
     return ", ".join(f"{name}={number}" for name, number in found.items())
+
+
+def _trial(program: Program, numbers: Mapping[str, int], elements: Container[str] = ()) -> Inferred | None:
+    """What is known with numbers for sizes and elements of inputs; None where one is outside its limits. The program stays as it is."""
+    binder, given = type_binder(numbers), program.given
+    program.given = {**given, **{name: number for name, number in numbers.items() if name in elements}}
+    try:
+        trial = Inference(program)
+        trial.found.types.update((value, binder(value.type)) for value in program.graph.inputs)
+        return trial.run()
+    except UsageError:
+        return None
+    finally:
+        program.given = given
+
+
+def sizes_that_run(program: Program, sizes: Mapping[str, int], growing: Collection[str]) -> dict[str, int]:
+    """The sizes, with larger ones for some of the symbols where the model contradicts itself at those: an image of one pixel, or audio of
+    one sample. As they are where no size that is tried is better."""
+    if not growing or len(program.graph) > _LARGE:
+        return dict(sizes)
+    best, fewest = dict(sizes), None
+    for size in (0, *_SMALL_TO_LARGE):
+        tried = {
+            name: max(number, min(size, bounds(program.symbols[name])[1] or size)) if name in growing else number
+            for name, number in sizes.items()
+        }
+        found = _trial(program, tried)
+        problems = len(found.problems) if found is not None else None
+        if problems is not None and (fewest is None or problems < fewest):
+            best, fewest = tried, problems
+        if fewest == 0:
+            break
+    for name in growing:
+        # What has nothing to do with the contradiction stays small.
+        tried = {**best, name: sizes[name]}
+        found = _trial(program, tried) if tried != best else None
+        if found is not None and fewest is not None and len(found.problems) <= fewest:
+            best = tried
+    return best
 
 
 def size_hint(found: Inferred, values: Iterable[Value]) -> str:
@@ -426,20 +467,13 @@ class _Remedies:
 
     def _helps(self, numbers: Mapping[str, int]) -> bool:
         """Whether with these numbers less is unknown, and nothing contradicts that did not before."""
-        program, binder = self._program, type_binder(numbers)
+        program = self._program
         if self._trials >= _MOST_TRIALS or len(program.graph) > _LARGE:
             return True
         self._trials += 1
-        given = program.given
-        program.given = {**given, **{name: number for name, number in numbers.items() if name in self._element_names}}
-        try:
-            trial = Inference(program)
-            trial.found.types.update((value, binder(value.type)) for value in program.graph.inputs)
-            other = trial.run()
-        except UsageError:
+        other = _trial(program, numbers, self._element_names)
+        if other is None:
             return False
-        finally:
-            program.given = given
         if self._count is None:
             self._count = _unknown(self._found, program)
         return len(other.problems) <= len(self._found.problems) and _unknown(other, program) < self._count

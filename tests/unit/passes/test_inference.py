@@ -13,6 +13,7 @@ from irscope.ir.dims import SymDim
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
+from irscope.session import stated_sizes
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
 
 # Types through loops, branches and lists: what may be claimed, and above all what may not.
@@ -327,3 +328,28 @@ def test_a_size_that_depends_on_data_is_given_by_its_own_name() -> None:
     assert str(found.type_of(program.graph.outputs[0])) == "i64[7,2]"
     bind_program(program, {"?u0": 17})
     assert [problem.text for problem in Manager(program).get(Shapes()).problems] == ["?u0 cannot be 17: it is from 0 to 16"]
+
+
+def test_sizes_that_nobody_stated_are_the_smallest_for_which_the_model_runs() -> None:
+    """A detector joins what was halved and doubled again: that fits for even sizes alone."""
+    kernel = helper.make_tensor("kernel", FLOAT, [3, 3, 3, 3], [0.0] * 81)
+    scales = helper.make_tensor("scales", FLOAT, [4], [1.0, 1.0, 2.0, 2.0])
+    nodes = [
+        node("Conv", "x kernel", "small", strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Resize", ["small", "", "scales"], ["large"], mode="nearest"),
+        node("Concat", "x large", "y", axis=1),
+    ]
+    program = load_model(model(nodes, [value("x", ["batch", 3, "h", "w"])], initializers=[kernel, scales]))
+    Manager(program).get(Shapes())
+    assert {one.symbol: one.size for one in stated_sizes(program, {})} == {"batch": 1, "h": 2, "w": 2}
+
+
+def test_an_endless_loop_runs_until_its_condition_ends_it() -> None:
+    """Exporters of loops that only their condition ends write the largest number as trip count."""
+    steps = [node("Add", "n one", "next"), node("Less", "next five", "on"), node("Identity", "next", "row")]
+    body = graph(steps, [*CONDITION, value("n", [], INT64)], ["on", "next", "row"])
+    weights = [
+        helper.make_tensor(name, INT64, [], [number]) for name, number in (("most", 2**63 - 1), ("one", 1), ("zero", 0), ("five", 5))
+    ]
+    proto = model([node("Loop", "most true zero", "last y", body=body)], [], initializers=[*weights, TRUE])
+    assert sizes(proto) == (5,)
