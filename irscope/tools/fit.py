@@ -30,6 +30,9 @@ from irscope.passes.memory.points import (
     largest_by_measuring,
     peaks_at,
 )
+from irscope.passes.ort import OrtFigures
+from irscope.passes.ort.cuda import CudaSession
+from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, assumed_json
 from irscope.report.table import Column, Limit, Mark, Series, Table
@@ -237,6 +240,8 @@ class Search:
         self._is_quick = quick
         self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
         self._looks_done = 0
+        self._memory: int | None = None
+        """What the question at hand is about."""
         self._is_faithful = True
         """Whether replays find what analyses at numbers find, as far as that was seen."""
         self._memories: dict[tuple[tuple[str, int], ...], DeviceMemory] = {}
@@ -251,12 +256,20 @@ class Search:
     @cached_property
     def counter(self) -> str:
         """What has to fit."""
-        if self._wanted in ("reserved", "allocated") and self.simulator is None:
+        if self._wanted in ("reserved", "allocated") and self.simulator is None and not self._has_arena:
             reason = self.model.manager.get(CudaMemory()).reason
             raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="`--counter requested` is")
         if self._wanted != "auto":
             return self._wanted
+        if self._has_arena:
+            # The arena grows by no more than is left: what is in use has to fit, not what it would hold with room enough.
+            return "allocated"
         return "reserved" if self.simulator is not None else "requested"
+
+    @cached_property
+    def _has_arena(self) -> bool:
+        """Whether ONNX Runtime's arena on the GPU is known for the model."""
+        return self.timeline.model == "ort" and self.model.manager.get(OrtMemory()).cuda is not None
 
     @cached_property
     def simulator(self) -> Simulator | None:
@@ -277,6 +290,9 @@ class Search:
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         """The largest size of one symbol that fits, with sizes for others."""
+        if self._memory != memory:
+            self._needs.clear()
+        self._memory = memory
         try:
             return self._largest(memory, free, others)
         finally:
@@ -376,7 +392,7 @@ class Search:
 
     def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
         """The largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
-        if found.size is None or not self._is_replayed:
+        if found.size is None or not (self._is_replayed or self._has_arena):
             return found
         at = self.need(span.symbol, found.size, span.others)
         if not at.is_modelled or (at.most is not None and at.most <= memory):
@@ -496,6 +512,14 @@ class Search:
             return replace(_device_need(cuda, self.counter, place), device_peak=device_peak)
         if self.counter == "activation":
             return Need(peak, *place, least=peak, most=peak)
+        plan = rebound.manager.get(OrtMemory(limit=self._memory or 0)) if self._has_arena else None
+        if plan is not None and plan.cuda is not None and plan.figures is not None:
+            needed = _arena_need(plan.cuda, plan.figures, self.counter, place)
+            if plan.cuda.shortage and self._memory is not None and needed.bytes <= self._memory:
+                # What is in use would fit, but does not find a place between what is held.
+                more = plan.cuda.worst(plan.figures, "reserved").value
+                needed = replace(needed, bytes=max(self._memory + 1, more if isinstance(more, int) else 0))
+            return replace(needed, device_peak=device_peak)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
         return Need(total, *place, least=total, most=total, device_peak=device_peak)
 
@@ -524,6 +548,21 @@ class _Span:
         """A size and the next, as far as the model allows them."""
         first = self.low - 1 if size is None else size
         return [one for one in (first, first + 1) if one >= self.low and (self.high is None or one <= self.high)]
+
+
+def _arena_need(session: CudaSession, figures: OrtFigures, counter: str, place: tuple[str, str, str]) -> Need:
+    """What ONNX Runtime's arena on the GPU counts in the worse of the first two runs."""
+    worst = session.worst(figures, counter)
+    assert isinstance(worst.value, int)
+    least, most = worst.ends
+    return Need(
+        worst.value,
+        *place,
+        least=None if least is None else int(least),
+        most=None if most is None else int(most),
+        unbounded=session.open_,
+        is_modelled=worst.provenance is not Provenance.EXACT,
+    )
 
 
 def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]) -> Need:

@@ -13,6 +13,7 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType, Type
 from irscope.memory.arena import BfcArena, Chunk
 from irscope.memory.caching.blocks import FreeList
+from irscope.memory.caching.device import OutOfMemory
 from irscope.ops.registry import find_op
 from irscope.ops.spec import KernelPacking, OrtKernel
 from irscope.passes.inference.engine import Inferred
@@ -437,6 +438,8 @@ class OrtRun:
     """The step after which most bytes are in use, as asked for."""
     highest: list[int] = field(repr=False)
     """Peak bytes in use while each kernel runs, as chunks of the arena, its temporary memory included."""
+    block: int = 0
+    """Bytes of the block that holds what is not returned; 0 where there is none, or no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,13 +503,18 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
     if block:
         alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
     warm = _simulated_run(session, buffers, sizes, alone, block)
-    return OrtFigures(before, cold, warm, block, session.takes)
+    return OrtFigures(before, cold, warm, warm.block, session.takes)
 
 
 def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
     """One run; only values that `alone` marks take memory from the arena, the others have theirs in the block."""
     arena, takes = session.arena, session.takes
-    around = [arena.malloc(size) for size in (*session.brought, block)]
+    around = [arena.malloc(size) for size in session.brought]
+    try:
+        around.append(arena.malloc(block))
+    except OutOfMemory:
+        # The session then gives every tensor a chunk of its own, as in its first run.
+        alone, block = [True] * len(sizes), 0
     chunks: dict[int, Chunk | None] = {}
     requested: list[int] = []
     allocated: list[int] = []
@@ -531,7 +539,7 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
         arena.shrink()
     most = max(requested, default=arena.requested)
     peak = OrtUsage(most, counters.in_use_peak, counters.held_peak)
-    return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0, highest)
+    return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0, highest, block)
 
 
 def _usage(arena: BfcArena) -> OrtUsage:

@@ -221,3 +221,31 @@ def test_a_model_without_kernels_on_the_gpu_is_planned_for_the_cpu() -> None:
     assert found.on_cpu
     assert found.stays
     assert "runs on the CPU" in " ".join(OrtMemory().report(found, manager).notes)
+
+
+def test_the_largest_batch_is_the_one_whose_arena_fits(tmp_path: Path) -> None:
+    model = irscope.load(ROOT / "samples/models/cnn.onnx")
+    found = irscope.fit(model, free="batch", memory="1GiB", device="l4")
+    assert found.counter == "allocated"
+    assert found.largest is not None
+    assert found.surely is not None
+    assert found.surely <= found.largest
+    for size, fits in ((found.largest, True), (found.largest + 1, False)):
+        bound = irscope.load(ROOT / "samples/models/cnn.onnx", bind={"batch": size})
+        session = Manager(bound.program, settings=Settings(device="l4")).get(OrtMemory(limit=1 << 30)).cuda
+        assert session is not None
+        assert bool(session.shortage) is not fits
+    on_cpu = irscope.fit(model, free="batch", memory="1GiB", device="epyc-7763")
+    assert on_cpu.counter == "requested"
+
+
+def test_a_block_that_finds_no_room_is_done_without() -> None:
+    nodes = [node("Abs", "x", "a"), node("Exp", "a", "b"), node("Erf", "b", "c"), node("Add", "c b", "y")]
+    made = program(nodes, "y", shape=(512, 1024))
+    for limit, block in ((10 * MIB, 0), (12 * MIB, 4 * MIB)):
+        found = plan(made, limit=limit, extension="same_as_requested")
+        assert found.cuda is not None
+        assert found.figures is not None
+        assert not found.cuda.shortage
+        assert found.figures.pattern == block
+        assert found.figures.warm.peak.reserved == 8 * MIB + block
