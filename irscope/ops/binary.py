@@ -30,7 +30,7 @@ from irscope.ops.elementwise import (
     trunc_mod,
 )
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import in_place
+from irscope.ops.ort import in_place, takes, takes_selections
 from irscope.ops.reals import PRECISION, Real, not_known, real_of
 from irscope.ops.rules import broadcast_type, dtype_attr, fixed, operands, per_element, promote_types, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.ordering import diff_rule, where_rule
@@ -404,6 +404,7 @@ _MORE = (
         cost=per_element(1),
         evaluate=_evaluate_where,
         temporaries=where_rule,
+        ort=takes(takes_selections, "Where", first=True),
         summary="Takes `x` where the condition holds and `y` elsewhere.",
         strides=layouts.POINTWISE,
         roles=frozenset({OpRole.SELECT}),

@@ -15,7 +15,7 @@ from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.ops import layouts, reals, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import halves, in_place
+from irscope.ops.ort import halves, in_place, takes, takes_running_result
 from irscope.ops.reals import Real
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
@@ -411,6 +411,7 @@ _VARIADIC = (
         cost=_cost_many,
         evaluate=_many(np.add, lambda a, b: a + b, reals.add),
         summary="Sum of any number of tensors that broadcast.",
+        ort=takes(takes_running_result, "Sum"),
     ),
     op(
         "math.max_of(Tensor[] xs) -> Tensor",
@@ -419,6 +420,7 @@ _VARIADIC = (
         cost=_cost_many,
         evaluate=_many(np.maximum, dim_max, reals.largest),
         summary="Largest of any number of tensors that broadcast.",
+        ort=takes(takes_running_result, "Max"),
     ),
     op(
         "math.min_of(Tensor[] xs) -> Tensor",
@@ -427,6 +429,7 @@ _VARIADIC = (
         cost=_cost_many,
         evaluate=_many(np.minimum, dim_min, reals.smallest),
         summary="Smallest of any number of tensors that broadcast.",
+        ort=takes(takes_running_result, "Min"),
     ),
     op(
         "math.mean_of(Tensor[] xs) -> Tensor",
@@ -435,6 +438,7 @@ _VARIADIC = (
         cost=lambda call: Cost(elementwise=numel(call.results[0]) * len(call.types)),
         evaluate=_evaluate_mean,
         summary="Mean of any number of tensors that broadcast.",
+        ort=takes(takes_running_result, "Mean"),
     ),
 )
 

@@ -14,7 +14,7 @@ from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import in_place, packs, packs_halves, takes, takes_operand, takes_two
+from irscope.ops.ort import in_place, packs, packs_halves, takes, takes_operand, takes_squares, takes_two
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, joint_sizes, like, normalizing, per_input, result_dtype, to_float
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
@@ -307,6 +307,7 @@ _NORM = (
         like("x"),
         _cost_lrn,
         "Divides by a power of the squares of neighbouring channels.",
+        ort=takes(takes_squares, "LRN"),
     ),
     _norm(
         "nn.mean_variance_norm(Tensor x, *, int[] axes=[0, 2, 3]) -> Tensor",
@@ -478,7 +479,13 @@ _SOFTMAX = (
         slices=slicing.along_axis,
         temporaries=softmax_rule,
     ),
-    _soft("hardmax", "One where the first largest element stands, zero elsewhere.", _hardmax, per_input(reduction=1)),
+    _soft(
+        "hardmax",
+        "One where the first largest element stands, zero elsewhere.",
+        _hardmax,
+        per_input(reduction=1),
+        ort=takes(takes_two, "Hardmax"),
+    ),
     op(
         "nn.lp_normalize(Tensor x, *, int axis=-1, int p=2, float eps=0.0) -> Tensor",
         Family.NORMALIZATION,

@@ -118,9 +118,9 @@ def packs(rule: Packs, *names: str, takes: Takes | None = None) -> tuple[OrtKern
     return (OrtKernel(names, packs=rule, takes=takes),)
 
 
-def takes(rule: Takes, *names: str) -> tuple[OrtKernel, ...]:
-    """Kernels that take memory while they run."""
-    return (OrtKernel(names, takes=rule),)
+def takes(rule: Takes, *names: str, first: bool = False) -> tuple[OrtKernel, ...]:
+    """Kernels that take memory while they run, before their results where `first` says so."""
+    return (OrtKernel(names, takes=rule, takes_first=first),)
 
 
 def halves(*names: str) -> tuple[OrtKernel, ...]:
@@ -233,9 +233,59 @@ def packs_quantized_attention(call: OpCall, weights: Sequence[bool]) -> list[Ker
 
 
 def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
-    """The filter in another order."""
-    shape = _shape(call, 1, DType.F32)
-    return [KernelPacking(1, 4 * prod(shape), call.attr("groups"))] if shape is not None and weights[1] else []
+    """The filter of a transposed convolution in another order, where it has more than one row and column."""
+    shape, groups = _shape(call, 1, DType.F32), call.int_attr("groups") or 1
+    if shape is None or not weights[1] or len(shape) <= 2 or shape[0] // groups == 1 or prod(shape[1:]) == 1:
+        return []
+    return [KernelPacking(1, 4 * prod(shape), groups, reserved=False)]
+
+
+def takes_transposed_convolution(call: OpCall, threads: int) -> int:
+    """Patches of one group of an image."""
+    image, filters = _shape(call, 0, DType.F32, DType.F64), _shape(call, 1, DType.F32, DType.F64)
+    if image is None or filters is None:
+        return 0
+    return _width(call, 0) * prod(filters[1:]) * prod(image[2:])
+
+
+def takes_selections(call: OpCall, threads: int) -> int:
+    """What is chosen from either side, each as large as it is with the condition."""
+    types = call.types[:3]
+    shapes = [type_.shape for type_ in types if type_ is not None and type_.shape is not None]
+    sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes]
+    if len(shapes) < 3 or any(len(one) < len(shape) for one, shape in zip(sizes, shapes, strict=True)):
+        return 0
+    sizes = [_broadcast(sizes[0], one) for one in sizes[1:]]
+    return sum(round_up(_width(call, 1) * prod(size), _GRAIN) for size in sizes)
+
+
+def takes_running_result(call: OpCall, threads: int) -> int:
+    """Of more than two operands, what has been made of those so far."""
+    shape = call.results[0].shape if call.results else None
+    if len(call.types) < 3 or shape is None:
+        return 0
+    return _width(call, 0) * prod(dim for dim in shape if isinstance(dim, int))
+
+
+def takes_squares(call: OpCall, threads: int) -> int:
+    """The scale of every place, and squares of one image with channels before and behind."""
+    shape = _shape(call, 0, DType.F32)
+    if shape is None or len(shape) != 4:
+        return 0
+    size = call.int_attr("size") or 1
+    return _chunks(prod(shape), (shape[1] + size - 1) * shape[2] * shape[3])
+
+
+def _width(call: OpCall, operand: int) -> int:
+    """Bytes of an element."""
+    type_ = call.types[operand] if operand < len(call.types) else None
+    return 0 if type_ is None or type_.dtype.bits is None else -(-type_.dtype.bits // 8)
+
+
+def _broadcast(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    rank = max(len(left), len(right))
+    pairs = zip([1] * (rank - len(left)) + [*left], [1] * (rank - len(right)) + [*right], strict=True)
+    return [other if one == 1 else one for one, other in pairs]
 
 
 def packs_halves(*operands: int) -> Packs:

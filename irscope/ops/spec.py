@@ -440,6 +440,8 @@ class OrtKernel:
     operand 0, and the result from the two."""
     packs: Packs | None = None
     takes: Takes | None = None
+    takes_first: bool = False
+    """Whether it does so before it asks for its results."""
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from irscope.ops.ort import (
     takes_integer_patches,
     takes_operand,
     takes_quantized_convolution,
+    takes_transposed_convolution,
 )
 from irscope.ops.rules import dtype_attr, moved, products, sized
 from irscope.ops.scratch.composites import max_pool_indices
@@ -284,7 +285,7 @@ _CONV = (
         cost=_cost_transposed,
         temporaries=conv_transpose_rule,
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
-        ort=packs(copies_weight, "ConvTranspose"),
+        ort=packs(copies_weight, "ConvTranspose", takes=takes_transposed_convolution),
         roles=frozenset({OpRole.UPSAMPLE, OpRole.OVER_FIRST}),
         slices=slicing.transposed_convolution,
     ),

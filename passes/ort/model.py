@@ -235,9 +235,12 @@ def _figures(
             else:
                 extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
+    early = {step for step, launch in enumerate(order) if launch.kernel.takes_first}
     widened = {launch.node for launch in order if launch.as_float}
     weights = [weight for body in graph.graphs() for weight in body.weights]
-    session = Session(small_weights(weights), packed_weights(graph, types, widened), takes, BfcArena(options.strategy), options.pattern)
+    session = Session(
+        small_weights(weights), packed_weights(graph, types, widened), takes, early, BfcArena(options.strategy), options.pattern
+    )
     return simulate(buffers, [0] * found.given + sizes, found.traced, session)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -465,6 +465,8 @@ class Session:
     """Weights that kernels pack then, in the order of the file, with a key: of equal ones only the first is kept."""
     takes: Sequence[int]
     """Temporary memory of each kernel, in bytes."""
+    early: Container[int]
+    """Kernels that take it before their results."""
     arena: BfcArena
     """A fresh one."""
     pattern: bool
@@ -521,10 +523,12 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
     highest: list[int] = []
     malloc, free = arena.malloc, arena.free
     for step, taken in enumerate(buffers.taken):
+        own = malloc(takes[step]) if step in session.early else None
         for value in taken:
             if alone[value]:
                 chunks[value] = malloc(sizes[value])
-        own = malloc(takes[step]) if takes[step] else None
+        if own is None and takes[step]:
+            own = malloc(takes[step])
         highest.append(arena.in_use)
         free(own)
         requested.append(arena.requested)

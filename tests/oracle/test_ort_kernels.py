@@ -130,6 +130,21 @@ def convolutions() -> Iterator[Case]:
     yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
 
 
+def scratch() -> Iterator[Case]:
+    """What else takes memory while it runs, before or after it asks for its results."""
+    for inputs, outputs, groups, size in ((8, 12, 1, 9), (24, 1, 1, 40), (6, 6, 3, 15)):
+        weights = {"w": floats(inputs, outputs // groups, 2, 2)}
+        turned = node("ConvTranspose", "x w", "a", strides=[2, 2], group=groups)
+        yield f"ConvTranspose-{inputs}", [turned, node("Relu", "a")], {"x": floats(2, inputs, size, size)}, weights, ["y"]
+    for left, right in (((40, 64), (40, 64)), ((64,), (40, 1)), ((), (2, 40, 64))):
+        choice = [node("Greater", "x t", "c"), node("Where", "c l r")]
+        yield f"Where-{len(left)}", choice, {"x": floats(40, 64), "l": floats(*left), "r": floats(*right)}, {"t": floats()}, ["y"]
+    yield "LRN", [node("LRN", "x", size=5)], {"x": floats(2, 24, 17, 17)}, {}, ["y"]
+    for kind in ("Sum", "Max", "Min", "Mean"):
+        yield kind, [node(kind, "x z x")], {"x": floats(40, 64), "z": floats(64)}, {}, ["y"]
+    yield "Hardmax", [node("Hardmax", "x", axis=0)], {"x": floats(40, 64)}, {}, ["y"]
+
+
 def halves() -> Iterator[Case]:
     """Kernels without a form in half precision run between casts; what lies between such ones runs in single precision with them."""
 
@@ -160,7 +175,7 @@ def halves() -> Iterator[Case]:
     yield "half-casts", casts, {"f": floats(4, 64)}, {"w": half(64, 128)}, ["y"]
 
 
-CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions(), *halves())}
+CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions(), *scratch(), *halves())}
 
 
 def write(case: Case, path: Path) -> None:

@@ -201,7 +201,8 @@ def test_packed_weights(op: str, weights: list[tuple[str, tuple[int, ...]]], opt
     arrays = {name: np.ones(size, np.float32) for name, size in weights}
     made = program([node(op, " ".join(["x", *arrays]), "y", **options)], "y", arrays, shape)
     figures = plan(made).figures
-    assert figures.before.requested == figures.before.reserved == expected
+    # The filter of a transposed convolution is a chunk of the arena, all others come straight from the device.
+    assert (figures.before.requested, figures.before.reserved) == (expected, 1 << 20 if op == "ConvTranspose" else expected)
 
 
 def test_small_weights_are_copied_into_the_arena() -> None:
