@@ -126,9 +126,14 @@ class Explanation:
         if self.prediction is None:
             return ""
         found = self.prediction.parting()
+        same, little = self.prediction.agreed
+        but = f", {little:,} of them within 4 KiB" if little else ""
         if found is None:
-            return f"the run asked for what was predicted, all {self.prediction.compared.same:,} requests"
+            return f"the run asked for what was predicted: all {same:,} requests{but}"
         number, expected, happened = found
+        if happened is None:
+            end = ", up to where memory ran out" if self.history.refused is not None else ""
+            return f"the run asked for what was predicted: all {same:,} requests{but}{end}"
         return f"they part at request {number:,}: expected {_request(expected)}; the run asked for {_request(happened)}"
 
     @property
@@ -138,9 +143,11 @@ class Explanation:
         if as_is is None:
             return ""
         if self.history.refused is not None:
-            # A setting from outside is the least, then a line of the program, then other numbers.
-            fits = sorted((one for one in found if one.fits), key=lambda one: (not one.change.conf, one.change.scale != 1.0))
-            return " or ".join(one.change.name for one in fits[:3]) + ": fits" if fits else "none of those tried makes it fit"
+            # Where something grows, settings only put off the end; else a setting from outside is the least.
+            grows = any(one.change.fault is not None and one.fits for one in found)
+            order = (lambda one: one.change.fault is None) if grows else (lambda one: not one.change.conf)
+            fits = sorted((one for one in found if one.fits), key=order)
+            return "fits with " + " or ".join(f"{one.change.name!r}" for one in fits[:3]) if fits else "none of those tried makes it fit"
         helps = [one for one in found if as_is.reserved - one.reserved > _WORTH * as_is.reserved]
         return "; ".join(f"{one.change.name}: {_text(as_is.reserved - one.reserved)} less reserved" for one in helps[:2])
 
@@ -193,7 +200,8 @@ class Explanation:
         if as_is is None:
             return
         refused = self.history.refused is not None
-        rows: list[tuple[object, ...]] = [("as it was", "no" if refused else "", as_is.reserved, 0, as_is.allocated, "")]
+        before = "no" if as_is.fits is False else "?" if refused else ""
+        rows: list[tuple[object, ...]] = [("as it was", before, as_is.reserved, 0, as_is.allocated, "")]
         for one in found:
             fits = "" if one.fits is None else "yes" if one.fits else "no"
             rows.append((one.change.name, fits, one.reserved, as_is.reserved - one.reserved, one.allocated, one.change.how))

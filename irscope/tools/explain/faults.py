@@ -176,7 +176,9 @@ class _Finder:
 
     def _same_rounds(self, one: Numbers, other: Numbers) -> bool:
         rounds = self._history.round_of
-        return len(np.intersect1d(rounds[one], rounds[other])) >= _COVERED * len(np.unique(rounds[one]))
+        mine = np.unique(rounds[one])
+        # What a call is given was made in the round before it.
+        return max(len(np.intersect1d(mine + later, rounds[other])) for later in (0, 1)) >= _COVERED * len(np.unique(rounds[one]))
 
     def _growth(self, blocks: Numbers) -> tuple[int, float, int]:
         """Bytes in all, a round, and the number of rounds."""
@@ -198,7 +200,8 @@ class _Finder:
         """What was computed last of what is kept is what the graph hangs on."""
         together = [blocks, *(one for _, one in outside if self._same_rounds(one, blocks))]
         everything = np.concatenate(together)
-        size, a_round, rounds = self._growth(everything)
+        size, rounds = int(self._blocks.size[everything].sum()), self._growth(blocks)[2]
+        a_round = size / max(rounds, 1)
         after = [self._history.stacks[stack].line for stack, one in outside if self._same_rounds(one, blocks)]
         # The first that is asked for behind the call, not what the next round begins with.
         ends = {int(self._history.round_of[one.blocks[0]]): int(one.blocks[-1]) for one in self._history.calls if one.line == call}
