@@ -483,21 +483,6 @@ class _AttentionPatterns:
         return True
 
 
-def _is_attention_projection(graph: OrtGraph, product: OrtNode) -> bool:
-    """Whether a product reads what an attention made: Softmax, MatMul, Transpose, Reshape before it."""
-    made = graph.input_node(product, 0)
-    if made is None:
-        return False
-    if made.op in ("Attention", "MultiHeadAttention"):
-        return True
-    for wanted, following in (("Reshape", "Transpose"), ("Transpose", "MatMul"), ("MatMul", "Softmax")):
-        before = graph.input_node(made, 0) if made.matches(wanted) else None
-        if before is None or before.op != following:
-            return False
-        made = before
-    return True
-
-
 @transformer("MatMulAddFusion")
 def fuse_matmul_add(graph: OrtGraph, session: Session) -> bool:
     """A product of matrices and a bias is a Gemm; with more axes of known sizes, between two reshapes."""
@@ -529,7 +514,7 @@ def _fuse_matmul_add(graph: OrtGraph, node: OrtNode, patterns: _AttentionPattern
             return False
         graph.fuse([node, following], "Gemm", [*node.inputs, bias], name=f"{node.name}/MatMulAddFusion")
         return True
-    if not node.provider and (_is_attention_projection(graph, node) or patterns.has(graph, node, following)):
+    if not node.provider and patterns.has(graph, node, following):
         # Level 1 leaves these to AttentionFusion, which comes before level 2 looks at them.
         return False
     sizes = graph.static_shape(node.input(0))
