@@ -208,12 +208,13 @@ def _register() -> None:
         extended,
         folding,
         layout,
+        pairs,
         products,
         qdq,
         transposes,
     )
 
-    del basic, extended, folding, layout, products, qdq, transposes
+    del basic, extended, folding, layout, pairs, products, qdq, transposes
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:

@@ -147,7 +147,7 @@ def eliminate_common(graph: OrtGraph, session: Session) -> bool:
     for node in graph.order():
         for body in node.bodies.values():
             changed |= eliminate_common(body, session)
-        if node.bodies or not is_deterministic(node):
+        if node.bodies or not is_deterministic(node) or node.op == "DequantizeLinear":
             continue
         attrs = _attribute_key(node)
         if attrs is None:

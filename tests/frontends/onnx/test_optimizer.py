@@ -240,3 +240,28 @@ def test_an_operator_without_a_kernel_is_its_function() -> None:
     types = {name: tensor(DType.F32, (2, 3)) for name in ("x", "y")}
     found = optimised(ModelFile(model([helper.make_node("HardSwish", ["x"], ["y"])])), types, "basic").proto.graph
     assert [node.op_type for node in found.node] == ["HardSigmoid", "Mul"]
+
+
+def test_a_dequantised_value_has_one_reader() -> None:
+    weights = {"s": np.array(0.5, np.float32), "z": np.array(0, np.uint8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Exp", ["d"], ["a"]),
+        helper.make_node("Tanh", ["d"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    found = [one.partition(":")[0] for one in after(model(nodes, weights))]
+    assert sorted(found) == ["Add", "DequantizeLinear", "DequantizeLinear", "Exp", "QuantizeLinear", "Tanh"]
+
+
+def test_pairs_are_moved_past_what_only_moves_data() -> None:
+    weights = {"s": np.array(0.5, np.float32), "z": np.array(0, np.uint8)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        helper.make_node("Softmax", ["t"], ["y"]),
+    ]
+    found = [one.partition(":")[0] for one in after(model(nodes, weights))]
+    assert found == ["QuantizeLinear", "DequantizeLinear", "Transpose", "QuantizeLinear", "DequantizeLinear", "Softmax"]
