@@ -616,7 +616,7 @@ class _Simulated:
             most_dead=cuda.most_dead,
         )
         inputs = [self.sizes[value] for value in range(found.inputs) if value in placed.gpu]
-        session = Session((), self.rearranged, takes, (), arena, self.options.pattern, brought=inputs, shrinks=cuda.shrinks)
+        session = Session((), self.rearranged, takes, (), {}, arena, self.options.pattern, brought=inputs, shrinks=cuda.shrinks)
         session = replace(session, copied=weights) if cuda.weights_outside else replace(session, loaded=weights)
         return simulate(self.buffers, self._made(placed.gpu), found.traced, session)
 
@@ -629,5 +629,5 @@ class _Simulated:
         packed = packed_weights(self.graph, self.types, there)
         carried = [self.sizes[value] for value in found.returned if value in placed.gpu and value >= found.given]
         arena = BfcArena(self.options.strategy)
-        session = Session(copied, packed, [0] * len(order), (), arena, self.options.pattern, carried=carried)
+        session = Session(copied, packed, [0] * len(order), (), {}, arena, self.options.pattern, carried=carried)
         return simulate(self.buffers, self._made(placed.host), found.traced, session)

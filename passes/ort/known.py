@@ -60,8 +60,6 @@ class _Session(Inference):
 
     def node(self, node: Node) -> None:
         super().node(node)
-        if self.depth:
-            return
         for output in node.outputs:
             inferred = self.found.types[output]
             if isinstance(inferred, TensorType):

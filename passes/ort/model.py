@@ -20,12 +20,14 @@ from irscope.passes.ort.plan import (
     NEVER,
     PLAIN,
     Buffers,
+    Inner,
     Launch,
     Launches,
     OrtFigures,
     Session,
     kernel_of,
     op_type,
+    pattern_bytes,
     plan_buffers,
     read_launches,
     simulate,
@@ -39,6 +41,7 @@ LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""
 _WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 KEPT = "the run: nothing reads it"
+_IF: Final = "If"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,13 @@ def plan_ort(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions
 
 def launches_of(graph: Graph, types: Inferred, known: Inferred) -> Launches:
     """The kernels of a graph as a session keeps them."""
-    return without_double_casts(with_half_casts(read_launches(graph, types, known), types, known))
+    found = without_double_casts(with_half_casts(read_launches(graph, types, known), types, known))
+    for launch in found.launches:
+        if launch.name == _IF:
+            branch = types.branches.get(launch.node)
+            regions = launch.node.regions if branch is None or branch.taken is None else (launch.node.regions[branch.taken],)
+            launch.inner = tuple(launches_of(region, types, known) for region in regions)
+    return found
 
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
@@ -213,17 +222,46 @@ def _figures(
     end: Literal[0, 1] | None = None,
 ) -> OrtFigures | None:
     """Two simulated runs, with unknown sizes at an end of their limits where one is named; None where a size has none."""
-    sizes: list[int] = []
-    for number, size in enumerate(found.sizes[found.given :], found.given):
-        at = _at_end(found.limits.get(number, UNLIMITED) if size is None else size, end)
-        if at is None:
-            return None
-        sizes.append(at)
+    sizes = _sizes(found, end)
+    if sizes is None:
+        return None
     if end is not None and all(isinstance(size, int) for size in (*found.sizes[found.given :], *inside.values())):
         return None
+    frame = _frame(order, found, buffers, sizes, types, options, inside, end)
+    if frame is None:
+        return None
+    widened = {launch.node for launch in order if launch.as_float}
+    weights = [weight for body in graph.graphs() for weight in body.weights]
+    copied, packed = small_weights(weights), packed_weights(graph, types, widened)
+    session = Session(copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern)
+    return simulate(buffers, frame.sizes, found.traced, session)
+
+
+def _sizes(found: Launches, end: Literal[0, 1] | None) -> list[int] | None:
+    """Bytes of values that kernels make; None where there is no number."""
+    sizes = [_at_end(found.limits.get(number, UNLIMITED) if size is None else size, end) for number, size in enumerate(found.sizes)]
+    known = [size for size in sizes[found.given :] if size is not None]
+    return known if len(known) == len(sizes) - found.given else None
+
+
+def _frame(
+    order: list[Launch],
+    found: Launches,
+    buffers: Buffers,
+    sizes: list[int],
+    types: Inferred,
+    options: OrtOptions,
+    inside: Mapping[Node, Dim],
+    end: Literal[0, 1] | None,
+) -> Inner | None:
+    """What the kernels of a graph and of those inside take; None where a size is unknown."""
     takes: list[int] = []
-    for launch in order:
-        extra = _at_end(inside.get(launch.node, 0), end)
+    inner: dict[int, Inner] = {}
+    for step, launch in enumerate(order):
+        body = _body(launch, types, options, inside, end)
+        if body is not None:
+            inner[step] = body
+        extra = 0 if body is not None else _at_end(inside.get(launch.node, 0), end)
         if extra is None:
             return None
         if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
@@ -236,12 +274,21 @@ def _figures(
                 extra += launch.kernel.takes(call, options.threads)
         takes.append(extra)
     early = {step for step, launch in enumerate(order) if launch.kernel.takes_first}
-    widened = {launch.node for launch in order if launch.as_float}
-    weights = [weight for body in graph.graphs() for weight in body.weights]
-    session = Session(
-        small_weights(weights), packed_weights(graph, types, widened), takes, early, BfcArena(options.strategy), options.pattern
-    )
-    return simulate(buffers, [0] * found.given + sizes, found.traced, session)
+    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner)
+
+
+def _body(launch: Launch, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim], end: Literal[0, 1] | None) -> Inner | None:
+    """The branch of an If that runs, or the larger one; None where their sizes are unknown."""
+    bodies: list[Inner] = []
+    for found in launch.inner:
+        order = execution_order(found, options.execution)
+        buffers = plan_buffers(order, found, options.reuse)
+        sizes = _sizes(found, end)
+        body = None if sizes is None else _frame(order, found, buffers, sizes, types, options, inside, end)
+        if body is None:
+            return None
+        bodies.append(body)
+    return max(bodies, key=lambda body: pattern_bytes(body.buffers, body.sizes, body.traced) + max(body.takes, default=0), default=None)
 
 
 def _at_end(size: Dim, end: Literal[0, 1] | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -40,6 +40,8 @@ class Launch:
     outputs: list[int]
     as_float: bool = False
     """Whether it runs in single precision on casts of what the file has in half."""
+    inner: tuple[Launches, ...] = ()
+    """Kernels of the graph inside that runs, of both where it is not known which does."""
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class _Reader:
 
     def read(self) -> Launches:
         found, numbers = self.found, self.numbers
-        for value in (*self.graph.inputs, *self.graph.weights):
+        for value in (*self.graph.inputs, *self.graph.weights, *_from_outside(self.graph)):
             numbers[value] = self._add(value)
         found.given, found.inputs = len(numbers), len(self.graph.inputs)
         group: list[Node] = []
@@ -150,6 +152,16 @@ class _Reader:
             self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
             return
         found.launches.append(Launch(last, name, kernel, inputs, captured, outputs))
+
+
+def _from_outside(graph: Graph) -> Iterator[Value]:
+    """Values that a graph inside a node reads from around it."""
+    if graph.owner is None:
+        return
+    inside = {value for body in graph.graphs() for value in (*body.inputs, *body.weights)}
+    inside.update(value for node in graph.walk() for value in node.outputs)
+    read = [value for node in graph.walk() for value in node.inputs]
+    yield from dict.fromkeys(value for value in (*read, *graph.outputs) if value is not None and value not in inside)
 
 
 def _continues(node: Node) -> bool:
@@ -455,6 +467,20 @@ class OrtFigures:
     """Temporary memory of each kernel, in bytes."""
 
 
+@dataclass(slots=True)
+class Inner:
+    """A graph inside a node. Its results are those of the node, and have their memory before it runs."""
+
+    buffers: Buffers
+    sizes: Sequence[int]
+    traced: Sequence[bool]
+    takes: Sequence[int]
+    early: Container[int]
+    inner: Mapping[int, Inner]
+    has_run: bool = False
+    """Whether its pattern is known, so that it takes one block."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """Memory of a session besides its buffers."""
@@ -467,6 +493,8 @@ class Session:
     """Temporary memory of each kernel, in bytes."""
     early: Container[int]
     """Kernels that take it before their results."""
+    inner: Mapping[int, Inner]
+    """Graphs that kernels run, by step."""
     arena: BfcArena
     """A fresh one."""
     pattern: bool
@@ -521,6 +549,7 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
     requested: list[int] = []
     allocated: list[int] = []
     highest: list[int] = []
+    inside: dict[int, int] = {}
     malloc, free = arena.malloc, arena.free
     for step, taken in enumerate(buffers.taken):
         own = malloc(takes[step]) if step in session.early else None
@@ -529,7 +558,10 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
                 chunks[value] = malloc(sizes[value])
         if own is None and takes[step]:
             own = malloc(takes[step])
-        highest.append(arena.in_use)
+        most = arena.in_use
+        if step in session.inner:
+            inside[step], most = _run_inner(arena, session.inner[step], session.pattern)
+        highest.append(most)
         free(own)
         requested.append(arena.requested)
         allocated.append(arena.in_use)
@@ -541,9 +573,39 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
         free(chunk)
     if session.shrinks:
         arena.shrink()
-    most = max(requested, default=arena.requested)
+    heights = [max(after, inside.get(step, 0)) for step, after in enumerate(requested)] if inside else requested
+    most = max(heights, default=arena.requested)
     peak = OrtUsage(most, counters.in_use_peak, counters.held_peak)
-    return OrtRun(peak, requested, allocated, requested.index(most) if requested else 0, highest, block)
+    return OrtRun(peak, requested, allocated, heights.index(most) if heights else 0, highest, block)
+
+
+def _run_inner(arena: BfcArena, graph: Inner, pattern: bool) -> tuple[int, int]:
+    """Run a graph inside a node: the most bytes requested after any of its kernels, and the most in use."""
+    buffers, sizes = graph.buffers, graph.sizes
+    block = pattern_bytes(buffers, sizes, graph.traced) if pattern and graph.has_run else 0
+    graph.has_run = True
+    around = arena.malloc(block)
+    chunks: dict[int, Chunk | None] = {}
+    requested, highest = arena.requested, arena.in_use
+    for step, taken in enumerate(buffers.taken):
+        own = arena.malloc(graph.takes[step]) if step in graph.early else None
+        for value in taken:
+            if not buffers.is_output[value] and not (block and graph.traced[value]):
+                chunks[value] = arena.malloc(sizes[value])
+        if own is None and graph.takes[step]:
+            own = arena.malloc(graph.takes[step])
+        most = arena.in_use
+        if step in graph.inner:
+            within, most = _run_inner(arena, graph.inner[step], pattern)
+            requested = max(requested, within)
+        highest = max(highest, most)
+        arena.free(own)
+        requested = max(requested, arena.requested)
+        for value in buffers.dropped[step]:
+            arena.free(chunks.pop(value, None))
+    for chunk in (around, *chunks.values()):
+        arena.free(chunk)
+    return requested, highest
 
 
 def _usage(arena: BfcArena) -> OrtUsage:

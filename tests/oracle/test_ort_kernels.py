@@ -200,3 +200,34 @@ def test_every_counter(name: str, tmp_path: Path) -> None:
         assert (row.predicted, row.exact) == (row.measured, row.kernels), row
         assert row.in_use[0] == row.in_use[1], row
         assert row.held[0] == row.held[1], row
+
+
+def branch(name: str, nodes: Sequence[onnx.NodeProto], result: str) -> onnx.GraphProto:
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)])
+
+
+@pytest.mark.parametrize("size", ["fixed", "open"])
+@pytest.mark.parametrize("condition", [True, False])
+def test_the_branch_of_an_if_that_runs(condition: bool, size: str, tmp_path: Path) -> None:
+    """Its kernels take memory as those around it do, and its second run has a block of its own."""
+    then = branch("then", [node("Exp", "x", "t0"), node("Erf", "t0", "t1"), node("Softplus", "t1", "t2"), node("Add", "t2 x", "t")], "t")
+    other = branch("else", [node("MatMul", "x w", "e0"), node("Concat", "e0 e0", "e1", axis=0), node("Slice", "e1 from to", "e")], "e")
+    nodes = [
+        node("Identity", "flag", "c"),
+        node("Tanh", "x", "z"),
+        node("If", "c", "y", then_branch=then, else_branch=other),
+        node("Add", "y z", "r"),
+    ]
+    weights = {"w": floats(64, 64), "from": np.array([0]), "to": np.array([40]), "flag": np.array(condition)}
+    graph = helper.make_graph(
+        nodes,
+        "choice",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [40 if size == "fixed" else "rows", 64])],
+        [onnx.ValueInfoProto(name="r")],
+        [numpy_helper.from_array(value, key) for key, value in weights.items()],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    for row in compare(path, sizes={} if size == "fixed" else {"rows": 40}):
+        assert row.predicted == row.measured, row
+        assert row.held[0] == row.held[1], row

@@ -84,20 +84,20 @@ def compare(path: Path, name: str = "", sizes: Mapping[str, int] | None = None) 
         assert plan.figures is not None, f"{path}: a size is unknown"
         cold, warm = plan.figures.cold, plan.figures.warm
         highest = cold.peak.allocated
-        for number, (truth, run) in enumerate(zip(measured.runs, (cold, warm), strict=True), 1):
+        for number, (truth, inside, run) in enumerate(zip(measured.runs, measured.inside, (cold, warm), strict=True), 1):
             # ONNX Runtime never begins its peak anew.
             highest = max(highest, run.peak.allocated)
-            yield _compared(name or path.stem, optimise, number, truth, run, highest)
+            yield _compared(name or path.stem, optimise, number, truth, run, highest, max(one.requested for one in inside))
 
 
-def _compared(name: str, optimised: bool, number: int, truth: Sequence[KernelMemory], run: OrtRun, highest: int) -> Compared:
+def _compared(name: str, optimised: bool, number: int, truth: Sequence[KernelMemory], run: OrtRun, highest: int, most: int) -> Compared:
     same = sum(one.requested == predicted for one, predicted in zip(truth, run.requested, strict=False))
     return Compared(
         name,
         optimised,
         number,
         len(truth),
-        max(one.requested for one in truth),
+        most,
         run.peak.requested,
         same,
         (max(one.peak for one in truth), highest),

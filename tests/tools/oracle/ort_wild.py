@@ -171,7 +171,7 @@ def plan_one(path: Path, way: str, wanted: WildFile) -> OrtPlan:
     sizes = sizes_of(model, wanted.sizes)
     if way == "fixed":
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            loaded = irscope.load(with_sizes(path, sizes, Path(scratch)))
+            loaded = irscope.load(with_sizes(path, sizes, Path(scratch)), bind=wanted.values)
             return Manager(loaded.program).get(OrtMemory())
     level = "all" if way == "default" else "off"
     return Manager(_bound(path, model, sizes, wanted.values, level).program).get(OrtMemory())
