@@ -249,7 +249,9 @@ class CardWriter:
             yield self.item("memory", self.sum_text())
             yield self.item("", self.counters_text())
         else:
-            yield self.item("memory", f"not known: {memory.why}")
+            ends = memory.peak.ends
+            limits = f"{self.number(memory.peak, Kind.BYTES)}: " if memory.peak.value is None and None not in ends else "not known: "
+            yield self.item("memory", f"{limits}{memory.why}")
         if memory.node:
             yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
         yield from self.tensors()
@@ -464,8 +466,10 @@ class CardWriter:
     def number(self, number: Quantity, kind: Kind) -> str:
         """A number with the sign of where it comes from; a bound where that is all."""
         if number.shown is None:
-            low = number.ends[0]
+            low, high = number.ends
             self.signs.add("?")
+            if low is not None and high is not None:
+                return f"{humanise(low, kind)} to {humanise(high, kind)}"
             return f"at least {humanise(low, kind)}" if low else "?"
         end = _end(number) if number.provenance is Provenance.EXACT else ""
         return f"{end}{self.sign(number)}{humanise(number, kind)}"

@@ -15,6 +15,7 @@ from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
@@ -250,7 +251,7 @@ class Search:
     def timeline(self) -> Timeline:
         """The timeline with open symbols, from which all formulas come."""
         found = self.model.manager.get(Liveness())
-        check_known(found)
+        check_known(found, self.model.manager.get(Shapes()))
         return found
 
     @cached_property
@@ -495,7 +496,7 @@ class Search:
     def _measured(self, sizes: Mapping[str, int]) -> Need:
         rebound = self.model.rebound(sizes)
         timeline = rebound.manager.get(Liveness())
-        check_known(timeline)
+        check_known(timeline, rebound.manager.get(Shapes()))
         peak = timeline.peak
         if not isinstance(peak, int):
             raise PassError(f"the peak is no number but {peak}", code="IRS333")

@@ -82,7 +82,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> PeakAdvice:
         timeline = ctx.get(Liveness(model=self.model))
-        check_known(timeline)
+        check_known(timeline, ctx.get(Shapes()))
         lifetimes = ctx.get(Ranges(model=self.model))
         at = _sizes_of_symbols([one.size for one in lifetimes.ranges])
         evaluator = Evaluator({name: [size] for name, size in at.items()})

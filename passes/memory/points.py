@@ -15,7 +15,8 @@ from irscope.ir.bind import known_symbols, open_input_option, symbol_named, type
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
 from irscope.ir.program import Program
-from irscope.passes.inference.shapes import SHAPES_HINT
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import SHAPES_HINT, size_hint
 from irscope.passes.lifetimes.timeline import Timeline
 
 MOST_POINTS = 100_000
@@ -189,15 +190,15 @@ def peaks_at(timeline: Timeline, points: Points) -> Peaks:
     return Peaks(activation, steps, resident.tolist())
 
 
-def check_known(timeline: Timeline) -> None:
-    """Raise PassError where some tensor has no size that symbols could give."""
+def check_known(timeline: Timeline, types: Inferred | None = None) -> None:
+    """Raise PassError where some tensor has no size that symbols could give; what `types` are known tells what gives it one."""
     unknown = [role for role, size in timeline.resident.items() if size is None]
     if timeline.unsized or unknown:
         what = f"{len(timeline.unsized)} tensors" if timeline.unsized else f"some of the model's {unknown[0]}s"
         raise PassError(
             f"{what} have sizes that no binding of symbols makes known, so the peak is unknown",
             code="IRS333",
-            hint=SHAPES_HINT,
+            hint=SHAPES_HINT if types is None else size_hint(types, timeline.unsized),
         )
 
 
