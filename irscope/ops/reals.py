@@ -24,6 +24,8 @@ _LEAST_LIMIT: Final = 1 << 16
 _BEYOND_MEMORY: Final = 1 << 48
 """What no size reaches: 48 bits are the addresses of a process."""
 _MOST_LIMITS: Final = 8
+_MOST_FACTORS: Final = 2
+"""Nor is a product of more sizes than those of an image taken to stay below it."""
 
 Limits = frozenset[tuple[SymDim, int]]
 
@@ -111,7 +113,7 @@ def _made(over: Dim, under: Dim, limits: Limits, bits: int) -> Real:
     if not isinstance(over, SymDim) or (low is not None and low > limit) or (high is not None and high < -limit):
         return not_known(Real(over, under, limits))
     sensible = limit // max(abs(coeff) for _, coeff in over.terms)
-    if sensible < _LEAST_LIMIT or len(limits) >= _MOST_LIMITS:
+    if sensible < _LEAST_LIMIT or len(limits) >= _MOST_LIMITS or any(len(mono.atoms) > _MOST_FACTORS for mono, _ in over.terms):
         return not_known(Real(over, under, limits))
     if sensible >= _BEYOND_MEMORY:
         return Real(over, under, limits)

@@ -53,6 +53,11 @@ def test_what_a_short_float_cannot_hold_is_not_a_formula() -> None:
     assert not reals.real_of(symbol("many", 2**24 + 1), SINGLE).is_known
 
 
+def test_no_product_of_many_sizes_is_taken_to_be_small() -> None:
+    assert reals.real_of(H * symbol("w"), SINGLE).is_known
+    assert not reals.real_of(H * symbol("w") * symbol("c"), SINGLE).is_known
+
+
 def test_a_number_without_a_limit_says_up_to_where_it_holds() -> None:
     doubled = reals.multiply(reals.real_of(H, SINGLE), Real(2), SINGLE)
     assert doubled.limits == {(2 * H, 2**24)}
