@@ -234,6 +234,8 @@ class RecordedRun(ShownRun):
     def _what(self) -> str:
         """What the events are those of."""
         said, recording = self.recording.said, self.recording
+        if recording.header.model.format == "snapshot":
+            return "the history"
         if said is None or not said.summary.get("steps_count"):
             return "the recorded run"
         was_refused = any(one.kind == _REFUSED for one in recording.problems)

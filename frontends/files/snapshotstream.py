@@ -711,6 +711,8 @@ class _Machine:
         count = end - first
         if key not in matches.values:
             return np.zeros(count, dtype=np.int64), count
+        if key not in matches.inline:  # a number, where a text belongs
+            return np.zeros(count, dtype=np.int64), 0
         values, inline = matches.values[key][first:end], matches.inline[key][first:end]
         found = np.zeros(count, dtype=np.int64)
         there = np.flatnonzero(~inline)

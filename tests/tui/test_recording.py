@@ -32,6 +32,8 @@ from irscope.recording import (
     write_recording,
 )
 from irscope.report.values import bare
+from irscope.tools.explain import explain_file
+from irscope.tools.explain.recorded import recording_of
 from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
 from irscope.tui.recording import RecordedRun, RecordingApp, shown_run
@@ -378,3 +380,19 @@ def test_the_machine_is_lines_under_the_chart() -> None:
     assert any("busy machine" in note for note in run.notes) and any("power (no counters)" in note for note in run.notes)
     assert any(table.title.startswith("the machine while") for table in run.tables)
     assert len(run.chart_lines(100, 8)) == 8
+
+
+def test_a_memory_snapshot_is_shown_as_a_recording_is() -> None:
+    """The verdict, the chart by category, first what is alive where memory was refused, and all tables of the explanation."""
+    found = recording_of(explain_file(Path(__file__).parents[2] / "samples" / "recordings" / "oom.pickle"))
+
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        assert "a result is kept with its graph" in shown(app) and "in the history" in shown(app)
+        table = app.run_shown.reports.table()
+        assert table is not None and table.title == "alive where memory was refused"
+        titles = [one.title for one in app.run_shown.tables]
+        assert titles[0] == "alive where memory was refused" and "faults found" in titles
+        await pilot.press("o")
+        assert app.run_shown.stack.highest == max(sum(one) for one in [app.run_shown.alive(app.run_shown.step).cells("bytes")])
+
+    drive(found, steps, size=(120, 40))

@@ -156,7 +156,7 @@ class Explanation:
     def tables(self) -> Iterator[Table]:
         """All that is told."""
         history = self.history
-        where = "when memory ran out" if history.refused is not None else "at the peak"
+        where = "where memory was refused" if history.refused is not None else "at the peak"
         if self.faults:
             rows = [(one.kind, one.place, one.line, one.bytes, one.text, one.fix) for one in self.faults]
             columns: list[str | Column] = ["what", "look at", Column("made_at", detail=True), "bytes", "why", Column("fix", detail=True)]

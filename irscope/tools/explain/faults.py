@@ -148,12 +148,23 @@ class _Finder:
                 yield from self._kept_of_backward(blocks)
             else:
                 outside.append((stack, blocks))
-        for call, parts in inside.items():
+        largest = sorted(inside, key=lambda call: -sum(int(self._blocks.size[one].sum()) for _, one in inside[call]))
+        done: set[str] = set()
+        for call in largest:
+            if call in done:
+                continue
+            parts = inside[call]
             blocks = np.concatenate([one for _, one in parts])
-            beside = any(self._same_rounds(one, blocks) for _, one in outside)
-            if self._is_graph(call, blocks, _GRAPH_WITH_LOSS if beside else _GRAPH):
-                self._graphs.add(call)
-                yield self._kept_graph(call, blocks, outside)
+            # A loss may be a module too.
+            others = {
+                other: inside[other] for other in largest if other not in (call, *done) and self._all_same_rounds(inside[other], blocks)
+            }
+            beside = [*outside, *(part for several in others.values() for part in several)]
+            with_loss = any(self._same_rounds(one, blocks) for _, one in beside)
+            if self._is_graph(call, blocks, _GRAPH_WITH_LOSS if with_loss else _GRAPH):
+                self._graphs.update((call, *others))
+                done.update(others)
+                yield self._kept_graph(call, blocks, beside)
                 outside = [(stack, one) for stack, one in outside if not self._same_rounds(one, blocks)]
             else:
                 yield from self._kept_inside(call, parts)
@@ -178,7 +189,10 @@ class _Finder:
         rounds = self._history.round_of
         mine = np.unique(rounds[one])
         # What a call is given was made in the round before it.
-        return max(len(np.intersect1d(mine + later, rounds[other])) for later in (0, 1)) >= _COVERED * len(np.unique(rounds[one]))
+        return max(len(np.intersect1d(mine + later, rounds[other])) for later in (-1, 0, 1)) >= _COVERED * len(np.unique(rounds[one]))
+
+    def _all_same_rounds(self, parts: list[tuple[int, Numbers]], blocks: Numbers) -> bool:
+        return all(self._same_rounds(one, blocks) for _, one in parts)
 
     def _growth(self, blocks: Numbers) -> tuple[int, float, int]:
         """Bytes in all, a round, and the number of rounds."""

@@ -148,7 +148,7 @@ def recording_of(found: Explanation) -> Recording:
     reserved = Level(int(history.reserved[-1]), int(history.reserved.max())) if len(history.reserved) else None
     header = Header(
         "torch-cuda",
-        ModelRecord(history.snapshot.path.replace("\\", "/").rpartition("/")[2], "program", history.snapshot.path),
+        ModelRecord(history.snapshot.path.replace("\\", "/").rpartition("/")[2], "snapshot", history.snapshot.path),
         DeviceRecord("cuda", f"device {history.snapshot.device}", None),
         f"irscope {irscope.__version__}",
     )

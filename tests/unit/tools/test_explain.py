@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,103 @@ def test_a_recording_is_explained(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["faults"] == [] and document["reports"][0]["summary"]["attributed_ratio"] == 1.0
+
+
+SAMPLE = DATA.parents[2] / "samples" / "recordings" / "oom.pickle"
+
+
+def test_a_real_snapshot_is_explained_to_the_byte() -> None:
+    """Of what PyTorch's own code wrote: categories, parts of what is reserved and lines add up, and the fault is at its line."""
+    found = explain(read_snapshot(SAMPLE))
+    history = found.history
+    alive = history.alive(history.moment)
+    assert sum(history.by_category(alive).values()) == sum(row[3] for row in history.rows(alive)) == found.asked
+    assert found.attributed >= 0.99
+    assert sum(size for _, _, size in found.space.parts()) == found.space.reserved == int(history.reserved[history.moment])
+    (fault,) = found.faults
+    assert fault.kind == KINDS["graph"] and fault.place.endswith("train_oom.py:36")
+    source = Sources(DATA.parents[2] / "samples" / "train_oom.py")
+    assert [one.place for one in faults_of(history, source)] == ["samples/train_oom.py:49"]
+
+
+def _older(snapshot: dict[str, Any], version: str) -> dict[str, Any]:
+    """As older versions write it: with fewer keys."""
+    for segment_ in snapshot["segments"]:
+        segment_.pop("segment_pool_id"), segment_.pop("is_expandable"), segment_.pop("frames")
+        for block in segment_["blocks"]:
+            block.pop("address")
+            if version == "2.1":
+                block["history"] = [{"addr": 0, "real_size": block.pop("requested_size"), "frames": block.pop("frames")}]
+    for one in snapshot["device_traces"][0]:
+        for key in ("compile_context", "user_metadata", "pool_id"):
+            one.pop(key)
+        if version == "2.1":
+            one.pop("time_us")
+    snapshot.pop("external_annotations")
+    return snapshot
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+def test_snapshots_of_older_versions(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "old.pickle"
+    path.write_bytes(pickle.dumps(_older(pickle.loads(SAMPLE.read_bytes()), version)))
+    found, new = explain(read_snapshot(path)), explain(read_snapshot(SAMPLE))
+    assert found.asked == new.asked and found.space.reserved == new.space.reserved
+    assert [one.place for one in found.faults] == [one.place for one in new.faults]
+
+
+def _changed(value: Any, draw: random.Random) -> bytes:
+    """A snapshot in which a few values are missing, or are something else."""
+    holders: list[Any] = []
+
+    def collect(one: Any, depth: int) -> None:
+        if isinstance(one, dict | list) and depth < 7:
+            holders.append(one)
+            for part in one.values() if isinstance(one, dict) else one[:40]:
+                collect(part, depth + 1)
+
+    collect(value, 0)
+    others = [None, -1, 1 << 62, "alloc", "oom", "segment_free", [], {}, (), 3.5, True, [[]], [{"name": 1, "filename": 2, "line": "x"}]]
+    for _ in range(draw.randint(1, 6)):
+        holder = draw.choice(holders)
+        if not holder:
+            continue
+        key = draw.choice(list(holder)) if isinstance(holder, dict) else draw.randrange(len(holder))
+        if draw.random() < 0.4:
+            del holder[key]
+        else:
+            holder[key] = draw.choice(others)
+    return pickle.dumps(value, protocol=draw.choice([2, 4, 5]))
+
+
+def fuzzed(count: int, seed: int, folder: Path) -> tuple[int, int]:
+    """How many changed snapshots are explained, and how many refused in one line."""
+    draw = random.Random(seed)
+    history = [event("segment_alloc", 0, 20 * MIB, 1)]
+    for at in range(24):
+        history.append(event("alloc", at * 65536, 40_000 + at, 3 + at % 3))
+        if at % 2:
+            history += [event("free_requested", at * 65536, 40_000 + at), event("free_completed", at * 65536, 40_000 + at)]
+    segments = [segment(0, 20 * MIB, (0, 65536, "active_allocated"), (65536, 20 * MIB - 65536, "inactive"))]
+    data = pickle.dumps({"segments": segments, "device_traces": [history], "allocator_settings": {}, "external_annotations": []})
+    path = folder / "changed.pickle"
+    done = [0, 0]
+    for _ in range(count):
+        path.write_bytes(_changed(pickle.loads(data), draw))
+        try:
+            found = explain(read_snapshot(path))
+            assert found.document().to_json()["reports"]
+            done[0] += 1
+        except LoadError as error:
+            done[1] += "\n" not in str(error)
+    return done[0], done[1]
+
+
+def test_changed_snapshots_are_explained_or_refused(tmp_path: Path) -> None:
+    explained_, refused = fuzzed(150, 3, tmp_path)
+    assert explained_ > 30 and refused > 30 and explained_ + refused == 150
+
+
+@pytest.mark.full
+def test_thousands_of_changed_snapshots(tmp_path: Path) -> None:
+    assert sum(fuzzed(4000, 5, tmp_path)) == 4000
