@@ -14,6 +14,7 @@ from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD
 from irscope.frontends.onnx.optimizer.driver import Session, per_node, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, Array, OrtGraph, OrtNode, Weight
+from irscope.frontends.onnx.optimizer.halves import WITHOUT_KERNEL
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.ort import runs_halves
@@ -247,6 +248,8 @@ def _is_foldable(graph: OrtGraph, node: OrtNode) -> bool:
     if node.bodies or not is_deterministic(node) or not _is_constant_node(graph, node):
         return False
     if not all(isinstance(graph.type_of(name), TensorType) for name in node.outputs if name):
+        return False
+    if node.is_standard and node.op in WITHOUT_KERNEL:
         return False
     if node.op == "DequantizeLinear" and not _folds_whole_unit(graph, node):
         return False

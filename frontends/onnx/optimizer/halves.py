@@ -17,7 +17,20 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.ort import runs_halves
 
 _CPU: Final = "CPUExecutionProvider"
-WITHOUT_KERNEL: Final = frozenset({"HardSwish", "Mish", "Swish", "SwiGLU", "GroupNormalization", "CenterCropPad"})
+WITHOUT_KERNEL: Final = frozenset(
+    [
+        "Bernoulli",
+        "CastLike",
+        "CenterCropPad",
+        "GroupNormalization",
+        "HardSwish",
+        "Mish",
+        "NegativeLogLikelihoodLoss",
+        "SoftmaxCrossEntropyLoss",
+        "SwiGLU",
+        "Swish",
+    ]
+)
 """Operators of the standard domain for which the CPU provider has no kernel at all: `get_all_opkernel_def()` of onnxruntime 1.31."""
 _ON_CUDA: Final = frozenset({"HardSwish"})
 """Those that the CUDA provider has a kernel for."""
@@ -82,7 +95,7 @@ def _type_proto(type_: Type) -> onnx.TypeProto:
 def _inline_function(graph: OrtGraph, node: OrtNode) -> None:
     """Put the nodes of an operator's definition in place of a node, its constants as initializers."""
     definition = _definition(graph, node)
-    if definition is None or not definition.node:
+    if definition is None or not definition.node or any(one.HasField("g") for inner in definition.node for one in inner.attribute):
         return
     graph.remove_node(node)
     names = dict(zip(definition.input, node.inputs, strict=False))
