@@ -65,7 +65,7 @@ class OrtMemory(Analysis[OrtPlan]):
         device = ctx.settings.device
         profile = find_device(device) if device else None
         in_file_order = self.order == "file" or ctx.program.traits.is_session
-        options = OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads)
+        options = OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads, ctx.program.path)
         on_cpu = profile is None or profile.kind == "cpu"
         with paused_gc():
             types = ctx.get(Shapes)

@@ -33,6 +33,8 @@ from irscope.passes.ort.plan import (
     simulate,
 )
 from irscope.solvers.order.problem import backwards, sorted_by
+from irscope.weights.source import Unreadable, WeightFiles
+from irscope.weights.tensors import stored_tensor
 
 if TYPE_CHECKING:
     from irscope.passes.ort.cuda import CudaSession
@@ -59,6 +61,8 @@ class OrtOptions:
     """execution_order: how the session sorts kernels."""
     threads: int = 1
     """intra_op_num_threads: some kernels have a working buffer per thread."""
+    path: str = ""
+    """The model's file, in which weights that may have the same contents are looked at."""
 
 
 @dataclass(slots=True)
@@ -232,7 +236,7 @@ def _figures(
         return None
     widened = {launch.node for launch in order if launch.as_float}
     weights = [weight for body in graph.graphs() for weight in body.weights]
-    copied, packed = small_weights(weights), packed_weights(graph, types, widened)
+    copied, packed = small_weights(weights), packed_weights(graph, types, widened, options.path)
     session = Session(copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern)
     return simulate(buffers, frame.sizes, found.traced, session)
 
@@ -312,18 +316,63 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def packed_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> list[tuple[Hashable, KernelPacking]]:
+def packed_weights(graph: Graph, types: Inferred, widened: Set[Node], path: str) -> list[tuple[Hashable, KernelPacking]]:
     """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
     is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
-    weight, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
+    contents, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
     packed: list[tuple[Hashable, KernelPacking]] = []
-    for node in graph.walk():
-        packs = kernel_of(node).packs if node not in widened else None
-        call = op_call(node, types) if packs is not None else None
-        if packs is not None and call is not None:
-            for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
-                packed.append(((op_type(node.source), node.inputs[one.operand], one.form), one))
+    with WeightFiles(path) as files:
+        contents = _Contents(files)
+        for node in graph.walk():
+            packs = kernel_of(node).packs if node not in widened else None
+            call = op_call(node, types) if packs is not None else None
+            if packs is not None and call is not None:
+                for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
+                    packed.append(((op_type(node.source), contents.first_like(node.inputs[one.operand]), one.form), one))
     return packed
+
+
+_BEGINNING: Final = 256
+"""Bytes of a weight that are compared before all of it is."""
+
+
+class _Contents:
+    """Finds weights with equal contents under other names. All of a weight is read only where its beginning is that of another."""
+
+    def __init__(self, files: WeightFiles) -> None:
+        self._files = files
+        self._seen: dict[Value | None, Value | None] = {}
+        self._alike: dict[tuple[Type, bytes], list[Value]] = {}
+
+    def first_like(self, weight: Value | None) -> Value | None:
+        """The first weight that was asked for with these contents; itself where they cannot be read."""
+        found = self._seen.get(weight)
+        if found is None and weight is not None:
+            found = self._seen[weight] = self._look_up(weight)
+        return found
+
+    def _look_up(self, weight: Value) -> Value:
+        beginning = self._read(weight, _BEGINNING)
+        if beginning is None:
+            return weight
+        others = self._alike.setdefault((weight.type, beginning), [])
+        mine = self._read(weight) if others else None
+        for other in others:
+            if mine is not None and self._read(other) == mine:
+                return other
+        others.append(weight)
+        return weight
+
+    def _read(self, weight: Value, most: int | None = None) -> bytes | None:
+        try:
+            stored = stored_tensor(weight, self._files)
+            count = stored.bytes if most is None else min(most, stored.bytes)
+            raw = bytearray(count)
+            if count:
+                self._files.read_into(stored.source, 0, memoryview(raw))
+        except (Unreadable, OSError):
+            return None
+        return bytes(raw)
 
 
 def op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | None:

@@ -55,6 +55,14 @@ def shared() -> Iterator[Case]:
         yield kind.lower(), nodes, {"x": floats(5, 2, 32)}, weights, ["s7"]
 
 
+def equal() -> Iterator[Case]:
+    """Weights with equal contents under two names count once, those that begin alike do not."""
+    one, other = floats(64, 64), floats(64, 64)
+    other[:32] = one[:32]
+    nodes = [node("MatMul", "x w", "a"), node("MatMul", "a v", "b"), node("MatMul", "b u", "y")]
+    yield "equal-contents", nodes, {"x": floats(4, 64)}, {"w": one, "v": one.copy(), "u": other}, ["y"]
+
+
 def recurrent() -> Iterator[Case]:
     for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
         for inputs, hidden, steps, batch, direction in (
@@ -175,7 +183,7 @@ def halves() -> Iterator[Case]:
     yield "half-casts", casts, {"f": floats(4, 64)}, {"w": half(64, 128)}, ["y"]
 
 
-CASES = {case[0]: case for case in (*shared(), *recurrent(), *products(), *convolutions(), *scratch(), *halves())}
+CASES = {case[0]: case for case in (*shared(), *equal(), *recurrent(), *products(), *convolutions(), *scratch(), *halves())}
 
 
 def write(case: Case, path: Path) -> None:

@@ -198,7 +198,8 @@ def test_packed_weights(op: str, weights: list[tuple[str, tuple[int, ...]]], opt
     shapes = {"MatMul": [5, 100], "Gemm": [5, 100], "ConvTranspose": [1, 32, 9, 9]}
     width = weights[0][1][-1]
     shape = shapes.get(op, [5, 3, width])
-    arrays = {name: np.ones(size, np.float32) for name, size in weights}
+    # With other contents: equal ones are packed once.
+    arrays = {name: np.full(size, index, np.float32) for index, (name, size) in enumerate(weights)}
     made = program([node(op, " ".join(["x", *arrays]), "y", **options)], "y", arrays, shape)
     figures = plan(made).figures
     # The filter of a transposed convolution is a chunk of the arena, all others come straight from the device.
