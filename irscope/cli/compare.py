@@ -138,7 +138,7 @@ class Command:
         recording = read_recording(Path(path))
         if recording.is_step:
             return self._with_step(model, recording, args)
-        opened = open_for(Path(model), recording, load_options(args), settings_from(args))
+        opened = open_for(Path(model), recording, load_options(args), settings_from(args), as_in_file=args.ort_level == "off")
         compared = compare_recording(opened, recording, args.lifetime)
         document = run_comparison(compared)
         write_answer(document, args)

@@ -245,3 +245,12 @@ def test_energy_measured_lies_beside_energy_predicted(tmp_path: Path, capsys: py
     assert code == 0 and rows[-1]["class"] == "sum" and float(rows[-1]["measured"]) == 0.5
     assert sum(float(row["measured"]) for row in rows[:-1]) == pytest.approx(0.5)
     assert all(row["predicted"] for row in rows)
+
+
+def test_a_session_that_was_optimised_lies_beside_the_graph_that_it_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    samples = Path(__file__).parents[2] / "samples"
+    files = [str(samples / "models" / "cnn.onnx"), str(samples / "recordings" / "cnn_onnx.ort-cpu.jsonl")]
+    code, out, _ = output(files, capsys)
+    assert code == 0 and "ort-level=all" in out and "ran another one" not in out
+    code, out, _ = output(["--ort-level", "off", *files], capsys)
+    assert code == 0 and "23 of 23 nodes matched (100.0%)" in out and "ran another one (--ort-level" in " ".join(out.split())

@@ -56,9 +56,22 @@ _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
 """Error codes of inputs that the model does not have, or not with this type."""
 
 
-def open_for(path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None) -> Model:
-    """The model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first."""
+def open_for(
+    path: Path,
+    recording: Recording,
+    options: LoadOptions | None = None,
+    settings: Settings | None = None,
+    *,
+    as_in_file: bool = False,
+) -> Model:
+    """The model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first.
+
+    Where ONNX Runtime optimised the graph, the model is the graph that it is predicted to have run, unless it is to be `as_in_file`.
+    """
     given = options or LoadOptions()
+    optimised = recording.header.executor.startswith("ort") and recording.header.settings.get("graph_optimization", "all") != "none"
+    if optimised and not as_in_file and given.ort_level == "off":
+        given = replace(given, ort_level="all")
     header = recording.header.model
     inputs = dict(given.inputs)
     bind = dict(given.bind)
@@ -85,7 +98,7 @@ def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
     recording = read_recording(other)
     path = model.program.path
     is_there = is_name(path) or Path(path).is_file()
-    opened = open_for(Path(path), recording, model.options, model.manager.settings) if is_there else model
+    opened = open_for(Path(path), recording, model.options, model.manager.settings, as_in_file=True) if is_there else model
     _share(model, opened)
     return compare_recording(opened, recording)
 

@@ -167,7 +167,7 @@ def _cuda(side: Side, made: dict[Node, int]) -> Expected:
 
 _AS_IN_FILE = (
     "ONNX Runtime is predicted for the graph as it is in the file, and it ran the one that its optimisations made of it: "
-    "record with --no-optimize, or record the optimised file, to compare one graph"
+    "--ort-level all predicts that one, --no-optimize records this one"
 )
 
 
@@ -188,9 +188,9 @@ def _ort(side: Side, made: dict[Node, int], executor: str, settings: Mapping[str
         WARM: Predicted(Quantity(figures.warm.peak.requested), Quantity(figures.warm.peak.reserved)),
     }
     found = Expected("requested", Quantity(before.requested), runs, alive, made)
-    if optimised:
+    if optimised and side.model.program.metadata.get("ort_level", "off") == "off":
         found.notes.append(_AS_IN_FILE)
-        found.caveat = "predicted for the graph in the file; ONNX Runtime's optimisations ran another one (--no-optimize records this one)"
+        found.caveat = "predicted for the graph in the file; ONNX Runtime's optimisations ran another one (--ort-level all)"
     return found
 
 
