@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from irscope.passes.memory.liveness import Liveness
+from irscope.tools.card import card
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
 from irscope.tui.command import Source
 from irscope.tui.memory.model import Memory
+from irscope.tui.memory.views import card_verdict
 from irscope.tui.text import UNICODE, text_of
 from tests.tui.driving import SMALL, drive, press
 from tests.tui.models import browse, model
@@ -47,6 +50,20 @@ def test_a_tensor_of_unknown_size_has_a_row_where_it_is_alive(step: int) -> None
     texts = {made.table.columns[0].text(row): made.table.text(row) for row in range(len(made.table))}
     assert "≤4.00 KiB" in texts["%i"], "at most every element is not zero"
     assert made.uncounted == 3
+
+
+CHOSEN = "irscope 1\ngraph @main {\n  input %x: f32[4,64]\n  %y: ?[*] = tensor.nonzero(%x)\n  return %y\n}\n"
+
+
+def test_a_peak_between_limits_is_shown_as_such() -> None:
+    """At most 256 places of two numbers of 8 bytes."""
+    opened = model(CHOSEN)
+    found = opened.manager.get(Liveness()).peak_limits()
+    assert found == (0, 4096)
+    verdict = card_verdict(card(opened, device="h200"))
+    assert verdict.fits is True
+    assert "to 5.00 KiB" in verdict.text
+    assert verdict.amount.startswith("at least") and "unknown" not in verdict.text
 
 
 def test_nothing_is_said_to_be_alive() -> None:

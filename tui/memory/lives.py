@@ -321,11 +321,13 @@ def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, bindin
 
 
 def peak_text(found: Footprint, sign: str, at_least: str) -> str:
-    """The largest total of any step; a lower bound where it is unknown."""
+    """The largest total of any step; its limits where it is unknown."""
     value = found.peak.value
     if isinstance(value, int):
         return f"{sign}{humanise(value, Kind.BYTES)}"
-    low = found.peak.lo
+    low, high = found.peak.lo, found.peak.hi
+    if isinstance(low, int) and isinstance(high, int):
+        return f"{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}"
     return f"{at_least}{humanise(low, Kind.BYTES)}" if isinstance(low, int) else ""
 
 

@@ -495,7 +495,12 @@ def card_verdict(card: Card) -> Verdict:
     text, _ = CardWriter(card).verdict()
     fits, needed, said = memory.fits.value, memory.needed[0], ""
     if fits is True and device.room_bytes is not None:
-        said = f"{signed(device.room_bytes - needed, Kind.BYTES)} left"
+        most = needed.ends[1] if needed.value is None else None
+        said = (
+            f"{signed(device.room_bytes - needed, Kind.BYTES)} left"
+            if most is None
+            else f"at least {signed(device.room_bytes - most, Kind.BYTES)} left"
+        )
         text = f"{text}, {said}"
     elif fits is False and memory.missing is not None:
         said = f"{signed(memory.missing, Kind.BYTES)} too much"
