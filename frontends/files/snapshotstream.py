@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from irscope.budget import spend
 
-_WINDOW: Final = 32 << 20
-"""Bytes of a file that are decoded at once."""
+_WINDOW: Final = 2 << 20
+"""Bytes of a file that are decoded at once: what the caches of a processor hold."""
 _AHEAD: Final = 16
 """More than any opcode of fixed length has."""
 _AT_ONCE: Final = 8192

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from irscope.tools.simulation import Options
 
 SCRIPTS: Final = (".py", ".pyw")
 _SECONDS: Final = 1800
+_SAID: Final = re.compile(r"irscope: error (IRS\d+): (.*)")
 _LITTLE: Final = 4096
 _LITTLE_SHARE: Final = 0.001
 """Bytes, and part of a request, that it may differ by."""
@@ -66,9 +68,9 @@ def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: 
         done = subprocess.run([sys.executable, "-m", "irscope", *line], capture_output=True, text=True, check=False, timeout=_SECONDS)
         if not path.exists():
             said = [one for one in done.stderr.splitlines() if one.strip()]
-            raise LoadError(
-                f"it cannot be predicted: {said[-1].removeprefix('irscope: ') if said else 'nothing was written'}", where=target
-            )
+            told = _SAID.fullmatch(said[-1]) if said else None
+            why = told[2].removeprefix(f"{target}: ") if told else said[-1] if said else "nothing was written"
+            raise LoadError(f"it cannot be predicted: {why}", code=told[1] if told else None, where=target)
         predicted = read_snapshot(path)
         found: Mapping[str, Any] = {}
         if target.endswith(SCRIPTS):
