@@ -72,7 +72,9 @@ def eliminate_unsqueeze(graph: OrtGraph, node: OrtNode) -> bool:
         return False
     array = weight.values()
     name = graph.new_name(f"UnsqueezeElimination_{node.input(0)}")
-    graph.replace_with_weight(node, graph.add_weight(name, None if array is None else array.reshape(shape), tensor(weight.dtype, shape)))
+    graph.add_weight(name, None if array is None else array.reshape(shape), tensor(weight.dtype, shape))
+    graph.weights[name].key = None if weight.identity is None else ("Reshape", weight.identity, shape)
+    graph.replace_with_weight(node, name)
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ class Bridge:
         """Of values by name, as inferred from the file alone."""
         self._tensors = TensorReader(file, DiagnosticSink())
         self._files = WeightFiles(str(file.path or Path.cwd()))
+        self._main = onnx.GraphProto()
+        self._shared: dict[Hashable, str] = {}
+        """Names of weights that were made in the same way, by how."""
 
     def read(self) -> OrtGraph:
         """The main graph, local functions inlined."""
@@ -145,10 +148,14 @@ class Bridge:
             model.opset_import.append(helper.make_opsetid(domain, version))
         made: set[str] = set()
         model.graph.name = source.graph.name
-        self._write_graph(graph, source.graph, model.graph, made)
+        self._main, self._shared = model.graph, {}
+        self._write_graph(graph, source.graph, model.graph, made, {})
         return ModelFile(model, self.file.path, self.file.stored, frozenset(made))
 
-    def _write_graph(self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: set[str]) -> None:
+    def _write_graph(
+        self, graph: OrtGraph, source: onnx.GraphProto, target: onnx.GraphProto, made: set[str], outer: Mapping[str, str]
+    ) -> None:
+        """`outer` says what weights of the graphs around are called that were written once for several."""
         target.name = source.name
         target.input.extend(source.input)
         names = {info.name: info for info in source.output}
@@ -159,7 +166,9 @@ class Bridge:
         target.sparse_initializer.extend(source.sparse_initializer)
         kept = {node.outputs[0] for node in graph if node.made_from is not None and node.outputs}
         target.value_info.extend(info for info in source.value_info if info.name in kept)
+        called = dict(outer)
         for name, weight in graph.weights.items():
+            called.pop(name, None)
             if weight.proto is not None:
                 proto = target.initializer.add()
                 proto.CopyFrom(weight.proto)
@@ -169,21 +178,28 @@ class Bridge:
             array = weight.values() if isinstance(size, int) and size <= _INLINE else None
             if array is not None:
                 target.initializer.append(numpy_helper.from_array(array, name))
-            else:
-                proto = target.initializer.add()
-                proto.name, proto.data_type = name, NUMBERS[weight.type.dtype]
-                proto.dims.extend(weight.shape)
-                made.add(name)
+                continue
+            shared = weight.key is not None and not graph.is_output(name)
+            if shared and weight.key in self._shared:
+                called[name] = self._shared[weight.key]
+                continue
+            known = f"{name}_of_all" if shared and graph.outer is not None else name
+            proto = (self._main if shared else target).initializer.add()
+            proto.name, proto.data_type = known, NUMBERS[weight.type.dtype]
+            proto.dims.extend(weight.shape)
+            made.add(known)
+            if shared:
+                called[name] = self._shared[weight.key] = known
         for node in graph.order():
-            self._write_node(node, target.node.add(), made)
+            self._write_node(node, target.node.add(), made, called)
 
-    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: set[str]) -> None:
+    def _write_node(self, node: OrtNode, target: onnx.NodeProto, made: set[str], called: Mapping[str, str]) -> None:
         source = node.made_from
         if source is not None:
             target.CopyFrom(source)
             del target.attribute[:], target.input[:], target.output[:]
         target.op_type, target.domain, target.name = node.op, node.domain, node.name
-        target.input.extend(node.inputs)
+        target.input.extend([called.get(name, name) for name in node.inputs])
         target.output.extend(node.outputs)
         written = {attribute.name: attribute for attribute in source.attribute} if source is not None else {}
         for name, value in node.attrs.items():
@@ -191,7 +207,7 @@ class Bridge:
             if body is not None:
                 proto = target.attribute.add()
                 proto.name, proto.type = name, onnx.AttributeProto.GRAPH
-                self._write_graph(body, written[name].g, proto.g, made)
+                self._write_graph(body, written[name].g, proto.g, made, {old: new for old, new in called.items() if old in node.captured})
             elif name in written and decode(written[name]) == value:
                 target.attribute.append(written[name])
             elif value is not None and value != ():

@@ -292,8 +292,26 @@ def _fold(graph: OrtGraph, node: OrtNode) -> bool:
             weights.append(Weight(tensor(type_.dtype, graph.static_shape(name))))
         else:
             return False
+    _name_alike(graph, node, weights)
     _become(graph, node, weights)
     return True
+
+
+def _name_alike(graph: OrtGraph, node: OrtNode, weights: Sequence[Weight | None]) -> None:
+    """Give weights whose values were not computed a key by what they are computed from: a session finds that it packs equal ones once."""
+    operands = [graph.constant(name) for name in node.inputs if name]
+    sources = [None if one is None else one.identity if one.values(MOST_FOLDED) is None else _values_key(one) for one in operands]
+    attrs = _attribute_key(node)
+    if attrs is None or any(source is None for source in sources):
+        return
+    for place, weight in enumerate(weights):
+        if weight is not None:
+            weight.key = (node.op, node.version, attrs, tuple(sources), place)
+
+
+def _values_key(weight: Weight) -> Hashable:
+    array = weight.values(MOST_FOLDED)
+    return None if array is None else (weight.dtype, weight.shape, array.tobytes())
 
 
 def _computed(graph: OrtGraph, node: OrtNode, types: Sequence[object]) -> list[Array] | None:

@@ -7,7 +7,7 @@ Nodes keep their number for life and new ones get the next, since ONNX Runtime's
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -34,7 +34,7 @@ Size: TypeAlias = int | str | None
 class Weight:
     """An initializer: the file's own, or one that a transformer made."""
 
-    __slots__ = ("_array", "_read", "proto", "type")
+    __slots__ = ("_array", "_read", "key", "proto", "type")
 
     def __init__(
         self,
@@ -48,6 +48,13 @@ class Weight:
         """The file's tensor; None for one that was made."""
         self._array = array
         self._read = read
+        self.key: Hashable = None
+        """Equal for weights that were made in the same way of the same; None where nobody says."""
+
+    @property
+    def identity(self) -> Hashable:
+        """What is equal for weights that surely have the same values; None where that is not known."""
+        return ("file", id(self.proto)) if self.proto is not None else self.key
 
     @property
     def shape(self) -> tuple[int, ...]:
