@@ -75,8 +75,6 @@ class SnapshotSegment:
     stream: int
     small: bool
     expandable: bool
-    private: bool
-    """Whether it is of a pool of its own: of a CUDA graph, or `torch.cuda.MemPool`."""
     blocks: tuple[SnapshotBlock, ...]
 
 
@@ -108,7 +106,7 @@ class Snapshot:
     @property
     def own(self) -> NDArray[np.int64]:
         """The entries of the device."""
-        return self.rows[self.device] if self.device < len(self.rows) else np.zeros(0, dtype=np.int64)
+        return self.rows[self.device] if 0 <= self.device < len(self.rows) else np.zeros(0, dtype=np.int64)
 
     @cached_property
     def device(self) -> int:
@@ -264,7 +262,6 @@ class _Reader:
             self._number(record, "stream"),
             record.get("segment_type") == "small",
             bool(record.get("is_expandable")),
-            record.get("segment_pool_id", (0, 0)) != (0, 0),
             tuple(blocks),
         )
 

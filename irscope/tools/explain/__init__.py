@@ -254,6 +254,8 @@ class Explanation:
             notes.append(f"no changes were tried: {why}")
         if history.length and not history.has_stacks:
             notes.append("the history has no stacks: torch.cuda.memory._record_memory_history(stacks='python') writes them")
+        if history.has_pools and not why:
+            notes.append("changes were tried as if private pools, such as those of CUDA graphs, were shared ones")
         kept = history.by_category(history.alive(history.moment)).get(BEFORE, 0)
         if kept:
             notes.append(f"{_text(kept)} were there before the history began: record it before the model is made")

@@ -435,7 +435,7 @@ class _Finder:
     def gathered(self) -> Iterator[Fault]:
         """Sharded parameters that are whole in all modules at once when the backward begins."""
         history, blocks = self._history, self._blocks
-        whole = self.by_gather
+        whole = self._gathers
         found: dict[str, list[tuple[int, int]]] = {}
         for call in history.calls:
             mine = call.blocks[whole[call.blocks]]
@@ -455,17 +455,12 @@ class _Finder:
                 fix = "fully_shard(block, reshard_after_forward=True)"
                 yield Fault("reshard_after_forward keeps parameters whole", line, text, kept_bytes, fix, keeper)
 
-    @property
-    def by_gather(self) -> Flags:
-        """Blocks that hold gathered parameters."""
-        history = self._history
-        found: Flags = (history.by_stack("shards") | self._gathers) & (history.born_in == FORWARD)
-        return found
-
-    @property
+    @cached_property
     def _gathers(self) -> Flags:
-        """What collectives fill; parameters that are made while a module runs are put together there."""
-        found: Flags = np.isin(self._history.category, ["communication", "parameter"]) & (self._history.round_of > 0)
+        """Blocks that collectives fill; parameters that are made while a module runs are put together there."""
+        history = self._history
+        filled = np.isin(history.category, ["communication", "parameter"]) & (history.round_of > 0)
+        found: Flags = (history.by_stack("shards") | filled) & (history.born_in == FORWARD)
         return found
 
     @cached_property
@@ -474,7 +469,7 @@ class _Finder:
         history, blocks = self._history, self._blocks
         most = 0
         for call in history.calls:
-            mine = call.blocks[self.by_gather[call.blocks]]
+            mine = call.blocks[self._gathers[call.blocks]]
             most = max(most, int(blocks.size[mine].sum()))
         return most
 
@@ -525,7 +520,7 @@ class _Finder:
         history, blocks = self._history, self._blocks
         if not history.length or len(history.rounds) < _LEAST_ROUNDS:
             return
-        grows = np.flatnonzero(history._is("segment_alloc"))
+        grows = np.flatnonzero(history.acts("segment_alloc"))
         grows = grows[grows > history.rounds[min(_LEAST_ROUNDS, len(history.rounds)) - 1]]
         moments = [*grows.tolist()] if history.refused is None else [*grows.tolist(), history.refused]
         worst = (0, 0)

@@ -60,8 +60,6 @@ class Stack:
     call: str = ""
     """The line that calls the outermost module."""
     module: str = ""
-    functions: tuple[str, ...] = ()
-    """Names of the functions of those lines."""
     category: str = ""
     """Where who wrote the file says so."""
     operator: str = ""
@@ -96,7 +94,6 @@ def _told(frames: Sequence[Frame]) -> Stack | None:
         tuple(one.text for one in frames[1:] if one.line),
         call,
         module,
-        (),
         category,
         operator,
         is_empty=False,
@@ -130,7 +127,6 @@ def understand(frames: Sequence[Frame]) -> Stack:
         tuple(one.text for one in own),
         call,
         _module(forwards),
-        tuple(one.name for one in own),
         operator=next((one for one in native if one.startswith(("at::_ops::", "at::native::"))), "").split("(")[0],
         is_empty=not frames,
         in_module=bool(calls),
@@ -196,7 +192,8 @@ class History:
         self._own_stacks: list[tuple[Frame, ...]] = []
         self.blocks = self._pair()
 
-    def _is(self, *actions: str) -> Flags:
+    def acts(self, *actions: str) -> Flags:
+        """Entries that are one of these."""
         codes = [self._codes[one] for one in actions if one in self._codes]
         return np.isin(self.action, codes) if codes else np.zeros(self.length, dtype=np.bool_)
 
@@ -204,8 +201,8 @@ class History:
 
     def _pair(self) -> Blocks:
         """Each request with what gives it back: the next entry about its address."""
-        allocs = np.flatnonzero(self._is("alloc"))
-        frees = np.flatnonzero(self._is("free_requested", "free"))
+        allocs = np.flatnonzero(self.acts("alloc"))
+        frees = np.flatnonzero(self.acts("free_requested", "free"))
         both = np.concatenate((allocs, frees))
         order = np.lexsort((both, self.address[both]))
         sorted_, is_alloc = both[order], (np.arange(len(both)) < len(allocs))[order]
@@ -230,7 +227,7 @@ class History:
             born,
             np.concatenate((older, np.full(len(kept), self.length, dtype=np.int64), died[allocs])),
             join([block.address for block in kept], self.address),
-            join([self._stack_of(block) for block in kept], np.where(self._is("alloc"), self._stack, -1)),
+            join([self._stack_of(block) for block in kept], np.where(self.acts("alloc"), self._stack, -1)),
             join([0] * len(kept), self._note),
             join([0] * len(kept), self._stream),
         )
@@ -276,12 +273,17 @@ class History:
         """That of a block."""
         return self.stacks[int(self.blocks.stack[block])]
 
+    @property
+    def has_pools(self) -> bool:
+        """Whether some requests were made of private pools, as those of CUDA graphs are."""
+        return bool(self.snapshot.columns.pool[self.snapshot.own].any())
+
     # Moments
 
     @cached_property
     def refused(self) -> int | None:
         """The last entry that says that memory ran out."""
-        found = np.flatnonzero(self._is("oom"))
+        found = np.flatnonzero(self.acts("oom"))
         return int(found[-1]) if len(found) else None
 
     @property
@@ -310,7 +312,7 @@ class History:
     @cached_property
     def reserved(self) -> Numbers:
         """Bytes that the device gave, after each entry."""
-        gives, takes = self._is("segment_alloc", "segment_map"), self._is("segment_free", "segment_unmap")
+        gives, takes = self.acts("segment_alloc", "segment_map"), self.acts("segment_free", "segment_unmap")
         changes = np.concatenate(([0], np.where(gives, self.size, 0) - np.where(takes, self.size, 0)))
         totals = np.cumsum(changes)
         end = sum(segment.size for segment in self.snapshot.held())

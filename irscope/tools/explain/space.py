@@ -59,8 +59,8 @@ class Space:
         """What the device has given at the moment: what it has at the end, and back from there."""
         history = self._history
         now = {segment.address: segment.address + segment.size for segment in history.snapshot.held()}
-        about = np.flatnonzero(history._is("segment_alloc", "segment_map", "segment_free", "segment_unmap"))
-        gives = history._is("segment_alloc", "segment_map")
+        about = np.flatnonzero(history.acts("segment_alloc", "segment_map", "segment_free", "segment_unmap"))
+        gives = history.acts("segment_alloc", "segment_map")
         if history.snapshot.held():
             # Backwards: what was given then is not there before, and what was given back is.
             for at in about[about >= self._moment][::-1].tolist():
