@@ -25,8 +25,6 @@ LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 CASES = read_cases()
-OPEN = {"qdq-add-mul"}
-"""Not predicted yet: what level 1 does to a shared DequantizeLinear."""
 Nodes = list[tuple[str, str, str, list[str], list[str]]]
 
 
@@ -59,8 +57,6 @@ def weights(proto: onnx.ModelProto) -> list[tuple[str, tuple[int, ...], int]]:
 @pytest.mark.parametrize("level", ["extended", "all"])
 def test_fusion(name: str, level: Level, tmp_path: Path) -> None:
     """From the graph that level 1 leaves, so that only levels 2 and 3 are at stake."""
-    if name in OPEN:
-        pytest.skip("not predicted yet")
     basic = saved(model(name, CASES[name]), "basic", tmp_path)
     wanted = saved(basic, level, tmp_path)
     # The order of reorders back from blocks is chance in ONNX Runtime.

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.driver import CPU, CUDA, per_node
+from irscope.frontends.onnx.optimizer.driver import CPU, CUDA, per_node, rule
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
 from irscope.frontends.onnx.optimizer.matching import ends_in_one, is_scalar, reader_of
 from irscope.frontends.onnx.optimizer.products import clip_limits
@@ -26,6 +26,7 @@ _RANGES: Final[Mapping[DType, tuple[int, int]]] = {
     DType.I16: (-32768, 32767),
     DType.U16: (0, 65535),
 }
+_EPSILON: Final = 1e-6
 _LONG: Final = frozenset({DType.I16, DType.U16})
 _SHORT: Final = frozenset({DType.I4, DType.U4})
 
@@ -389,6 +390,32 @@ _RULES: Final[Mapping[str, Callable[[OrtGraph, OrtNode], bool]]] = {
     "Gemm": _gemm,
     "Where": _where,
 }
+
+
+@rule("ReluQuantFusion", "Relu")
+def relu_quant(graph: OrtGraph, relu: OrtNode) -> bool:
+    """A Relu whose work QuantizeLinear does: its zero point, which the file gives, is the lowest code."""
+    q = graph.sole_reader(relu)
+    if q is None or not _is(q, _Q) or not q.has_input(2) or not graph.can_remove(relu):
+        return False
+    return _is_redundant(graph, relu, q) and graph.drop(relu)
+
+
+@rule("ClipQuantFusion", "Clip")
+def clip_quant(graph: OrtGraph, clip: OrtNode) -> bool:
+    """A Clip to no less than QuantizeLinear can write."""
+    q = graph.sole_reader(clip)
+    if q is None or not _is(q, _Q) or not q.has_input(2) or not graph.can_remove(clip):
+        return False
+    if len(clip.inputs) > 1 and len(graph.input_edges(clip)) != 1:
+        # ONNX Runtime takes out a node with several operands only where another node makes one of them.
+        return False
+    scale, zero, codes = _scale(graph, q), _zero_point(graph, q), _RANGES.get(graph.dtype(q.input(2)))
+    limits = clip_limits(graph, clip)
+    if scale is None or zero is None or codes is None or limits is None:
+        return False
+    lower, upper = ((code - zero) * scale for code in codes)
+    return limits[0] - lower <= _EPSILON and upper - limits[1] <= _EPSILON and graph.drop(clip)
 
 
 @per_node("QDQSelectorActionTransformer")
