@@ -74,8 +74,8 @@ def summary(plan: OrtPlan) -> dict[str, object]:
     if plan.cuda is not None:
         return {**found, **_gpu_summary(plan, plan.cuda, figures)}
     found["before"] = _usage_cells(figures.before)
-    found["cold"] = _usage_cells(figures.cold.peak)
-    found["warm"] = _usage_cells(figures.warm.peak)
+    found["cold"] = _usage_cells(figures.cold.peak, plan)
+    found["warm"] = _usage_cells(figures.warm.peak, plan)
     found["workspace_bytes"] = 0
     found["pattern_bytes"] = figures.pattern
     found["reused_buffers"] = sum(owner != value for value, owner in enumerate(plan.buffers.owner))
@@ -125,12 +125,17 @@ def notes(plan: OrtPlan) -> tuple[str, ...]:
     graph = f"for the graph that optimisations leave ({plan.level})" if plan.level else "for the graph as it is in the file"
     return (
         *((STAYS,) if plan.stays else ()),
+        *((_LEARNS,) if plan.learns_sizes else ()),
         f"before, cold and warm are what the profile of ONNX Runtime says on its CPU provider, {graph}: "
         "requested is the most mem_bytes_requested_in_use after a kernel, allocated mem_in_use_peak, reserved mem_arena_held",
         *(() if plan.level else (_OTHER_GRAPH,)),
     )
 
 
+_LEARNS = (
+    "sizes come with the inputs: the session plans without them, and reuses fewer buffers than one that knows them when it is made "
+    "(ort-memory{sizes=session})"
+)
 STAYS = "the CUDA provider has no kernel for any node of this model: all of it runs on the CPU, and takes nothing on the GPU"
 _OTHER_GRAPH = "with graph optimisations a session runs another graph, which --ort-level all predicts"
 
@@ -146,8 +151,16 @@ def why_unknown(plan: OrtPlan) -> str:
     return f"sizes depend on {', '.join(map(str, plan.symbols))}; {typed(bind_option(plan.symbols))} makes them known"
 
 
-def _usage_cells(usage: OrtUsage) -> dict[str, int]:
-    return {"requested": usage.requested, "allocated": usage.allocated, "reserved": usage.reserved}
+_LOOPS = frozenset({"Loop", "Scan"})
+_INSIDE = "graphs inside Loop and Scan count with what they need at least, without copies of their states"
+
+
+def _usage_cells(usage: OrtUsage, plan: OrtPlan | None = None) -> dict[str, object]:
+    """Counters; modelled where a loop runs, of whose copies and blocks nothing is known."""
+    found = {"requested": usage.requested, "allocated": usage.allocated, "reserved": usage.reserved}
+    if plan is not None and any(launch.name in _LOOPS for launch in plan.order):
+        return {name: Quantity(size, Provenance.MODELLED, note=_INSIDE) for name, size in found.items()}
+    return dict(found)
 
 
 def _kernels(plan: OrtPlan) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+import irscope
 from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.program import Program
@@ -339,3 +341,15 @@ def test_a_chain_has_nothing_to_reorder() -> None:
     found = Manager(program([node("Exp", "x", "a"), node("Neg", "a", "y")], "y")).get(OrtOrder())
     assert not found.is_new
     assert verdict(found).startswith("no better order than the one as written was found")
+
+
+def test_sizes_that_come_with_the_inputs_are_said() -> None:
+    path = Path(__file__).parents[3] / "samples" / "models" / "transformer.onnx"
+    model = irscope.load(path, bind={"batch": 2, "length": 8})
+    manager = Manager(model.program)
+    told, learns = (manager.get(OrtMemory(sizes=sizes)) for sizes in ("session", "inputs"))
+    assert "sizes come with the inputs" in str(OrtMemory().report(learns, manager).notes)
+    assert "sizes come with the inputs" not in str(OrtMemory().report(told, manager).notes)
+    # A session that does not know two tensors to be of one size reuses fewer buffers.
+    reused = [sum(owner != value for value, owner in enumerate(plan.buffers.owner)) for plan in (told, learns)]
+    assert reused[0] > reused[1]
