@@ -18,6 +18,7 @@ from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.facts import Control
+from irscope.ops.reals import Real
 from irscope.ops.registry import find_op
 from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, has_reals, objects, settle, static_shape, to_array
@@ -315,6 +316,8 @@ class Inference(RuleContext):
     def _know(self, value: Value, known: Known) -> None:
         """Keep elements; those that are objects though none is a symbol, since one beside them was, become numbers of the type."""
         type_ = self.found.type_of(value)
+        if has_reals(known) and all(isinstance(one, Real) and not one.is_known for one in known.flat):
+            return
         if known.dtype == object and isinstance(type_, TensorType) and type_.dtype.is_integer:
             known = settle(known, type_.dtype)
         self.found.values[value] = known
