@@ -183,8 +183,11 @@ class History:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        columns, rows = snapshot.columns, snapshot.own
-        self.length = len(rows)
+        columns = snapshot.columns
+        self.length = len(snapshot.own)
+        # Where all entries are the device's own, columns are taken as they are: copies of a large file's are hundreds of megabytes.
+        alone = self.length == len(columns.action) and bool((np.diff(snapshot.own) == 1).all())
+        rows: Numbers | slice = slice(None) if alone else snapshot.own
         self.action = columns.action[rows]
         self.address, self.size, self.time = columns.address[rows], columns.size[rows], columns.time[rows]
         self._stack, self._note, self._stream = columns.stack[rows], columns.note[rows], columns.stream[rows]
