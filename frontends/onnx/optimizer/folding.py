@@ -484,6 +484,8 @@ def _fuse_row(graph: OrtGraph, node: OrtNode) -> bool:
         following = graph.sole_reader(row[-1])
         if following is None or following.op not in ("Reshape", "Squeeze", "Unsqueeze") or following.input(0) != row[-1].outputs[0]:
             break
+        if any(one.attr("allowzero", 0) for one in (row[-1], following)):
+            break
         shape = graph.static_shape(following.outputs[0])
         if shape is None:
             break
