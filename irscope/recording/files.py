@@ -269,6 +269,7 @@ class RecordingWriter:
     def __init__(self, path: Path, header: Header) -> None:
         self.path = path
         self.lines = 0
+        self._header = header
         self._stream: TextIO = open_fresh(path)
         self.write(header)
 
@@ -284,6 +285,14 @@ class RecordingWriter:
             self._stream.write(as_text(line))
             self._stream.flush()
         self.lines += 1
+
+    def restart(self) -> None:
+        """Leave only the header: what was written so far is written again, with more in it."""
+        with as_output_error(self.path):
+            self._stream.seek(0)
+            self._stream.truncate()
+        self.lines = 0
+        self.write(self._header)
 
     def finish(self, complete: bool = True) -> None:
         """Write the last line."""

@@ -12,7 +12,7 @@ from typing import Self
 from irscope.amounts import BYTES, read_amount
 from irscope.measure.monitor import Monitor
 from irscope.recording.files import RecordingWriter
-from irscope.recording.records import Alive, Header, Line, MemoryEvent, OpRecord, Problem, alive_at
+from irscope.recording.records import Alive, Header, Line, MemoryEvent, OpRecord, Problem, Sample, alive_at
 
 _SIZE = 1024
 
@@ -127,6 +127,7 @@ class Sink:
         self._writer: RecordingWriter | None = None
         self.device = device
         self._monitor: Monitor | None = None
+        self._samples: list[Sample] = []
 
     def begin(self, header: Header) -> None:
         """Open the file with its first line."""
@@ -144,8 +145,16 @@ class Sink:
         """Write a line."""
         assert self._writer is not None, "begin() comes first"
         for sample in self._monitor.take() if self._monitor is not None else ():
+            self._samples.append(sample)
             self._writer.write(sample)
         self._writer.write(line)
+
+    def restart(self) -> None:
+        """Leave only what the machine was like: all else is told again, and more."""
+        assert self._writer is not None, "begin() comes first"
+        self._writer.restart()
+        for sample in self._samples:
+            self._writer.write(sample)
 
     def stage(self, name: str) -> None:
         """What is done now."""

@@ -177,6 +177,7 @@ class StepRecorder:
         self._started = 0.0
         self._joules = energy_counter(options.device) if self.is_cuda else processor_energy()
         self._joules_before = 0.0
+        self._is_told = False
         self._is_over = False
         self._is_profiled = False
         self._ranges: set[int] = set()
@@ -296,8 +297,11 @@ class StepRecorder:
     def _next(self) -> None:
         """Take what the step showed, and begin the next."""
         try:
+            was = self._stage
             self._end()
             self.steps += 1
+            if was == "lines":
+                self._write()  # should the program be killed, this is there; with times it is written again
             stage = next(self._plan, None)
             if stage is None:
                 self._write()
@@ -485,6 +489,9 @@ class StepRecorder:
         found, warm = self.found, self.found.warm
         if warm is None:
             return
+        if self._is_told:
+            self.sink.restart()
+        self._is_told = True
         kind = self.device.type
         held = held_before(found.before["warm"], warm)
         if found.kept.get("warm", 0) > 0:

@@ -181,3 +181,10 @@ def test_tables_of_a_recorded_step_add_up(tmp_path: Path) -> None:
     assert warm is not None and warm.requested is not None and sum(parts.values()) == warm.requested.peak
     report = recording_report(found, "epyc-7763")
     assert report.summary["efficiency"].value > 0  # type: ignore[attr-defined]
+
+
+def test_a_program_that_is_killed_leaves_the_memory_of_its_step(tmp_path: Path) -> None:
+    text = LOOP.replace("    optimizer.step()\n", "    optimizer.step()\n    if step == 6:\n        import os; os.kill(os.getpid(), 9)\n")
+    found = of_script(tmp_path, text, "100")
+    assert not found.complete and "SIGKILL" in found.problems[-1].text
+    assert found.ops and found.held and found.run("warm") and any(op.code for op in found.ops)
