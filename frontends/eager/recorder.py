@@ -6,6 +6,7 @@ import importlib
 import linecache
 import os
 import sys
+import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -369,14 +370,29 @@ def watched_calls(
         finally:
             left(outer)
 
-    kind._call_impl = called
+    compiling = kind.compile
+
+    def compile(module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        """`nn.Module.compile` compiles torch's own function; the module is followed around it."""
+        run = torch.compile(types.MethodType(original, module), *args, **kwargs)
+
+        def compiled(*given: Any, **named: Any) -> Any:
+            outer = entered(module)
+            try:
+                return run(*given, **named)
+            finally:
+                left(outer)
+
+        module._compiled_call_impl = compiled
+
+    kind._call_impl, kind.compile = called, compile
     callbacks: Any = importlib.import_module("torch._dynamo.callback").callback_handler
     start = callbacks.register_start_callback(lambda _: setattr(kind, "_call_impl", original))
     end = callbacks.register_end_callback(lambda _: setattr(kind, "_call_impl", called))
     try:
         yield
     finally:
-        kind._call_impl = original
+        kind._call_impl, kind.compile = original, compiling
         callbacks.remove_start_callback(start)
         callbacks.remove_end_callback(end)
 

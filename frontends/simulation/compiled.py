@@ -7,6 +7,7 @@ import atexit
 import importlib
 import importlib.machinery
 import inspect
+import logging
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ import torch
 
 import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED
+from irscope.frontends.simulation.compilations import Compilations, Graph, events, followed
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import JITFunction, KernelInterface, StandIn, written
@@ -57,6 +59,7 @@ class Compiler:
         self.process = process
         self.launches = 0
         """Kernels that were generated, by launches."""
+        self.graphs: list[Graph] = []
         self._installed = False
         self._folder = _Folder()
 
@@ -72,6 +75,9 @@ class Compiler:
         hints: Any = sys.modules.get("torch._inductor.runtime.hints")
         if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
             hints.AttrsDescriptorWrapper = _attributes
+        rules: Any = importlib.import_module("torch._dynamo.trace_rules")
+        rules.SKIP_DIRS += _OWN
+        rules._recompile_re()
         GraphTrees(self.process).install()
         callbacks: Any = importlib.import_module("torch._dynamo.callback")
         callbacks.on_compile_start(lambda _: self._install())
@@ -80,9 +86,14 @@ class Compiler:
         """The program has ended: nothing that it compiled is kept on disk."""
         self._folder.remove()
 
+    def found(self) -> Compilations | None:
+        """What was compiled; None where nothing was."""
+        return Compilations(list(self.graphs), events()) if self._installed else None
+
     def begin_again(self) -> None:
         """Forget what an earlier program compiled."""
         self.launches = 0
+        self.graphs.clear()
         if self._installed:
             torch.compiler.reset()
             importlib.import_module("torch._inductor.utils").clear_caches()
@@ -106,9 +117,8 @@ class Compiler:
         core: Any = torch._C
         core._cuda_getCurrentRawStream = lambda index: self.process.device.current
         core._dynamo.guards._empty_strided_cuda = self._empty_strided
-        rules: Any = importlib.import_module("torch._dynamo.trace_rules")
-        rules.SKIP_DIRS += _OWN
-        rules._recompile_re()
+        # What an operator does not take is told by the error that Dynamo raises.
+        logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
         self._interface()
         self._inductor()
 
@@ -140,6 +150,7 @@ class Compiler:
         config.compile_threads = 1
         config.fx_graph_remote_cache = config.autotune_remote_cache = False
         self._folder.install()
+        followed(self.graphs)
         utils: Any = importlib.import_module("torch._inductor.utils")
         utils.get_triton_attrs_descriptor_version.cache_clear()
         heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")

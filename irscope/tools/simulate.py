@@ -168,6 +168,7 @@ class Interrupted(KeyboardInterrupt):
 def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     import torch
 
+    from irscope.frontends.simulation.compilations import explained
     from irscope.frontends.simulation.kernels import UnknownKernel
 
     found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
@@ -179,6 +180,12 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
     found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
     if isinstance(error, UnknownKernel):
         found.error = text
+    by_compiler = explained(error)
+    if by_compiler is not None and by_compiler[1]:
+        found.error, found.line = by_compiler
+        return
+    if by_compiler is not None:
+        found.error = by_compiler[0]
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
     # Where a library of Python's own raises, the program's line is the one that called it.
     places = [place for place in places if not place[0].startswith(_LIBRARY)] or places
@@ -189,6 +196,7 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
 def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     watch.close()
     process.compiler.close()
+    found.compiled = process.compiler.found()
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
     found.collectives = list(process.world.traffic.values())

@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 
 if TYPE_CHECKING:
+    from irscope.frontends.simulation.compilations import Compilations, Kernel
     from irscope.frontends.simulation.watch import Answer, Mark, Step
     from irscope.frontends.simulation.world import Traffic
 
@@ -125,6 +126,8 @@ class Simulation:
     """Operators of whose kernels only the results are counted, with the number of calls."""
     not_modelled: Sequence[str] = ()
     """Options of NCCL that the program sets."""
+    compiled: Compilations | None = None
+    """What torch.compile made of the program; None where it compiles nothing."""
     now: Mapping[str, int] = field(default_factory=dict)
     """Counters at the end, and their peaks since the program reset them."""
     pinned_peak: int = 0
@@ -270,6 +273,7 @@ class Simulation:
             "blocks": self.blocks(),
             "settings": [{"setting": one, "applied": count} for one, count in self.applied.items()],
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+            **({} if self.compiled is None else {"compiled": asdict(self.compiled)}),
         }
 
     def _lazy_json(self) -> dict[str, Any] | None:
@@ -467,8 +471,69 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         columns = ["steps", "pinned peak:bytes", "pinned after:bytes", "pageable:bytes"]
         hosts = alike([name for name, _ in parts], [step.pinned or (None, None) for _, step in parts])
         yield Table.of([(*row, None) for row in hosts], columns, "host memory")
+    if simulation.compiled is not None:
+        yield from _compiled_tables(simulation.compiled, simulation.target)
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
+
+
+def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
+    graphs = [
+        (
+            number,
+            graph.part,
+            graph.line,
+            sum(one.generated for one in graph.kernels),
+            sum(not one.generated for one in graph.kernels),
+            sum(len(one.operators) for one in graph.kernels),
+            sum(one.bytes or 0 for one in graph.kernels),
+            _least([_kernel_seconds(one, target) for one in graph.kernels]),
+            graph.buffers,
+            graph.reused,
+            sum(size for _, _, size in graph.saved),
+        )
+        for number, graph in enumerate(compiled.graphs)
+    ]
+    columns = ["graph", "part", "line", "kernels:count", "calls:count", "operators:count", "moved:bytes", "least:seconds"]
+    if graphs:
+        title = "what was compiled: kernels that were generated, calls of libraries, least time by roofline"
+        yield Table.of(graphs, [*columns, "buffers:count", "reused:count", "saved:bytes"], title)
+    kernels: Counter[tuple[str, int, int | None, float | None, str, str]] = Counter(
+        (one.name, number, one.bytes, _kernel_seconds(one, target), ", ".join(one.operators), ", ".join(one.lines))
+        for number, graph in enumerate(compiled.graphs)
+        for one in graph.kernels
+    )
+    if kernels:
+        ordered = sorted(kernels.items(), key=lambda item: -(item[0][2] or 0) * item[1])
+        made = [(*key[:2], count, *key[2:]) for key, count in ordered]
+        columns = ["kernel", "graph", "count", "each moves:bytes", "least:seconds", "operators", "lines"]
+        yield Table.of(made, columns, "kernels, those that move most first")
+    saved: Counter[tuple[int, str, str]] = Counter()
+    tensors: Counter[tuple[int, str, str]] = Counter()
+    for number, graph in enumerate(compiled.graphs):
+        for operator, line, size in graph.saved:
+            saved[number, operator, line] += size
+            tensors[number, operator, line] += 1
+    if saved:
+        rows = [(*key, tensors[key], size) for key, size in saved.most_common()]
+        columns = ["graph", "operator", "line", "tensors:count", "bytes"]
+        yield Table.of(rows, columns, "saved for the backward besides inputs and parameters", whole="bytes")
+    if compiled.events:
+        events = [(one.what, one.line, one.count, one.cause) for one in compiled.events]
+        yield Table.of(events, ["what", "line", "count", "cause"], "where compiling stops, or begins anew")
+
+
+def _kernel_seconds(kernel: Kernel, target: Target) -> float | None:
+    """The least time by the device's bandwidth and rate; None where one of them is not known."""
+    device = target.device
+    if kernel.bytes is None or device.bandwidth is None:
+        return None
+    rate = device.matrix.get(kernel.dtype)
+    return max(kernel.bytes / device.bandwidth.hi, (kernel.flops or 0) / rate.hi if rate is not None else 0.0)
+
+
+def _least(seconds: Sequence[float | None]) -> float | None:
+    return None if None in seconds else sum(one for one in seconds if one is not None)
 
 
 _MOST_STEPS_MARKED: Final = 8

@@ -40,3 +40,29 @@ def test_what_is_compiled_otherwise_is_equal_too(name: str, tmp_path: Path) -> N
     printed, _, report = done.stdout.partition("simulate\n")
     assert printed.splitlines() == VARIANTS[name]
     assert ("triton::add" in report) == (name == "own_kernel")
+    assert ("left as it is" in report) == (name == "graph_break")
+    assert ("what was compiled" in report) == (name != "graph_break" and name != "aot_eager")
+
+
+PRINTS = """
+@torch.compile(fullgraph=True)
+def f(x):
+    print(x)
+    return x * 2
+f(torch.zeros(4, device="cuda"))
+"""
+FAULT = """
+def mine(graph, inputs):
+    raise ValueError("a fault")
+torch.compile(lambda x: x + 1, backend=mine)(torch.zeros(4, device="cuda"))
+"""
+WRONG = {PRINTS: ("builtin operator `print`", 5), FAULT: ("backend='mine' raised: ValueError: a fault", 4)}
+
+
+@pytest.mark.parametrize("program", WRONG)
+def test_an_error_of_the_compiler_is_one_line_with_the_program_s_own(program: str, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(f"import torch\n{program}\n")
+    done = irscope("simulate", "--device", "h200", "wrong.py", folder=tmp_path)
+    text, line = WRONG[program]
+    assert done.returncode == 4 and text in done.stderr and f"wrong.py:{line}: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "irscope/" not in done.stderr

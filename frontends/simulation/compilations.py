@@ -1,0 +1,224 @@
+"""What the compiler did: graphs and their kernels as Inductor scheduled them, graph breaks and recompilations as Dynamo tells them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
+
+_PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
+_SKIPPED: Final = re.compile(r"frame skipped: (\S+) \((.+?) line (\d+)\)")
+_MADE, _REUSED = "empty_strided_cuda(", "# reuse"
+"""How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""
+
+
+@dataclass
+class Kernel:
+    """A kernel that was generated, or a call of a library's."""
+
+    name: str
+    generated: bool
+    operators: tuple[str, ...]
+    """What was fused into it."""
+    lines: tuple[str, ...]
+    """Where the program says so."""
+    bytes: int | None
+    """Read and written, as Inductor counts them."""
+    flops: int | None
+    dtype: str
+
+
+@dataclass
+class Graph:
+    """One graph that Inductor compiled."""
+
+    part: str
+    """forward, backward or inference."""
+    line: str
+    kernels: list[Kernel] = field(default_factory=list)
+    buffers: int = 0
+    reused: int = 0
+    saved: list[tuple[str, str, int]] = field(default_factory=list)
+    """What the forward keeps for the backward besides its inputs: operator, line, bytes."""
+
+
+@dataclass
+class Event:
+    """Something that makes a compiled program slower: a graph break, a recompilation, a limit."""
+
+    what: str
+    line: str
+    cause: str
+    count: int = 1
+
+
+@dataclass
+class Compilations:
+    """All of it."""
+
+    graphs: list[Graph] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+
+def followed(found: list[Graph]) -> None:
+    """Note every graph that Inductor generates code for."""
+    kind: Any = importlib.import_module("torch._inductor.graph").GraphLowering
+    original = kind.codegen
+
+    def codegen(graph: Any) -> Any:
+        made = original(graph)
+        if any(device == "cuda" for device in graph.device_types):
+            found.append(_read(graph, made[0].value))
+        return made
+
+    kind.codegen = codegen
+
+
+def _read(graph: Any, text: str) -> Graph:
+    """What another version of Inductor tells otherwise is left out: reading it must not end the program."""
+    try:
+        return _graph(graph, text)
+    except Exception as error:
+        return Graph(f"not read ({type(error).__name__})", "", buffers=text.count(_MADE), reused=text.count(_REUSED))
+
+
+def _graph(graph: Any, text: str) -> Graph:
+    part = "backward" if graph.is_backward else "inference" if graph.is_inference else "forward"
+    nodes = list(graph.module.graph.nodes)
+    places = [place for place in map(_place, nodes) if place]
+    made = Graph(part, places[0] if places else "", buffers=text.count(_MADE), reused=text.count(_REUSED))
+    for node in graph.scheduler.nodes:
+        kernel = _kernel(node)
+        if kernel is not None:
+            made.kernels.append(kernel)
+    if part == "forward":
+        made.saved = list(_saved(nodes[-1]))
+    return made
+
+
+def _kernel(node: Any) -> Kernel | None:
+    origins = dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
+    operators = tuple(dict.fromkeys(filter(None, map(_operator, origins))))
+    if type(node).__name__ == "NopKernelSchedulerNode" or not operators:
+        return None
+    lines = tuple(dict.fromkeys(filter(None, map(_place, origins))))
+    first = node.get_nodes()[0].node
+    dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)
+    called = getattr(first, "python_kernel_name", None) if node.is_extern() else None
+    name = str(called or "_".join(("triton", *(one.partition(".")[0] for one in operators)))[:60])
+    return Kernel(
+        name,
+        not node.is_extern(),
+        operators,
+        lines,
+        _of(node.get_read_write_buffers_sizes),
+        _of(node.estimate_flops),
+        str(NAMED_DTYPES.get(str(dtype).removeprefix("torch."), "")),
+    )
+
+
+def _of(function: Any) -> int | None:
+    try:
+        found = function()
+    except Exception:  # an estimate of Inductor's own, which not every node has
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _operator(origin: Any) -> str:
+    target = origin.meta.get("original_aten") or origin.target
+    return target.name().removeprefix("aten::") if hasattr(target, "name") else ""
+
+
+def _place(node: Any) -> str:
+    """The program's line behind a node; its module where only torch's own code says it."""
+    found = _PLACE.findall(node.meta.get("stack_trace") or "")
+    if found:
+        return f"{found[-1][0]}:{found[-1][1]}"
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    return re.sub(r"L\['\w+'\]\.?|_modules", "", str(modules[-1][0])).strip(".").join(("module ", "")) if modules else ""
+
+
+def _saved(output: Any) -> Iterator[tuple[str, str, int]]:
+    shown = output.meta.get("user_visible_output_idxs", ())
+    seen = set()
+    for place, node in enumerate(output.args[0]):
+        value = getattr(node, "meta", {}).get("val")
+        if place in shown or node is None or not isinstance(value, torch.Tensor) or node.op == "placeholder" or value.device.type != "cuda":
+            continue
+        storage = value.untyped_storage()
+        size: Any = storage.nbytes()
+        if isinstance(size, int) and storage._cdata not in seen:
+            seen.add(storage._cdata)
+            yield _operator(node), _place(node), size
+
+
+def events() -> list[Event]:
+    """Graph breaks, recompilations and limits so far."""
+    utils: Any = importlib.import_module("torch._dynamo.utils")
+    found: Counter[tuple[str, str, str]] = Counter()
+    for one in utils.graph_break_reasons:
+        stack = list(one.user_stack)
+        found["graph break", f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "", _first(one.reason)] += 1
+    told = {cause for _, _, cause in found}
+    for kind, what in (("graph_break", "graph break"), ("unimplemented", "left as it is")):
+        for reason, count in utils.counters[kind].items():
+            # A break within a loop, or in a function that cannot be resumed: the last cause is why the whole function is left.
+            last = _first(reason.rpartition("another graph break occurred: ***")[2])
+            skipped = _SKIPPED.search(reason)
+            if last not in told and (kind == "graph_break" or skipped is not None):
+                found[what, f"{skipped[2]}:{skipped[3]} ({skipped[1]})" if skipped is not None else "", last] += count
+    where = ""
+    for record in utils.get_compilation_metrics():
+        if record.co_filename is None and record.recompile_reason:
+            found["limit of recompilations", where, f"it is not compiled any more: {_first(record.recompile_reason)}"] += 1
+            continue
+        if record.co_filename is not None:
+            where = f"{record.co_filename}:{record.co_firstlineno}"
+        if record.recompile_reason:
+            found["recompilation", where, _first(record.recompile_reason)] += 1
+    return [Event(*key, count) for key, count in found.items()]
+
+
+def _first(text: str) -> str:
+    lines = [line.strip() for line in str(text).strip().splitlines() if line.strip()]
+    explained = next((line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")), "")
+    return (lines[0] + (f": {explained}" if explained else ""))[:200] if lines else ""
+
+
+_VERBOSE: Final = (
+    "Developer debug context",
+    "Set TORCHDYNAMO_VERBOSE",
+    "The above exception was",
+    "For more details about",
+    "Hint:",
+    "For debugging",
+)
+
+
+def explained(error: BaseException) -> tuple[str, str] | None:
+    """What a compiler's error says in one line, and the program's line that it is about; None for other errors."""
+    if not type(error).__module__.startswith(("torch._dynamo.exc", "torch._inductor.exc")):
+        return None
+    said, _, code = str(error).partition("from user code")
+    lines = [line.strip() for line in _until(said.splitlines())]
+    text = " ".join(line.removeprefix("Explanation: ") + ("." if line[-1:].isalnum() else "") for line in lines if line)
+    got = re.search(r"[:,] got (\w+\(.*\))", text)
+    if got is not None:
+        text = f"{lines[0]}: {got[1]}"
+    places = _PLACE.findall(code)
+    return f"{type(error).__name__}: {text}"[:300].rstrip("."), f"{places[-1][0]}:{places[-1][1]}" if places else ""
+
+
+def _until(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if line.strip().startswith(_VERBOSE):
+            return
+        yield line
