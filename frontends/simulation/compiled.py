@@ -60,6 +60,8 @@ class Compiler:
         self.launches = 0
         """Kernels that were generated, by launches."""
         self.graphs: list[Graph] = []
+        self.busy = False
+        """Whether something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
         self._folder = _Folder()
 
@@ -80,7 +82,8 @@ class Compiler:
         rules._recompile_re()
         GraphTrees(self.process).install()
         callbacks: Any = importlib.import_module("torch._dynamo.callback")
-        callbacks.on_compile_start(lambda _: self._install())
+        callbacks.on_compile_start(lambda _: self._begin())
+        callbacks.on_compile_end(lambda _: setattr(self, "busy", False))
 
     def close(self) -> None:
         """The program has ended: nothing that it compiled is kept on disk."""
@@ -108,6 +111,10 @@ class Compiler:
         self.launches += 1
 
     # -- what only a build with CUDA has -----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.busy = True
+        self._install()
 
     def _install(self) -> None:
         if self._installed:

@@ -102,7 +102,7 @@ class Process:
             value = int(value) if dtype is not torch.bool else value
         if self.answer_by is not None:
             value = self.answer_by(sys._getframe(2), value)
-        if self.watch is not None:
+        if self.watch is not None and not self.compiler.busy:
             self.watch.answered(value)
         return value
 
