@@ -114,7 +114,10 @@ class Compiler:
 
     def _begin(self) -> None:
         self.busy = True
-        self._install()
+        try:
+            self._install()
+        except (AttributeError, ImportError) as error:
+            raise RuntimeError(f"the compiler of torch {torch.__version__} differs from those that are known here: {error}") from error
 
     def _install(self) -> None:
         if self._installed:
