@@ -766,7 +766,7 @@ def batches_document(found: Mapping[int, Recording]) -> Document:
         ),
         Column("recording", detail=True),
     )
-    said = [line for recording in found.values() for line in trust_lines(recording)][:1]
+    said = trust_lines(min(found.values(), key=lambda one: trust_of(one).shrink))
     report = Report(
         "record",
         headline=tuple(said),
