@@ -157,6 +157,8 @@ class CardMemory:
     """Bytes that the device lacks; None where the model fits, or that is not known."""
     devices: tuple[str, ...]
     """Where it does not fit: known devices with enough memory, the smallest first."""
+    is_optimised: bool = True
+    """False where it is for the graph as the file has it, which a default session of the runtime would optimise first."""
 
     @property
     def needed(self) -> tuple[Quantity, str]:
@@ -360,6 +362,7 @@ class Card:
             "memory": {
                 "counted": well_formed(memory.counted),
                 "runtime": memory.runtime,
+                "is_optimised": memory.is_optimised,
                 "why": well_formed(memory.why),
                 "parts": [{"category": one.category, **_number(one.bytes)} for one in memory.parts],
                 "largest": [

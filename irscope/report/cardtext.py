@@ -355,7 +355,8 @@ class CardWriter:
             if isinstance(memory.reserved.value, int) and low is not None and high is not None and low != high:
                 unit, _ = scale_of(memory.reserved.value, Kind.BYTES)
                 span = f" [{low / unit:,.2f} to {high / unit:,.2f}]"
-            return f"allocated {allocated}, reserved {reserved}{span} by {memory.runtime}"
+            graph = "" if memory.is_optimised else ", unoptimised"
+            return f"allocated {allocated}, reserved {reserved}{span} by {memory.runtime}{graph}"
         if memory.as_pytorch is not None:
             allocated, reserved = (self.number(one, Kind.BYTES) for one in memory.as_pytorch)
             unknown = f"{memory.runtime.rpartition(' ')[0]}'s allocator unknown" if memory.runtime else "what runs it is unknown"

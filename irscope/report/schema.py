@@ -175,6 +175,7 @@ class CardMemoryJson(TypedDict):
 
     counted: Annotated[str, "What the parts add up to."]
     runtime: str
+    is_optimised: Annotated[bool, "false where it is for the graph as the file has it, which a default session would optimise first."]
     why: Annotated[str, "What the verdict rests on, or why there is none."]
     parts: Annotated[list[dict[str, CellJson]], "category, bytes; they add up to the field `peak`."]
     largest: Annotated[list[dict[str, CellJson]], "The largest tensors at the peak: name, category, bytes, module, location, why."]

@@ -272,6 +272,7 @@ class _Maker:
             as_pytorch=self._as_pytorch(counters),
             missing=missing,
             devices=() if missing is None else _enough(self.device, counters, peak),
+            is_optimised=timeline.model != "ort" or "ort_level" in self.at.program.metadata,
         )
 
     def _counters(self, timeline: Timeline, found: Footprint) -> _Counters:
