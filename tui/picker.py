@@ -147,7 +147,7 @@ def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = 
 def _audited_table(rows: Sequence[Mapping[str, Cell]], symbols: Symbols) -> TableModel:
     """Models of an audit with what decides about them."""
     clean = symbols.clean
-    names = [hub_name(str(row["uri"])) for row in rows]
+    names = [str(row["model"]) for row in rows]  # without what all of their paths have
 
     def fits(row: int) -> str:
         if rows[row]["status"] != "ok":

@@ -27,7 +27,7 @@ _ANSWER: Final[Mapping[tuple[str, str], str | tuple[str, ...]]] = {
     ("passes", "name"): "passes",
     ("devices", "name"): "devices",
     ("ops", "name"): "ops",
-    ("explain", "code"): "codes",
+    ("explain", "what"): "codes",
     ("zoo", "what"): "zoo",
     ("completion", "shell"): SHELLS,
     ("simulate", "rank"): ("all",),

@@ -22,7 +22,7 @@ from irscope.report.printable import one_line
 from irscope.session import Results
 from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
-from irscope.tools.many import Row, expanded, incomplete, table_document
+from irscope.tools.many import Row, expanded, incomplete, safe_path, table_document
 
 _OF_ONE = ("plot", "dump_ir", "timing", "explain", "skip", "verify_each", "store_as")
 """Options about one model."""
@@ -95,7 +95,7 @@ def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, 
             gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
         return
     # A process of its own for each: what one leaves in memory is gone when it ends.
-    with ProcessPoolExecutor(min(args.jobs, len(asked)), get_context("spawn"), max_tasks_per_child=1) as pool:
+    with safe_path(), ProcessPoolExecutor(min(args.jobs, len(asked)), get_context("spawn"), max_tasks_per_child=1) as pool:
         pending: list[Future[Row]] = [pool.submit(analyse, args, model, sizes, chosen) for model, sizes in asked]
         try:
             for done, ((model, sizes), one) in enumerate(zip(asked, pending, strict=True)):

@@ -317,6 +317,7 @@ PLANTED = (
     "transformers",
 )
 COMMAND_LINES = {
+    "audit": "audit cnn.onnx -o results -q",
     "run": "run --passes default,params{values} cnn.onnx",
     "show": "show net.pt2",
     "tui": "tui cnn.onnx",

@@ -34,6 +34,7 @@ NEEDS = {
     "audit": "a hub, a store and a cluster; tests of their own run audits",
     "calibrate": "a machine that does nothing else",
     "record": "time, and trust",
+    "explain": "snapshots; tests of their own explain them",
     "repro": "a reproducer",
     "simulate": "tests of their own run programs",
     "generate": "packages of models, and a process of its own",

@@ -265,6 +265,9 @@ def test_the_results_of_an_audit_are_a_list_to_open_models_from(tmp_path: Path, 
         app = pilot.app
         assert isinstance(app, StartApp)
         await begun(app, pilot)
+        while not app.query("#files"):
+            await pilot.pause()
+        await pilot.pause()
         text = shown(app)
         assert all(word in text for word in ("a.irs", "b.irs", "cut.irs", "fits", "failed", "verdict"))
         await pilot.press("down", "enter")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from irscope.amounts import ANY, BYTES, COUNT, FLOPS, SECONDS, SHARE, SIZE, Measure, parse_bytes, read_amount, read_size
-from irscope.cli.args import amount_of, load_options
+from irscope.cli.args import add_model_arguments, amount_of, load_options
 from irscope.devices.catalogue import all_devices
 from irscope.devices.profile import parse_profile
 from irscope.errors import OutputError, UsageError
@@ -64,8 +64,9 @@ def as_option(measure: Measure) -> Callable[[str], int | float]:
 
 
 def bound(text: str) -> int:
-    args = argparse.Namespace(input=[], bind=[f"n={text}"], use_torch=False, method="", reading_budget="", base="", trust_remote_code=False)
-    return load_options(args).bind["n"]
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    return load_options(parser.parse_args(["model.onnx", "--bind", f"n={text}"])).bind["n"]
 
 
 BYTE_PLACES: dict[str, Callable[[str], int | float]] = {

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from irscope.errors import UsageError
 from irscope.tools.audit.sources import Item
 from irscope.tools.audit.worker import Found, Setup, failure, serve
+from irscope.tools.many import safe_path
 
 Pipe: TypeAlias = "Connection[Any, Any]"
 Answer: TypeAlias = "str | Found"
@@ -145,7 +146,11 @@ class Slot:
         context = _context()
         ours, theirs = multiprocessing.Pipe()
         self._process = context.Process(target=self.target, args=(theirs, self.setup), daemon=True, name="irscope-audit")
-        with _STARTING, _without_main():  # the pipe's other end must not be inherited by a process that another thread starts meanwhile
+        with (
+            _STARTING,
+            _without_main(),
+            safe_path(),
+        ):  # no other process may inherit the pipe's other end
             self._process.start()
             theirs.close()
         self._pipe, self._done = ours, 0
