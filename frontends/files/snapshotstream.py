@@ -244,10 +244,6 @@ class _Matches:
 # -- the machine -----------------------------------------------------------------------------------------------------------
 
 
-class _Mark:
-    pass
-
-
 @dataclass
 class _Written:
     """Rows so far: parts of columns, and rows of which each was read by itself."""
