@@ -19,15 +19,14 @@ from irscope.report.values import Cell, bare
 from irscope.session import kind_of
 from irscope.tools.audit.dataset import Dataset
 from irscope.tools.audit.questions import hub_name, is_dataset, models_of
+from irscope.tools.audit.sources import SUFFIXES
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.text import Symbols
 
 _MOST_LOOKED_AT = 2_000
 """Entries of a folder that are looked at."""
 _DEEPEST = 2
-_SUFFIXES = frozenset(
-    [".irs", ".onnx", ".ort", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".bin", ".ckpt", ".safetensors", ".jsonl", ".gguf"]
-)
+_SUFFIXES = frozenset((*SUFFIXES, ".ort", ".jsonl"))
 """How names of files end that are looked into."""
 _MOST_RECENT = 20
 SAMPLES = Path(__file__).parent / "samples"

@@ -1,16 +1,19 @@
-"""Passes from a user's own file: `./my_pass.py:MyPass`. Naming a file runs it, as `python file.py` would."""
+"""Files of the user's own that are run: passes in one (`./my_pass.py:MyPass`), modules, and programs as `python file.py` would."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
+import runpy
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.passkit.base import Pass
@@ -47,6 +50,25 @@ def load_script_pass(reference: str) -> type[Pass]:
         raise UsageError(f"{path} has no pass {symbol!r}", code="IRS608", hint=f"passes there: {names}")
     found.origin = f"{to_text(path)}:{symbol}"
     return found
+
+
+def run_script(script: str, arguments: Sequence[str] = (), *, is_module: bool = False) -> None:
+    """Run a script, or a module, as `python SCRIPT ARGUMENTS` would."""
+    before, path = sys.argv, list(sys.path)
+    sys.argv = [script, *arguments]
+    try:
+        if is_module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(script).resolve().parent))
+            runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before, path
+
+
+RUNNERS: Final = (__file__, runpy.__file__)
+"""Files whose frames stand between irscope and a script that `run_script` runs."""
 
 
 def load_script(path: Path) -> ModuleType:

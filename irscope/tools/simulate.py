@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import os
 import platform
-import runpy
 import signal
 import sys
 import sysconfig
@@ -23,6 +22,7 @@ from irscope.memory.caching import CachingAllocator
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
 from irscope.memory.tape import Origin, Slots, Span, Tape
+from irscope.passkit.script import RUNNERS, run_script
 from irscope.passkit.settings import Settings
 from irscope.report.values import Quantity, quantity
 from irscope.session import check_target
@@ -50,20 +50,7 @@ def simulate_script(script: str, arguments: Sequence[str] = (), options: Options
     chosen = options or Options()
     check_script(script, is_module)
 
-    def program() -> None:
-        before, path = sys.argv, list(sys.path)
-        sys.argv = [script, *arguments]
-        try:
-            if is_module:
-                sys.path.insert(0, os.getcwd())
-                runpy.run_module(script, run_name="__main__", alter_sys=True)
-            else:
-                sys.path.insert(0, str(Path(script).resolve().parent))
-                runpy.run_path(script, run_name="__main__")
-        finally:
-            sys.argv, sys.path[:] = before, path
-
-    return run_program(program, script, chosen)
+    return run_program(lambda: run_script(script, arguments, is_module=is_module), script, chosen)
 
 
 def simulate(
@@ -103,7 +90,7 @@ def run_program(program: Callable[[], Any], name: str, options: Options) -> Simu
     told = options.told
     stepped = None if told is None else lambda done: told(done, options.steps or None, "steps of the optimizer:")
     changes = Changes(options.settings)
-    watch = process.start(options.steps, (__file__,), stepped)
+    watch = process.start(options.steps, (__file__, *RUNNERS), stepped)
     changes.install()
     process.machine.told_by = lambda begin: _history(process, watch, options, begin)
     found = Simulation(name, target, options, applied=changes.applied)

@@ -11,8 +11,6 @@ import contextlib
 import gc
 import importlib
 import json
-import os
-import runpy
 import shlex
 import sys
 import time
@@ -20,7 +18,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -63,6 +60,7 @@ from irscope.measure.record.torchrun import (
     with_history,
 )
 from irscope.measure.record.trace import Trace, times_of
+from irscope.passkit.script import RUNNERS, run_script
 from irscope.recording.records import Counters, Energy, Held, Line, OpRecord, Problem, Setting, Times
 
 _FORWARDS: Final = 3
@@ -672,7 +670,7 @@ def _recorder(request: Request, loop: Loop, device: torch.device, sink: Sink, mo
         settings: dict[str, Setting] = {"step": True, "grad": True, **more}
         sink.begin(torch_header(request, described_by, CUDA_OP_TIME if is_cuda else OP_TIME, settings))
 
-    return StepRecorder(request, sink, (__file__, runpy.__file__, *hidden), begin=begin, stop=loop.stop)
+    return StepRecorder(request, sink, (__file__, *RUNNERS, *hidden), begin=begin, stop=loop.stop)
 
 
 def _record_script(request: Request, loop: Loop, device: torch.device, sink: Sink) -> None:
@@ -696,18 +694,3 @@ def _record_script(request: Request, loop: Loop, device: torch.device, sink: Sin
     if recorder.error is not None:
         raise recorder.error
     recorder.check(failure)
-
-
-def run_script(script: str, arguments: Sequence[str] = (), *, is_module: bool = False) -> None:
-    """Run a script, or a module, as `python SCRIPT ARGUMENTS` would."""
-    before, path = sys.argv, list(sys.path)
-    sys.argv = [script, *arguments]
-    try:
-        if is_module:
-            sys.path.insert(0, os.getcwd())
-            runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, str(Path(script).resolve().parent))
-            runpy.run_path(script, run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = before, path

@@ -36,7 +36,7 @@ def run_report(compared: RunComparison) -> Report:
         options="compare",
         headline=tuple(run_headline(compared)),
         summary={
-            **{run: {figure.name: _figure_cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
+            **{run: {figure.name: figure_cells(figure) for figure in compared.figures(run)} for run in _runs(compared)},
             "workspaces": {run: _workspace(compared, run) for run in _runs(compared)},
             "time": _times(compared),
             "matched": {"nodes": nodes, "of_nodes": compared.ran, "folded": len(compared.folded), "recorded": ops},
@@ -140,7 +140,8 @@ def _share(part: int, whole: int) -> str:
     return humanise(part / whole, Kind.RATIO) if whole else "none"
 
 
-def _figure_cells(figure: Figure) -> dict[str, object]:
+def figure_cells(figure: Figure) -> dict[str, object]:
+    """A figure as predicted and as measured, with their difference."""
     measured = Quantity(figure.measured, _MEASURED)
     return {
         "predicted": figure.predicted,

@@ -26,13 +26,13 @@ from irscope.recording import COLD, WARM, OpRecord, Recording, figures, peak_of,
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity, derived
+from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tools.capture import StepSetup, Tuning, open_training
 from irscope.tools.compare.document import Measure, comparison_document
 from irscope.tools.compare.matching import align
 from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
-from irscope.tools.compare.run_report import recording_json, recording_parts
+from irscope.tools.compare.run_report import figure_cells, recording_json, recording_parts
 from irscope.tools.compare.runs import Figure, settings_of
 from irscope.tools.recorded import PHASES, peak_parts, trust_lines, trust_of
 from irscope.training import StepOp
@@ -216,7 +216,7 @@ class StepComparison:
         """The same as a report."""
         recording = self.recording
         plain, profiled = recording.times("plain"), recording.times("profiled")
-        summary: dict[str, object] = {run: {one.name: _cells(one) for one in self.figures(run)} for run in self.runs()}
+        summary: dict[str, object] = {run: {one.name: figure_cells(one) for one in self.figures(run)} for run in self.runs()}
         trust = trust_of(recording)
         least = self.least(self.ops)
         time: dict[str, object] = {}
@@ -370,16 +370,6 @@ _TIMES: Final = (
     Column("measured_time", Kind.SECONDS, "measured", provenance=_MEASURED),
     Column("times_the_least", Kind.NUMBER, "times the least", provenance=_MODELLED),
 )
-
-
-def _cells(figure: Figure) -> dict[str, object]:
-    measured = Quantity(figure.measured, _MEASURED)
-    return {
-        "predicted": figure.predicted,
-        "measured": measured,
-        "difference": derived(figure.difference, figure.predicted, measured),
-        "error": derived(figure.error, figure.predicted, measured),
-    }
 
 
 def compare_step(model: Model, recording: Recording, *, is_chosen: bool = False) -> StepComparison:
