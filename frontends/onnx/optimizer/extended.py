@@ -26,6 +26,7 @@ from irscope.frontends.onnx.optimizer.matching import (
     has_dtypes,
     is_number,
     is_scalar,
+    matching,
     other_operand,
     reader_of,
     readers_by_number,
@@ -56,16 +57,16 @@ def _gelu(graph: OrtGraph, div: OrtNode, domain: str) -> bool:
     """x * 0.5 * (1 + erf(x / sqrt(2))), where the half comes before or after the product with the error function."""
     if not div.matches("Div", ADD) or not _links(graph, div) or not any(is_number(graph, div.input(1), root) for root in _ROOTS_OF_TWO):
         return False
-    erf = reader_of(graph, div)
-    if erf is None or not erf.matches("Erf", (9, 13)) or not _links(graph, erf):
+    erf = matching(graph, reader_of(graph, div), "Erf", (9, 13), _links)
+    if erf is None:
         return False
-    add = reader_of(graph, erf)
-    if add is None or not add.matches("Add", ADD) or not _links(graph, add):
+    add = matching(graph, reader_of(graph, erf), "Add", ADD, _links)
+    if add is None:
         return False
     if not is_number(graph, other_operand(add, erf.outputs[0]), 1.0):
         return False
-    mul = reader_of(graph, add)
-    if mul is None or not mul.matches("Mul", ADD) or not has_dtypes(graph, mul, HALF_OR_MORE):
+    mul = matching(graph, reader_of(graph, add), "Mul", ADD)
+    if mul is None or not has_dtypes(graph, mul, HALF_OR_MORE):
         return False
     root = div.input(0)
     half = first_parent(graph, mul, "Mul")
@@ -76,8 +77,8 @@ def _gelu(graph: OrtGraph, div: OrtNode, domain: str) -> bool:
     else:
         if not ends_in_one(graph, mul) or root not in mul.inputs:
             return False
-        half = reader_of(graph, mul)
-        if half is None or not half.matches("Mul", ADD):
+        half = matching(graph, reader_of(graph, mul), "Mul", ADD)
+        if half is None:
             return False
         nodes = [div, erf, add, mul, half]
     if not is_number(graph, other_operand(half, root if nodes[-1] is mul else mul.outputs[0]), 0.5):
@@ -129,19 +130,19 @@ def fast_gelu(graph: OrtGraph, node: OrtNode) -> bool:
         return False
     nodes, root = found
     tanh_input = nodes[3] if len(nodes) > 4 else nodes[-1]
-    tanh = reader_of(graph, tanh_input)
-    if tanh is None or not tanh.matches("Tanh", (6, 13)) or not _is_fast(graph, tanh):
+    tanh = matching(graph, reader_of(graph, tanh_input), "Tanh", (6, 13), _is_fast)
+    if tanh is None:
         return False
-    add = reader_of(graph, tanh)
-    if add is None or not add.matches("Add", ADD) or not _is_fast(graph, add):
+    add = matching(graph, reader_of(graph, tanh), "Add", ADD, _is_fast)
+    if add is None:
         return False
     if not is_number(graph, other_operand(add, tanh.outputs[0]), 1.0):
         return False
-    last = reader_of(graph, add)
-    if last is None or not last.matches("Mul", ADD) or not _is_fast(graph, last, single=False):
+    last = matching(graph, reader_of(graph, add), "Mul", ADD, _is_fast_end)
+    if last is None:
         return False
-    half = graph.maker(other_operand(last, add.outputs[0]))
-    if half is None or not half.matches("Mul", ADD) or not _is_fast(graph, half, single=False):
+    half = matching(graph, graph.maker(other_operand(last, add.outputs[0])), "Mul", ADD, _is_fast_end)
+    if half is None:
         return False
     place = next((place for place in (0, 1) if is_number(graph, half.input(place), 0.5)), None)
     if place is None or half.input(1 - place) != root:
@@ -152,9 +153,14 @@ def fast_gelu(graph: OrtGraph, node: OrtNode) -> bool:
     return True
 
 
-def _is_fast(graph: OrtGraph, node: OrtNode, *, single: bool = True) -> bool:
+def _is_fast(graph: OrtGraph, node: OrtNode) -> bool:
+    return _is_fast_end(graph, node) and graph.edge_count(node) == 1
+
+
+def _is_fast_end(graph: OrtGraph, node: OrtNode) -> bool:
+    """The same of a product, that may have several readers."""
     allowed = {DType.F32} if node.provider == CPU else {DType.F32, DType.F16, DType.BF16}
-    return has_dtypes(graph, node, allowed) and (not single or graph.edge_count(node) == 1) and not graph.makes_output(node)
+    return has_dtypes(graph, node, allowed) and not graph.makes_output(node)
 
 
 def _first_polynomial(graph: OrtGraph, first: OrtNode) -> tuple[list[OrtNode], str] | None:
@@ -165,16 +171,16 @@ def _first_polynomial(graph: OrtGraph, first: OrtNode) -> tuple[list[OrtNode], s
     if place is None:
         return None
     root = first.input(1 - place)
-    square = reader_of(graph, first)
-    if square is None or not square.matches("Mul", ADD) or not _is_fast(graph, square) or other_operand(square, first.outputs[0]) != root:
+    square = matching(graph, reader_of(graph, first), "Mul", ADD, _is_fast)
+    if square is None or other_operand(square, first.outputs[0]) != root:
         return None
-    add = reader_of(graph, square)
-    if add is None or not add.matches("Add", ADD) or not _is_fast(graph, add):
+    add = matching(graph, reader_of(graph, square), "Add", ADD, _is_fast)
+    if add is None:
         return None
     if not is_number(graph, other_operand(add, square.outputs[0]), 1.0):
         return None
-    product = reader_of(graph, add)
-    if product is None or not product.matches("Mul", ADD) or not _is_fast(graph, product):
+    product = matching(graph, reader_of(graph, add), "Mul", ADD, _is_fast)
+    if product is None:
         return None
     scaled = graph.maker(other_operand(product, add.outputs[0]))
     if scaled is None or not _is_fast(graph, scaled) or len(scaled.inputs) < 2:
@@ -192,18 +198,18 @@ def _second_polynomial(graph: OrtGraph, power: OrtNode) -> tuple[list[OrtNode], 
     if not is_number(graph, power.input(1), 3.0):
         return None
     root = power.input(0)
-    cube = reader_of(graph, power)
-    if cube is None or not cube.matches("Mul", ADD) or not _is_fast(graph, cube):
+    cube = matching(graph, reader_of(graph, power), "Mul", ADD, _is_fast)
+    if cube is None:
         return None
     if not is_number(graph, other_operand(cube, power.outputs[0]), 0.044714998453855515):
         return None
-    add = reader_of(graph, cube)
-    if add is None or not add.matches("Add", ADD) or not _is_fast(graph, add) or other_operand(add, cube.outputs[0]) != root:
+    add = matching(graph, reader_of(graph, cube), "Add", ADD, _is_fast)
+    if add is None or other_operand(add, cube.outputs[0]) != root:
         return None
     if first_parent(graph, power, "Cast") is not None:
         return None
-    scaled = reader_of(graph, add)
-    if scaled is None or not scaled.matches("Mul", ADD) or not _is_fast(graph, scaled):
+    scaled = matching(graph, reader_of(graph, add), "Mul", ADD, _is_fast)
+    if scaled is None:
         return None
     if not is_number(graph, other_operand(scaled, add.outputs[0]), _ROOT_OF_TWO_OVER_PI):
         return None
@@ -229,8 +235,8 @@ def quick_gelu(graph: OrtGraph, node: OrtNode) -> bool:
         return False
     nodes.append(sigmoid)
     root = root or sigmoid.input(0)
-    mul = reader_of(graph, sigmoid)
-    if mul is None or not mul.matches("Mul", ADD) or other_operand(mul, sigmoid.outputs[0]) != root:
+    mul = matching(graph, reader_of(graph, sigmoid), "Mul", ADD)
+    if mul is None or other_operand(mul, sigmoid.outputs[0]) != root:
         return False
     name = graph.new_node_name(f"{mul.name}/QuickGeluFusion/")
     graph.fuse([*nodes, mul], "QuickGelu", [root], {"alpha": alpha}, MICROSOFT, name=name)
@@ -322,25 +328,25 @@ def _normalized(graph: OrtGraph, mean: OrtNode, subs: Sequence[OrtNode]) -> tupl
         mul = reader_of(graph, mul)
     if mul is None or not mul.matches("Mul", ADD) or not _is_link(graph, mul):
         return None
-    last = reader_of(graph, mul)
-    if last is None or not last.matches("Add", ADD) or not has_dtypes(graph, last, FLOATS):
+    last = matching(graph, reader_of(graph, mul), "Add", ADD)
+    if last is None or not has_dtypes(graph, last, FLOATS):
         return None
     return squares, between, mul, last, _epsilon(graph, add)
 
 
 def _variance(graph: OrtGraph, div: OrtNode, subs: Sequence[OrtNode], cast: OrtNode | None) -> list[OrtNode] | None:
     """From the square root back to the square of the difference: root, sum with epsilon, mean, power, and a cast in front of that."""
-    root = first_parent(graph, div, "Sqrt")
-    if root is None or not root.matches("Sqrt", (6, 13)) or not _is_link(graph, root):
+    root = matching(graph, first_parent(graph, div, "Sqrt"), "Sqrt", (6, 13), _is_link)
+    if root is None:
         return None
-    add = graph.maker(root.input(0))
-    if add is None or not add.matches("Add", ADD) or not _is_link(graph, add):
+    add = matching(graph, graph.maker(root.input(0)), "Add", ADD, _is_link)
+    if add is None:
         return None
-    squares = first_parent(graph, add, "ReduceMean")
-    if squares is None or not squares.matches("ReduceMean", _MEANS) or not _is_link(graph, squares, 1):
+    squares = matching(graph, first_parent(graph, add, "ReduceMean"), "ReduceMean", _MEANS, _is_mean_link)
+    if squares is None:
         return None
-    power = next((made for made, _ in graph.input_edges(squares)), None)
-    if power is None or not power.matches("Pow", POW) or not _is_link(graph, power):
+    power = matching(graph, next((made for made, _ in graph.input_edges(squares)), None), "Pow", POW, _is_link)
+    if power is None:
         return None
     found = [root, add, squares, power]
     other = first_parent(graph, power, "Cast")
@@ -353,8 +359,13 @@ def _variance(graph: OrtGraph, div: OrtNode, subs: Sequence[OrtNode], cast: OrtN
     return found
 
 
-def _is_link(graph: OrtGraph, node: OrtNode, first: int | None = None) -> bool:
-    return ends_in_one(graph, node) and has_dtypes(graph, node, FLOATS, first)
+def _is_link(graph: OrtGraph, node: OrtNode) -> bool:
+    return ends_in_one(graph, node) and has_dtypes(graph, node, FLOATS)
+
+
+def _is_mean_link(graph: OrtGraph, mean: OrtNode) -> bool:
+    """The same of a reduction, whose second operand are its axes."""
+    return ends_in_one(graph, mean) and has_dtypes(graph, mean, FLOATS, 1)
 
 
 def _epsilon(graph: OrtGraph, add: OrtNode) -> float:
@@ -396,17 +407,17 @@ def simplified_layer_norm(graph: OrtGraph, power: OrtNode) -> bool:
     """scale * x / sqrt(mean(x ** 2) + epsilon)."""
     if not power.matches("Pow", POW) or not _is_link(graph, power):
         return False
-    mean = first_child(graph, power, "ReduceMean")
-    if mean is None or not mean.matches("ReduceMean", _MEANS) or not _is_link(graph, mean, 1):
+    mean = matching(graph, first_child(graph, power, "ReduceMean"), "ReduceMean", _MEANS, _is_mean_link)
+    if mean is None:
         return False
-    add = first_child(graph, mean, "Add")
-    if add is None or not add.matches("Add", ADD) or not _is_link(graph, add):
+    add = matching(graph, first_child(graph, mean, "Add"), "Add", ADD, _is_link)
+    if add is None:
         return False
-    root = first_child(graph, add, "Sqrt")
-    if root is None or not root.matches("Sqrt", (6, 13)) or not _is_link(graph, root):
+    root = matching(graph, first_child(graph, add, "Sqrt"), "Sqrt", (6, 13), _is_link)
+    if root is None:
         return False
-    div = first_child(graph, root, "Div")
-    if div is None or not div.matches("Div", ADD) or not _is_link(graph, div) or div.input(0) != power.input(0):
+    div = matching(graph, first_child(graph, root, "Div"), "Div", ADD, _is_link)
+    if div is None or div.input(0) != power.input(0):
         return False
     nodes = [power, mean, add, root, div]
     source = power.input(0)
@@ -443,8 +454,8 @@ def skip_layer_norm(graph: OrtGraph, norm: OrtNode) -> bool:
     """LayerNormalization of a sum, and a bias added to one side of the sum."""
     if not norm.matches("LayerNormalization", (1, 17)) or not has_dtypes(graph, norm, _SKIPPED):
         return False
-    add = graph.input_node(norm, 0)
-    if add is None or not add.matches("Add", ADD) or not _is_skip(graph, add):
+    add = matching(graph, graph.input_node(norm, 0), "Add", ADD, _is_skip)
+    if add is None:
         return False
     operands = [add.input(0), add.input(1), norm.input(1), norm.input(2)]
     nodes = [add, norm]

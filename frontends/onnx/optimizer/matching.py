@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode, Weight
@@ -42,6 +42,19 @@ def is_number(graph: OrtGraph, name: str, expected: float) -> bool:
 def ends_in_one(graph: OrtGraph, node: OrtNode, count: int = 1) -> bool:
     """optimizer_utils::CheckOutputEdges: its results are not the graph's, and are read so many times."""
     return not graph.makes_output(node) and graph.edge_count(node) == count
+
+
+def matching(
+    graph: OrtGraph,
+    node: OrtNode | None,
+    op: str,
+    versions: Sequence[int],
+    test: Callable[[OrtGraph, OrtNode], bool] | None = None,
+) -> OrtNode | None:
+    """The node, if it is this operator in one of these versions and passes the test: a link of a chain that is fused."""
+    if node is None or not node.matches(op, versions):
+        return None
+    return node if test is None or test(graph, node) else None
 
 
 def reader_of(graph: OrtGraph, node: OrtNode) -> OrtNode | None:

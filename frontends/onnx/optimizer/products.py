@@ -17,6 +17,7 @@ from irscope.frontends.onnx.optimizer.matching import (
     first_parent,
     has_dtypes,
     is_scalar,
+    matching,
     reader_of,
 )
 from irscope.frontends.onnx.types import AttrValue
@@ -411,8 +412,8 @@ def gather_to_slice(graph: OrtGraph, node: OrtNode) -> bool:
     """A Gather of a Range."""
     if not node.matches("Range", (1, 11)) or graph.edge_count(node) != 1:
         return False
-    gather = reader_of(graph, node)
-    if gather is None or not gather.matches("Gather", (1, 11, 13)) or gather.input(1) != node.outputs[0]:
+    gather = matching(graph, reader_of(graph, node), "Gather", (1, 11, 13))
+    if gather is None or gather.input(1) != node.outputs[0]:
         return False
     made = [graph.new_name(f"unsqueeze_output_{place}") for place in range(3)]
     for name in made:
@@ -442,8 +443,8 @@ def bias_softmax(graph: OrtGraph, add: OrtNode) -> bool:
     """On CUDA: a mask that is added before a Softmax, where it is repeated over whole axes outside or between."""
     if add.provider != CUDA or not add.matches("Add", ADD) or not ends_in_one(graph, add):
         return False
-    softmax = reader_of(graph, add)
-    if softmax is None or not softmax.matches("Softmax", (1, 11, 13)) or not has_dtypes(graph, add, FLOATS):
+    softmax = matching(graph, reader_of(graph, add), "Softmax", (1, 11, 13))
+    if softmax is None or not has_dtypes(graph, add, FLOATS):
         return False
     left, right = graph.static_shape(add.input(0)), graph.static_shape(add.input(1))
     if left is None or right is None:
