@@ -5,7 +5,8 @@
 # make check      ruff, mypy and the import contracts
 # make pages      docs/codes.md, docs/api.md, the manual page and the JSON schemas of docs/, from the source
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
-# make bench      how fast the core is on this machine
+# make bench      how fast irscope is on this machine, beside its peers
+# make bench-compare  the same, and what became slower since the last release
 # make clean      remove what the targets above leave behind
 #
 # Everything is installed into .venv, once, and again when pyproject.toml or constraints.txt change.
@@ -36,7 +37,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages fuzz bench clean
+.PHONY: help demo test quick test-full check pages fuzz bench bench-compare clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -88,6 +89,9 @@ fuzz: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(PY) -m tests.tools.bench
+
+bench-compare: $(INSTALLED)
+	$(PY) -m tests.tools.bench --against benchmarks
 
 clean:
 	rm -rf build dist *.egg-info .mutations samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -15,9 +15,13 @@ from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.ir.verify import verify
 from tests.tools.bench.clock import best_of
+from tests.tools.bench.measurement import Measurement
 
+NODES = 100_000
 TARGETS = {"build": 0.4, "walk": 0.05, "print": 0.6, "parse": 1.2}
-"""CPU seconds at 100,000 nodes."""
+"""CPU seconds at so many nodes."""
+MOST_GROWTH = 12
+"""What ten times the nodes may take: memory that no longer fits the processor's caches is slower."""
 
 
 def build(nodes: int) -> Program:
@@ -35,8 +39,21 @@ def build(nodes: int) -> Program:
         return Program(graph)
 
 
-def measure(nodes: int, runs: int = 3) -> dict[str, float]:
-    """CPU seconds by activity, and bytes a node."""
+def measure() -> Iterator[Measurement]:
+    """What each activity costs and how it grows, and the same graph in other IRs."""
+    found = activities(NODES)
+    larger = activities(NODES * 10, runs=2)
+    for activity, taken in found.items():
+        yield Measurement(activity, taken, "CPU s", goal=TARGETS.get(activity))
+        times = larger[activity] / taken
+        yield Measurement(f"{activity}, ten times the nodes", larger[activity], "CPU s", activity, times, MOST_GROWTH)
+    yield Measurement("memory", bytes_per_node(), "bytes a node", goal=1024)
+    for name, taken in peers(NODES):
+        yield Measurement(f"build, beside {name}", found["build"], "CPU s", name, found["build"] / taken)
+
+
+def activities(nodes: int, runs: int = 3) -> dict[str, float]:
+    """CPU seconds by activity."""
     found: dict[str, float] = {}
     found["build"], program = best_of(runs, lambda: build(nodes))
     found["walk"], _ = best_of(runs, lambda: sum(1 for _ in program.graph.walk()))
@@ -46,7 +63,7 @@ def measure(nodes: int, runs: int = 3) -> dict[str, float]:
     return found
 
 
-def bytes_per_node(nodes: int = 100_000) -> float:
+def bytes_per_node(nodes: int = NODES) -> float:
     """Memory that a built graph holds, by node."""
     gc.collect()
     tracemalloc.start()
