@@ -479,36 +479,70 @@ class Frames:
     def __init__(self, hidden: Sequence[str] = ()) -> None:
         """`hidden` are files that belong to irscope besides those of its frontends."""
         self._hidden = hidden
-        self._places: dict[tuple[CodeType, int, Loc | None], Loc] = {}
-        self._shown: dict[CodeType, bool] = {}
+        # A code object's own hash is made anew of all its constants each time it is asked for, so its identity is looked up.
+        self._shown: dict[int, tuple[bool, CodeType]] = {}
+        """Whether code is the model's, by its identity, which is kept."""
+        self._lines: dict[tuple[int, int], Line] = {}
+        self._places: dict[tuple[Line, int], Loc] = {}
+        """By line and by identity of the caller's place, whose own hash would be that of all its callers."""
         self.bottom: FrameType | None = None
         """The frame that started the run; its callers are left out."""
 
     def here(self) -> Loc | None:
         """The innermost location outside torch, linked to its callers."""
-        found: list[tuple[CodeType, int]] = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame is not self.bottom:
-            code = frame.f_code
-            if self.shows(code):
-                found.append((code, frame.f_lineno))
-            frame = frame.f_back
+        found: list[Line] = []
+        frame = self.innermost(sys._getframe(1))
+        while frame is not None and len(found) < _MOST_FRAMES:
+            found.append(self.line(frame))
+            frame = self.innermost(frame.f_back)
         loc: Loc | None = None
-        for code, line in found[:_MOST_FRAMES][::-1]:
-            key = (code, line, loc)
+        for line in reversed(found):
+            key = (line, id(loc))
             known = self._places.get(key)
             if known is None:
-                known = Loc(code.co_filename, line, code.co_name, linecache.getline(code.co_filename, line).strip(), loc)
+                file = line.code.co_filename
+                known = Loc(file, line.number, line.code.co_name, linecache.getline(file, line.number).strip(), loc)
                 self._places[key] = known
             loc = known
         return loc
 
+    def innermost(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame of the model itself, this one or one of its callers; None where all are torch's or irscope's."""
+        known, bottom = self._shown, self.bottom
+        while frame is not None and frame is not bottom:
+            shown = known.get(id(frame.f_code))
+            if shown[0] if shown is not None else self.shows(frame.f_code):
+                return frame
+            frame = frame.f_back
+        return None
+
+    def line(self, frame: FrameType) -> Line:
+        """The line at which a frame is: the same object each time."""
+        code, number = frame.f_code, frame.f_lineno
+        key = (id(code), number)
+        found = self._lines.get(key)
+        if found is None:
+            found = self._lines[key] = Line(code, number)
+        return found
+
     def shows(self, code: CodeType) -> bool:
         """Whether a function belongs to the model, not to torch or irscope."""
-        shown = self._shown.get(code)
+        shown = self._shown.get(id(code))
         if shown is None:
-            shown = self._shown[code] = code.co_filename not in self._hidden and _is_shown(code)
-        return shown
+            shown = self._shown[id(code)] = code.co_filename not in self._hidden and _is_shown(code), code
+        return shown[0]
+
+
+class Line:
+    """A line of code. Equal ones are one object: to compare or hash what is in it would take longer than to find it."""
+
+    __slots__ = ("code", "number")
+
+    def __init__(self, code: CodeType, number: int) -> None:
+        self.code, self.number = code, number
+
+    def __str__(self) -> str:
+        return f"{self.code.co_filename}:{self.number}"
 
 
 def _is_shown(code: CodeType) -> bool:

@@ -253,8 +253,8 @@ class Machine:
         piece = self.pieces.get(address)
         if piece is None or piece.place is None or state != "active_allocated":
             return []
-        code, line = piece.place
-        return [{"name": code.co_name, "filename": code.co_filename, "line": line}]
+        code = piece.place.code
+        return [{"name": code.co_name, "filename": code.co_filename, "line": piece.place.number}]
 
     # -- counters --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from irscope.frontends.eager.recorder import Frames, watched_calls, watched_steps
+from irscope.frontends.eager.recorder import Frames, Line, watched_calls, watched_steps
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
 from irscope.training import Phase
@@ -184,14 +184,10 @@ class Watch:
         tape = self._machine.gpu.tape
         tape.phases.append((len(tape.events) - since, phase))
 
-    def line_of(self, frame: FrameType | None) -> tuple[CodeType, int] | None:
+    def line_of(self, frame: FrameType | None) -> Line | None:
         """The innermost line of the program itself."""
-        shows = self._frames.shows
-        while frame is not None:
-            if shows(frame.f_code):
-                return frame.f_code, frame.f_lineno
-            frame = frame.f_back
-        return None
+        found = self._frames.innermost(frame)
+        return None if found is None else self._frames.line(found)
 
     def shows(self, code: CodeType) -> bool:
         """Whether a function belongs to the program, not to torch or irscope."""
@@ -316,9 +312,9 @@ def _both(first: tuple[int, int] | None, then: tuple[int, int] | None) -> tuple[
     return None if first is None or then is None else (max(first[0], then[0]), then[1])
 
 
-def line_text(place: tuple[CodeType, int] | None) -> str:
+def line_text(place: Line | None) -> str:
     """As file:line."""
-    return "" if place is None else f"{place[0].co_filename}:{place[1]}"
+    return "" if place is None else str(place)
 
 
 def local_parts(tensor: Any) -> Iterator[torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -360,6 +361,7 @@ class World:
         package.ProcessGroup._end_coalescing = lambda group, device: self._end_together(group)
         # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
         core.Logger.set_runtime_stats_and_log = lambda logger: None
+        _operands_looked_at_once()
         library = torch.library.Library("c10d", "IMPL")
         self._libraries.append(library)
         for name in dir(self):
@@ -519,6 +521,29 @@ class World:
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()
         return self._done(group, [], [], False)
+
+
+def _operands_looked_at_once() -> None:
+    """DTensor finds how the elements of a list are sharded one by one, and looks for each through all operands of the operator: of a model
+    with 400 parameters that takes most of the first step of an optimizer. What it looks for is the same for all elements of one call, and
+    where it is not there nothing changes."""
+    module: Any = sys.modules.get("torch.distributed.tensor._sharding_prop")
+    propagate = getattr(module, "_propagate_use_strided_shard_flag", None)
+    strided = getattr(module, "_StridedShard", None)
+    if propagate is None or strided is None:
+        return
+    without: list[Any] = [None]
+    """The last operands, where none of them has such a placement; kept, so that no others take their identity."""
+
+    def propagate_once(strategy: Any, schema: Any) -> None:
+        if schema is without[0]:
+            return
+        if any(isinstance(one, strided) for spec in schema.args_spec for one in spec.placements):
+            propagate(strategy, schema)
+        else:
+            without[0] = schema
+
+    module._propagate_use_strided_shard_flag = propagate_once
 
 
 def _members(group: Any) -> tuple[int, ...]:

@@ -56,3 +56,36 @@ def test_counters_are_those_of_the_real_host_code(name: str, rank: int, events: 
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     assert len(found["steps"]) == len(runs[0]["steps"])
     assert not list(differences(runs, found))
+
+
+LOOKS = """
+import collections, sys
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor._op_schema import OpSchema
+
+looks = collections.Counter()
+args_spec = OpSchema.args_spec.fget
+OpSchema.args_spec = property(lambda schema: looks.update([str(schema.op)]) or args_spec(schema))
+
+def train():
+    torch.distributed.init_process_group("nccl")
+    model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(int(sys.argv[1])))).cuda()
+    for layer in model:
+        fully_shard(layer, mesh=init_device_mesh("cuda", (2,)))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    model(torch.randn(4, 8, device="cuda")).sum().backward()
+    optimizer.step()
+
+import irscope
+found = irscope.simulate(train, world=2)
+assert found.outcome == "finished", found.error
+print(max(count for op, count in looks.items() if "_foreach" in op))
+"""
+
+
+def test_the_first_step_of_sharded_parameters_is_linear_in_their_number() -> None:
+    few, many = (int(python(LOOKS, str(layers)).stdout.split()[-1]) for layers in (3, 24))
+    assert many == few
