@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import re
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, settings
 ASKED = ("IRSCOPE_TEST_FULL", "IRSCOPE_UPDATE_DOCS", "IRSCOPE_UPDATE_SNAPSHOTS", "IRSCOPE_CACHE")
 """Variables by which whoever runs the tests asks for something. All others of irscope would change what is tested."""
 FIXED = {"TERM": "xterm-256color", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
-UNSET = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+UNSET = ("PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 FULL = os.environ.get("IRSCOPE_TEST_FULL", "") not in ("", "0")
 
 # The machine may be busy: a slow example is not a failure.
@@ -60,6 +61,7 @@ def _fix_environment(config: pytest.Config) -> None:
     home = tempfile.TemporaryDirectory(prefix="irscope-home-")
     config.add_cleanup(home.cleanup)
     os.environ.update(FIXED, IRSCOPE_HOME=home.name)
+    sys.dont_write_bytecode = False
     if hasattr(time, "tzset"):
         time.tzset()
 
@@ -80,3 +82,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = _reason_to_skip(item, full)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+_frozen_modules = 0
+_MANY_MODULES = 100
+"""So many more since the last time are a package such as torch."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Take what stays until the end, all tests and whatever was imported, out of the garbage collector's sight. Else each of its full
+    passes, which some commands ask for after every model, looks at millions of objects."""
+    global _frozen_modules
+    if len(sys.modules) >= _frozen_modules + _MANY_MODULES:
+        gc.collect()
+        gc.freeze()
+        _frozen_modules = len(sys.modules)
