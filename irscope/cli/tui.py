@@ -169,9 +169,10 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
 def _explained(path: Path, other: str) -> Recording:
     """A memory snapshot as the screen of recordings shows it; `other` is the script or the model that made it."""
     from irscope.tools.explain import explain_file
-    from irscope.tools.explain.recorded import recording_of
+    from irscope.tools.explain.recorded import recording_of_history
 
-    found = recording_of(explain_file(path, other))
+    explained = explain_file(path, other)
+    found = recording_of_history(explained.history, explained.report(), explained.verdict)
     importlib.import_module("irscope.tui.recording")
     return found
 

@@ -33,7 +33,7 @@ from irscope.recording import (
 )
 from irscope.report.values import bare
 from irscope.tools.explain import explain_file
-from irscope.tools.explain.recorded import recording_of
+from irscope.tools.explain.recorded import recording_of_history
 from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
 from irscope.tui.recording import RecordedRun, RecordingApp, shown_run
@@ -384,7 +384,8 @@ def test_the_machine_is_lines_under_the_chart() -> None:
 
 def test_a_memory_snapshot_is_shown_as_a_recording_is() -> None:
     """The verdict, the chart by category, first what is alive where memory was refused, and all tables of the explanation."""
-    found = recording_of(explain_file(Path(__file__).parents[2] / "samples" / "recordings" / "oom.pickle"))
+    explained = explain_file(Path(__file__).parents[2] / "samples" / "recordings" / "oom.pickle")
+    found = recording_of_history(explained.history, explained.report(), explained.verdict)
 
     async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
         assert "a result is kept with its graph" in shown(app) and "in the history" in shown(app)

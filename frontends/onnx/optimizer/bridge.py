@@ -15,8 +15,9 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
-from irscope.frontends.onnx.optimizer.driver import CUDA, LEVELS, Level, Session, optimise
+from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, optimise
 from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
+from irscope.frontends.onnx.optimizer.registry import CUDA, Session
 from irscope.frontends.onnx.optimizer.shapes import infer_known, sizes_of
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader

@@ -1,24 +1,24 @@
 """Applies ONNX Runtime's transformers in its order: InferenceSession::TransformGraph for one execution provider.
 
 The lists below are those that a session of onnxruntime 1.31 logs (`log_severity_level = 0`); a transformer that is not written here changes
-nothing. Modules of this package add theirs with `transformer` and `rule`.
+nothing. The other modules of this package register theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode
+from irscope.frontends.onnx.optimizer import basic, extended, folding, layout, pairs, products, qdq, transposes  # noqa: F401  # register
+from irscope.frontends.onnx.optimizer.graph import OrtGraph
+from irscope.frontends.onnx.optimizer.halves import insert_casts, partition, single_constants
+from irscope.frontends.onnx.optimizer.registry import RULES, TRANSFORMERS, Apply, Rule, Session
 
 Level: TypeAlias = Literal["off", "basic", "extended", "all"]
 LEVELS: Final[tuple[Level, ...]] = ("off", "basic", "extended", "all")
 MOST_STEPS: Final = 10
 """SessionOptions.max_num_graph_transformation_steps."""
-CPU: Final = "CPUExecutionProvider"
-CUDA: Final = "CUDAExecutionProvider"
-RULES: Final = "Level{}_RuleBasedTransformer"
+RULE_BASED: Final = "Level{}_RuleBasedTransformer"
 
 ORDER: Final[dict[int, tuple[str, ...]]] = {
     1: (
@@ -102,89 +102,15 @@ RULE_ORDER: Final[dict[int, tuple[str, ...]]] = {
 }
 
 
-@dataclass
-class Session:
-    """What the session runs on, and what was done."""
-
-    provider: str = CPU
-    block: int = 16
-    """Channels of a block of the NCHWc layout: 16 with AVX-512, 8 with AVX2, 1 for none."""
-    reordered: Sequence[str] = ()
-    """Values reordered back from blocks, in the order in which one session happened to do that."""
-    applied: list[tuple[int, str]] = field(default_factory=list)
-    """Transformers that changed the graph: the level and the name, in order."""
-
-
-Apply: TypeAlias = Callable[[OrtGraph, Session], bool]
-"""Works on one graph and those inside its nodes, and tells whether anything changed."""
-Rewrite: TypeAlias = Callable[[OrtGraph, OrtNode], bool]
-"""Looks at one node, and tells whether anything changed."""
-
-
-@dataclass(frozen=True)
-class _Rule:
-    name: str
-    ops: frozenset[str]
-    rewrite: Rewrite
-
-
-_TRANSFORMERS: dict[str, Apply] = {}
-_RULES: dict[str, _Rule] = {}
-
-
-def transformer(*names: str) -> Callable[[Apply], Apply]:
-    """Register what ONNX Runtime's transformers of these names do; ORDER says at which level and when."""
-
-    def register(apply: Apply) -> Apply:
-        for name in names:
-            _TRANSFORMERS[name] = apply
-        return apply
-
-    return register
-
-
-def per_node(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register a transformer that goes through the nodes in topological order, into the graphs inside each first."""
-
-    def register(rewrite: Rewrite) -> Rewrite:
-        def apply(graph: OrtGraph, session: Session) -> bool:
-            changed = False
-            for node in graph.order():
-                if graph.nodes.get(node.index) is not node:
-                    continue
-                for body in node.bodies.values():
-                    changed |= apply(body, session)
-                changed |= rewrite(graph, node)
-            return changed
-
-        transformer(*names)(apply)
-        return rewrite
-
-    return register
-
-
-def rule(name: str, *ops: str) -> Callable[[Rewrite], Rewrite]:
-    """Register a rule of the rule-based transformers, for nodes of these operators."""
-
-    def register(rewrite: Rewrite) -> Rewrite:
-        _RULES[name] = _Rule(name, frozenset(ops), rewrite)
-        return rewrite
-
-    return register
-
-
 def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> Session:
     """Do to the graph what a session of this level does before it runs."""
     session = session or Session()
-    _register()
     if level == "off":
         return session
-    ensure = _TRANSFORMERS.get("EnsureUniqueDQForNodeUnit")
+    ensure = TRANSFORMERS.get("EnsureUniqueDQForNodeUnit")
     if ensure is not None:
         _apply(graph, "EnsureUniqueDQForNodeUnit", ensure, 1, session)
     _steps(graph, 1, session)
-    from irscope.frontends.onnx.optimizer.halves import insert_casts, partition, single_constants
-
     partition(graph, session.provider)
     for _ in range(MOST_STEPS):
         for number, names in ((2, ("extended", "all")), (3, ("all",))):
@@ -201,22 +127,6 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
     return session
 
 
-def _register() -> None:
-    """Import the modules whose transformers are in the lists above."""
-    from irscope.frontends.onnx.optimizer import (
-        basic,
-        extended,
-        folding,
-        layout,
-        pairs,
-        products,
-        qdq,
-        transposes,
-    )
-
-    del basic, extended, folding, layout, pairs, products, qdq, transposes
-
-
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:
     """GraphTransformerManager::ApplyTransformers."""
     for step in range(MOST_STEPS):
@@ -224,7 +134,7 @@ def _steps(graph: OrtGraph, level: int, session: Session) -> None:
         for name in ORDER[level]:
             if step and name in ONCE:
                 continue
-            apply = _rules_of(level) if name == RULES.format(level) else _TRANSFORMERS.get(name)
+            apply = _rules_of(level) if name == RULE_BASED.format(level) else TRANSFORMERS.get(name)
             if apply is not None:
                 changed |= _apply(graph, name, apply, level, session)
         if not changed:
@@ -240,7 +150,7 @@ def _apply(graph: OrtGraph, name: str, apply: Apply, level: int, session: Sessio
 
 
 def _rules_of(level: int) -> Apply:
-    rules: Sequence[_Rule] = [_RULES[name] for name in RULE_ORDER.get(level, ()) if name in _RULES]
+    rules: Sequence[Rule] = [RULES[name] for name in RULE_ORDER.get(level, ()) if name in RULES]
 
     def apply(graph: OrtGraph, session: Session) -> bool:
         changed = False

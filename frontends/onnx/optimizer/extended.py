@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.driver import CPU, CUDA, per_node
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
 from irscope.frontends.onnx.optimizer.matching import (
     ADD,
@@ -31,6 +30,7 @@ from irscope.frontends.onnx.optimizer.matching import (
     reader_of,
     readers_by_number,
 )
+from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, per_node
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.driver import Session, per_node, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
+from irscope.frontends.onnx.optimizer.registry import Session, per_node, transformer
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 

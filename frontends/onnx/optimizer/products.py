@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.driver import CPU, CUDA, Session, per_node, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
 from irscope.frontends.onnx.optimizer.matching import (
     ADD,
@@ -20,6 +19,7 @@ from irscope.frontends.onnx.optimizer.matching import (
     matching,
     reader_of,
 )
+from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, Session, per_node, transformer
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.driver import CPU, CUDA, per_node, rule
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
 from irscope.frontends.onnx.optimizer.matching import ends_in_one, is_scalar, reader_of
 from irscope.frontends.onnx.optimizer.products import clip_limits
+from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, per_node, rule
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor

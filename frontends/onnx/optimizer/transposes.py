@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.driver import CPU, Session, transformer
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight
+from irscope.frontends.onnx.optimizer.registry import CPU, Session, transformer
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 

@@ -65,6 +65,10 @@ def _record(request: Request, sink: Sink) -> None:
         from irscope.measure.record.ortrun import record_ort
 
         record_ort(request, sink)
+    elif request.loop is not None:
+        from irscope.measure.record.torchsteps import record_loop
+
+        record_loop(request, request.loop, sink)
     else:
         from irscope.measure.record.torchrun import record_torch
 

@@ -34,12 +34,7 @@ _SETTINGS = (
 
 
 def record_torch(request: Request, sink: Sink) -> None:
-    """Run a model with PyTorch and tell the sink what was seen."""
-    if request.loop is not None:
-        from irscope.measure.record.torchsteps import record_loop
-
-        record_loop(request, request.loop, sink)
-        return
+    """Run a model's forward pass with PyTorch and tell the sink what was seen."""
     if request.options.device != "cpu":
         record_cuda(request, sink)
         return

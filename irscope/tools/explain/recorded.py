@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from irscope.recording import (
     Problem,
     Recording,
 )
-from irscope.tools.explain.history import PHASES
+from irscope.report.report import Report
+from irscope.tools.explain.history import PHASES, History
 from irscope.tools.simulation_files import said_of, table_said
-
-if TYPE_CHECKING:
-    from irscope.tools.explain import Explanation
 
 _NAMES: Final = ("alloc", "free_requested")
 _MOST_SHOWN: Final = 200_000
@@ -97,9 +95,8 @@ def _phases(phases: list[str]) -> list[Annotation]:
     return found
 
 
-def recording_of(found: Explanation) -> Recording:
-    """A snapshot as the screen of a recording shows it: its history around the moment that is explained, and the tables."""
-    history = found.history
+def recording_of_history(history: History, report: Report, verdict: str) -> Recording:
+    """A snapshot as the screen of a recording shows it: its history around the moment that is explained, and the report's tables."""
     blocks = history.blocks
     end = min(history.length, max(history.moment + _BEYOND, _MOST_SHOWN))
     first = max(end - _MOST_SHOWN, 0)
@@ -140,10 +137,9 @@ def recording_of(found: Explanation) -> Recording:
                     int(blocks.stream[number]),
                 )
             )
-    report = found.report()
     problems = []
     if history.refused is not None:
-        problems.append(Problem("out_of_memory", found.verdict, requested=int(history.size[history.refused])))
+        problems.append(Problem("out_of_memory", verdict, requested=int(history.size[history.refused])))
     peak = Level(int(history.totals[-1]), int(history.totals.max()))
     reserved = Level(int(history.reserved[-1]), int(history.reserved.max())) if len(history.reserved) else None
     header = Header(

@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 import irscope
 from irscope.cli.main import main
 from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
-from irscope.frontends.onnx.optimizer.driver import Level, Session
+from irscope.frontends.onnx.optimizer.driver import Level
 from irscope.frontends.onnx.optimizer.graph import OrtGraph
+from irscope.frontends.onnx.optimizer.registry import Session
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
