@@ -176,6 +176,31 @@ class _NotATensor:
     """A class without instances."""
 
 
+# -- tensors of operators ----------------------------------------------------------------------------------------------
+
+
+def device_of(tensor: torch.Tensor) -> torch.device:
+    """The device of a tensor; that of a fake one is asked for without dispatching the question."""
+    return tensor.fake_device if type(tensor) is FakeTensor else tensor.device
+
+
+@functools.cache
+def _text(device: torch.device) -> str:
+    return str(device)
+
+
+def device_text(tensor: torch.Tensor) -> str:
+    """The same as text."""
+    return _text(device_of(tensor))
+
+
+def tensors_within(item: Any) -> list[torch.Tensor]:
+    """Tensors among the arguments or results of an operator, in order; these come in lists and tuples alone."""
+    if isinstance(item, torch.Tensor):
+        return [item]
+    return [one for part in item for one in tensors_within(part)] if isinstance(item, list | tuple) else []
+
+
 # -- composites and data-dependent sizes -------------------------------------------------------------------------------
 
 

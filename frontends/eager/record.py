@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -156,4 +157,9 @@ class Record:
 
 def dtype_of(tensor: torch.Tensor) -> DType:
     """The element type as irscope names it."""
-    return NAMED_DTYPES.get(str(tensor.dtype).removeprefix("torch."), DType.UNKNOWN)
+    return _dtype_named(tensor.dtype)
+
+
+@functools.cache
+def _dtype_named(dtype: torch.dtype) -> DType:
+    return NAMED_DTYPES.get(str(dtype).removeprefix("torch."), DType.UNKNOWN)

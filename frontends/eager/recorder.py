@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import linecache
 import os
@@ -15,14 +16,15 @@ from typing import Any, Final, TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError
-from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, is_composite
+from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, device_of, device_text, is_composite, tensors_within
 from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.remembered import Remembered
 from irscope.frontends.eager.routes import KERNELS, ROUTES, Rerouted
 from irscope.frontends.eager.values import OpenSizes, Size, Values, is_open
 from irscope.ir.dims import Dim
@@ -32,6 +34,7 @@ from irscope.passkit.settings import Settings
 _MOST_OPERATORS = 500_000
 _SMALL = 1 << 16
 """Elements of constants that are copied, since the run may change them."""
+_DEVICE = torch.ops.prim.device.default
 _TABLES: tuple[tuple[Kind, str], ...] = (("parameter", "_parameters"), ("buffer", "_buffers"))
 
 
@@ -55,7 +58,13 @@ class Recorder(TorchDispatchMode):
         """Runs decompositions of operators, and guesses data-dependent sizes."""
         self.sizes: OpenSizes | None = None
         """Symbolic sizes."""
+        self._remembered: Remembered | None = None
+        """Results of operators, where nothing but the device's own modes is between them and the recorder."""
+        self._below = 0
+        """How many modes these are."""
         self._storages: dict[int, Storage] = {}
+        self._alive: dict[Storage, weakref.ref[torch.UntypedStorage]] = {}
+        """What tells when a storage is freed."""
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
         self._deaths = 0
         self._running = False
@@ -111,6 +120,7 @@ class Recorder(TorchDispatchMode):
         with ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.record.grad))
             stack.enter_context(self.calls.followed())
+            self._note_modes()
             stack.enter_context(self)
             if self.record.grad:
                 stack.enter_context(Rerouted(self.target))
@@ -124,8 +134,18 @@ class Recorder(TorchDispatchMode):
         self.record.outputs = self._flat(result)
         return result
 
+    def _note_modes(self) -> None:
+        """See whether results may be remembered: other modes of dispatch would not be told of operators that are not dispatched again."""
+        modes: list[Any] = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+        self._below = len(modes)
+        usual = [type(one) for one in modes] == [FakeTensorMode, Inside] and self.sizes is None
+        if not usual or self._remembered is None or self._remembered.mode is not modes[0]:
+            self._remembered = Remembered(modes[0]) if usual else None
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if func is _DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device  # asked for everywhere, and dispatched like an operator
         if func.namespace in SILENT:
             return func(*args, **kwargs)
         record = self.record
@@ -178,6 +198,20 @@ class Recorder(TorchDispatchMode):
             found = route(self.target, args, kwargs)
             if found is not NotImplemented:
                 return found
+        remembered = self._remembered
+        # Modes that were entered since then, such as those that trace, are told of each operator.
+        if remembered is not None and torch._C._len_torch_dispatch_stack() == self._below and not (self.inside and self.inside.may_guess):
+            key = remembered.key(func, args, kwargs)
+            if key is not None:
+                found = remembered.again(key, args, kwargs)
+                if found is NotImplemented:
+                    found = self._dispatched(func, args, kwargs)
+                    remembered.learn(key, func, args, kwargs, found)
+                return found
+        return self._dispatched(func, args, kwargs)
+
+    def _dispatched(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run an operator by the device's modes."""
         if is_composite(func):
             if self.sizes is not None and func in self.sizes.in_python and COMPOSITE in func.py_kernels:
                 return func.py_kernels[COMPOSITE](*args, **kwargs)
@@ -263,7 +297,7 @@ class Recorder(TorchDispatchMode):
             self._dims(tensor.shape),
             self._dims(tensor.stride()) if is_strided else (),
             self._dim(tensor.storage_offset()) if is_strided else 0,
-            str(tensor.device),
+            device_text(tensor),
             kind,
             name,
             trainable=tensor.requires_grad,
@@ -278,13 +312,14 @@ class Recorder(TorchDispatchMode):
         key = storage._cdata
         found = self._storages.get(key)
         if found is None:
-            found = Storage(len(self.record.storages), self._dim(storage.nbytes()), str(tensor.device), number)
+            found = Storage(len(self.record.storages), self._dim(storage.nbytes()), device_text(tensor), number)
             self.record.storages.append(found)
             self._storages[key] = found
-            weakref.finalize(storage, self._freed, key, found).atexit = False
+            self._alive[found] = weakref.ref(storage, functools.partial(self._freed, key, found))
         return found
 
-    def _freed(self, key: int, storage: Storage) -> None:
+    def _freed(self, key: int, storage: Storage, _: object) -> None:
+        del self._alive[storage]
         if self._storages.get(key) is storage:
             del self._storages[key]
         if not self._watching:
@@ -307,6 +342,8 @@ class Recorder(TorchDispatchMode):
         return self.sizes.dim(size)
 
     def _dims(self, sizes: Sequence[Size]) -> tuple[Dim, ...]:
+        if self.sizes is None:
+            return tuple(sizes)  # type: ignore[arg-type]  # none is open
         return tuple([size if isinstance(size, int) else self._dim(size) for size in sizes])
 
     def _flat(self, item: Any) -> tuple[Any, ...]:
@@ -610,9 +647,10 @@ class StepRecorder(Recorder):
         if func is _ITEM and self.answers_zero and args[0].device.type != "cpu":
             return _zero(args[0].dtype)
         if func is _ITEM and args[0].device.type == "cpu":
-            known = self._known.get(args[0].untyped_storage()._cdata)
+            known = self._value(args[0])
             if known is not None:
-                return known.item()
+                with torch._C._DisableTorchDispatch():
+                    return known.item()
         result = super().execute(func, args, kwargs)
         self._follow(func, args, kwargs, result)
         return result
@@ -634,13 +672,12 @@ class StepRecorder(Recorder):
 
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Compute an operator on known host values too."""
-        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        given = [leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+        made, given = tensors_within(result), tensors_within((args, *kwargs.values()))
         for one in made:
-            if one.device.type == "cpu" and not _shares(one, given):
+            if _on_host(one) and not _shares(one, given):
                 # It may lie where another was whose values were known.
                 self._known.pop(one.untyped_storage()._cdata, None)
-        if not all(one.device.type == "cpu" and one.numel() <= _MOST_KNOWN for one in (*made, *given)) or not (made or given):
+        if not all(_on_host(one) and one.numel() <= _MOST_KNOWN for one in (*made, *given)) or not (made or given):
             return
         if func.namespace != "aten" or (given and not all(self._value(one) is not None for one in given)):
             return
@@ -649,7 +686,7 @@ class StepRecorder(Recorder):
                 values = func(*tree_map(self._valued, tuple(args)), **tree_map(self._valued, dict(kwargs)))
         except Exception:  # what cannot be computed beside is not known
             return
-        for one, value in zip(made, [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)], strict=False):
+        for one, value in zip(made, tensors_within(values), strict=False):
             self._known[one.untyped_storage()._cdata] = value
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -658,6 +695,10 @@ class StepRecorder(Recorder):
 
     def _valued(self, item: Any) -> Any:
         return self._value(item) if isinstance(item, torch.Tensor) else item
+
+
+def _on_host(tensor: torch.Tensor) -> bool:
+    return device_of(tensor).type == "cpu"
 
 
 def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
