@@ -3,7 +3,7 @@
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
-# make pages      docs/codes.md, docs/api.md, the manual page and the JSON schemas of docs/, from the source
+# make pages      docs/codes.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast irscope is on this machine, beside its peers
 # make bench-compare  the same, and what became slower since the last release

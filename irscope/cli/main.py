@@ -177,6 +177,11 @@ def _dispatch(arguments: list[str]) -> int:
             hint = f"{error.hint}; `irscope --help` lists the commands"
             raise UsageError(f"{name!r} is no command, and as a model: {error.message}", hint=hint)
         raise error
+    if arguments[1:] in (["-h"], ["--help"]):
+        from irscope.cli.helptext import help_parser
+
+        write_stream(sys.stdout, [help_parser(name).format_help()])
+        return ExitCode.OK
     command = command_named(name)
     parser = parser_of(name, command)
     end = _program_in(arguments)

@@ -90,6 +90,16 @@ def test_every_command_has_examples_that_answer_questions(name: str) -> None:
     assert all(f"  {line}\n      {answer}\n" in shown for line, answer in examples)
 
 
+@pytest.mark.parametrize("columns", ["60", "120"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_the_table_is_that_of_the_parser(
+    name: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main([name, "--help"]) == ExitCode.OK
+    assert capsys.readouterr().out == parser_of(name, command_named(name)).format_help()
+
+
 @pytest.mark.parametrize(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])
 def test_the_parser_accepts_the_example(name: str, line: str, answer: str) -> None:
     program, command, *arguments = shlex.split(line)

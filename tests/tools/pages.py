@@ -1,4 +1,4 @@
-"""Pages, manual and JSON Schemas of docs/ that follow from the source: `python -m tests.tools.pages` writes them (make pages)."""
+"""Pages, manual and JSON Schemas of docs/, and the table of helps, from the source: `python -m tests.tools.pages` writes them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from irscope.cli.helptext import describe
+from irscope.cli.main import COMMANDS, command_named, parser_of
 from irscope.codes import CODES
 from irscope.jsoncodec import Json
 from irscope.recording.records import LINES, Header
@@ -27,7 +29,7 @@ from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
 from tests.tools.manpage import man_page
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
 
 
 def codes_page() -> str:
@@ -36,6 +38,11 @@ def codes_page() -> str:
     for code, doc in CODES.items():
         lines += [f"## {code}: {doc.title}", "", doc.text, ""]
     return "\n".join(lines)
+
+
+def help_table() -> str:
+    """What `irscope COMMAND --help` prints, for every command."""
+    return "".join(json_lines({name: describe(parser_of(name, command_named(name))) for name in COMMANDS}))
 
 
 def report_schema() -> str:
@@ -73,14 +80,15 @@ def recording_schema() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
-    "api.md": api_page,
-    "irscope.1": man_page,
-    "codes.md": codes_page,
-    "report.schema.json": report_schema,
-    "compare.schema.json": compare_schema,
-    "check.schema.json": check_schema,
-    "table.schema.json": table_schema,
-    "recording.schema.json": recording_schema,
+    "docs/api.md": api_page,
+    "docs/irscope.1": man_page,
+    "docs/codes.md": codes_page,
+    "docs/report.schema.json": report_schema,
+    "docs/compare.schema.json": compare_schema,
+    "docs/check.schema.json": check_schema,
+    "docs/table.schema.json": table_schema,
+    "docs/recording.schema.json": recording_schema,
+    "irscope/cli/helptext.json": help_table,
 }
 
 _CELL: dict[str, Json] = {
@@ -166,4 +174,4 @@ def _member_name(member: enum.Enum) -> str:
 
 if __name__ == "__main__":
     for page, made in GENERATED.items():
-        (DOCS / page).write_text(made(), encoding="utf-8")
+        (ROOT / page).write_text(made(), encoding="utf-8")
