@@ -74,6 +74,10 @@ class Analysis(Pass, ABC, Generic[R]):
 class Transform(Pass, ABC):
     """Changes the graph and says whether it did."""
 
+    writes: ClassVar[tuple[Facet, ...]] = tuple(Facet)
+    """Sides of the graph that it may change. Of one that writes nothing but types of results the graph need not be kept for a crash
+    reproducer: they are inferred anew."""
+
     @abstractmethod
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         """Change the graph through its methods; True when something changed."""

@@ -354,7 +354,8 @@ class Manager:
     @contextmanager
     def _guarded(self, subject: Pass) -> Iterator[None]:
         """Anything but irscope's own errors becomes a PassError, with a reproducer where those are wanted."""
-        snapshot = print_program(self.program) if self.reproducers and isinstance(subject, Transform) else None
+        is_lost = isinstance(subject, Transform) and subject.writes != (Facet.TYPES,)
+        snapshot = print_program(self.program) if self.reproducers and is_lost else None
         try:
             yield
         except (IrscopeError, KeyboardInterrupt):

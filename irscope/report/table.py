@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby
 from operator import add
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, overload
 
 from irscope.errors import PassError, UsageError
 from irscope.report.options import shown_alone
@@ -48,6 +48,33 @@ class Column:
                 return cls(key)
         known = ", ".join(kind.value for kind in Kind)
         raise PassError(f"column {text!r} has no such kind: {kind!r}", code="IRS510", hint=f"kinds are {known}")
+
+
+class Cells(Sequence[object]):
+    """A column whose cells are made when somebody looks at them: of a large table that is only those that are printed."""
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, items: Sequence[Any], make: Callable[[Any], object]) -> None:
+        self._items, self._make = items, make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, place: int) -> object: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[object]: ...
+    def __getitem__(self, place: int | slice) -> object:
+        return Cells(self._items[place], self._make) if isinstance(place, slice) else self._make(self._items[place])
+
+    def __iter__(self) -> Iterator[object]:
+        return map(self._make, self._items)
+
+    def told(self, change: Callable[[object], object]) -> Cells:
+        """The column with something done to every cell."""
+        make = self._make
+        return Cells(self._items, lambda item: change(make(item)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -254,7 +281,11 @@ def _assumed_data(data: Mapping[str, Sequence[object]], columns: Iterable[Column
     def told(key: str, cells: Sequence[object]) -> Sequence[object]:
         if key not in kinds or not kinds[key].can_be_assumed or hasattr(cells, "tolist"):
             return cells
-        return [as_assumed(cell) if isinstance(cell, Quantity) else cell for cell in cells]
+
+        def as_told(cell: object) -> object:
+            return as_assumed(cell) if isinstance(cell, Quantity) else cell
+
+        return cells.told(as_told) if isinstance(cells, Cells) else [as_told(cell) for cell in cells]
 
     return {key: told(key, cells) for key, cells in data.items()}
 

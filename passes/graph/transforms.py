@@ -9,7 +9,7 @@ import numpy as np
 
 from irscope.diagnostics import Diagnostic
 from irscope.errors import PipelineError
-from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal, Scalar
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ir.verify import verify
@@ -28,13 +28,17 @@ class Annotate(Transform):
     """Write inferred types onto the values of the graph."""
 
     name: ClassVar[str] = "annotate"
+    writes: ClassVar[tuple[Facet, ...]] = (Facet.TYPES,)
 
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         changed = 0
         for value, inferred in ctx.get(Shapes).types.items():
+            stated = value.type
+            if stated is inferred:
+                continue
             owner = value.graph
-            type_ = _with_layout(inferred, value.type)
-            if value.type is not type_ and owner is not None:
+            type_ = inferred if stated.layout is None else _with_layout(inferred, stated)
+            if stated is not type_ and owner is not None:
                 owner.set_type(value, type_)
                 changed += 1
         ctx.stat("types", changed)

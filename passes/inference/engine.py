@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -136,6 +136,15 @@ def define_regions(
     _LISTS.append(lists)
 
 
+class Answer(NamedTuple):
+    """What the rules of an operator said of one use of it, where they said nothing of the node or its values alone."""
+
+    types: tuple[Type, ...]
+    values: tuple[Known | None, ...]
+    known: tuple[Known | None, ...]
+    """Elements of the operands. The key of the answer tells them apart by identity, so they must stay."""
+
+
 class Mark(NamedTuple):
     """How much was noted about a model at some time."""
 
@@ -159,6 +168,13 @@ class Inference(RuleContext):
         self._assumed: set[tuple[Dim, Dim]] = set()
         self._faulty: set[Node] = set()
         self._possible: dict[TensorType, bool] = {}
+        self.keeps_answers = True
+        """Whether rules see nothing of a node but its operator, attributes, types and elements, so that like nodes have like results."""
+        self._answers: dict[Hashable, Answer] = {}
+        self._literals: dict[tuple[Type, bytes], Known] = {}
+        """Each distinct constant once: like nodes then have the very same operands."""
+        self._remarks = 0
+        """How often a rule said or asked something that is about one node or value alone."""
         self.after_body: Callable[[Node, int], None] | None = None
         """Called after each inference of a body that a control node runs, with the node and the number of the step."""
 
@@ -184,7 +200,10 @@ class Inference(RuleContext):
             if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
                 known = _literal(data, weight.type)
                 if known is not None:
-                    self.found.values[weight] = known
+                    is_plain = known.dtype != object
+                    self.found.values[weight] = self._literals.setdefault((weight.type, known.tobytes()), known) if is_plain else known
+        if not self.depth:
+            self._answers.clear()  # they hold for the sizes that were noted in one graph
         # A region may not run: what its sizes say about their symbols holds only inside.
         outer = self.sizes
         self.sizes = set(outer)
@@ -203,11 +222,33 @@ class Inference(RuleContext):
                 self.forget(output)
         spec = find_op(node.op)
         if spec is None:
-            types = self._foreign(node)
+            self._found(node, self._foreign(node))
         elif spec.control is not None:
-            types = self._control(_CONTROLS[spec.control], node)
+            self._found(node, self._control(_CONTROLS[spec.control], node))
+        elif spec.items is None and not self.depth and self.keeps_answers:
+            self._like_another(node, spec)
         else:
-            types = self._infer(node, spec)
+            self._found(node, self._infer(node, spec))
+        self._node = outer
+
+    def _like_another(self, node: Node, spec: OpSpec) -> None:
+        """Infer a node, unless one like it was inferred before: in deep models most are like one of the first layer."""
+        key = self._key(node)
+        answer = self._answers.get(key)
+        if answer is not None:
+            self._take(node, answer)
+            return
+        remarks, sizes = self._remarks, len(self.sizes)
+        self._found(node, self._infer(node, spec))
+        if key is not None and remarks == self._remarks and sizes == len(self.sizes):
+            types, values = self.found.types, self.found.values
+            known = tuple([None if value is None else values.get(value) for value in node.inputs])
+            self._answers[key] = Answer(
+                tuple([types[one] for one in node.outputs]), tuple([values.get(one) for one in node.outputs]), known
+            )
+
+    def _found(self, node: Node, types: list[Type]) -> None:
+        """Keep the types of a node's results."""
         if any(type(one) is TensorType and not self._is_possible(one) for one in types):
             types = self._give_up(node, "a result would have a negative size, or more elements than a machine can address", "model")
         found = self.found.types
@@ -218,11 +259,44 @@ class Inference(RuleContext):
             if type(type_) is not TensorType:
                 continue
             if type_.shape is None or type_.dtype is DType.UNKNOWN:
+                self._remarks += 1
                 self._inherit_reason(node, output)
             for size in type_.shape or ():
                 if type(size) is SymDim:
                     self.note_size(size)
-        self._node = outer
+
+    def _key(self, node: Node) -> Hashable:
+        """What the results of a node follow from; None where that cannot be a key."""
+        types, values = self.found.types, self.found.values
+        key: list[Hashable] = [node.op, len(self.sizes)]
+        for value in node.inputs:
+            if value is None:
+                key.append(None)
+            else:
+                key.append(types.get(value, value.type))
+                known = values.get(value)
+                if known is not None:
+                    key.append(id(known))
+        key.append(0)
+        key.extend([output.type for output in node.outputs])
+        if node.attrs:
+            # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
+            key.append(repr(node.attrs))
+            key.extend(node.attrs.values())
+        found = tuple(key)
+        try:
+            hash(found)
+        except TypeError:
+            return None
+        return found
+
+    def _take(self, node: Node, answer: Answer) -> None:
+        """The results that a node like this one had."""
+        types, values = self.found.types, self.found.values
+        for output, type_, known in zip(node.outputs, answer.types, answer.values, strict=True):
+            types[output] = type_
+            if known is not None:
+                values[output] = known
 
     def _is_possible(self, type_: TensorType) -> bool:
         found = self._possible.get(type_)
@@ -260,6 +334,7 @@ class Inference(RuleContext):
         return inferred
 
     def _give_up(self, node: Node, text: str, fault: str) -> list[Type]:
+        self._remarks += 1
         if node not in self._faulty:
             self._faulty.add(node)
             self.found.problems.append(Problem(node, text, fault))
@@ -331,6 +406,7 @@ class Inference(RuleContext):
         if value is None:
             return None
         if value.declared_in is not None and value not in self.found.values:
+            self._remarks += 1
             self._read_weight(value, value.declared_in)
         found = self.found.values.get(value)
         return self.symbolic_value(value) if found is None and self.may_be_symbolic(value) else found
@@ -350,6 +426,7 @@ class Inference(RuleContext):
             type_ = self.found.type_of(value)
             shape = static_shape(type_)
             assert shape is not None
+            self._remarks += 1
             symbols = objects(self._element_symbols(value, math.prod(shape)), shape)
             # Elements may have been bound, or there may be none at all.
             known = self.found.values[value] = settle(symbols, type_.dtype) if isinstance(type_, TensorType) else symbols
@@ -413,6 +490,7 @@ class Inference(RuleContext):
         """A new unknown size, blamed on the node whose rule asks; the number that a user gave it."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
+        self._remarks += 1
         name = f"u{self._fresh}"
         self._fresh += 1
         given = self.program.given.get(f"?{name}")
@@ -436,12 +514,14 @@ class Inference(RuleContext):
 
     def assume(self, left: Dim, right: Dim, why: str) -> None:
         """Record an equality once."""
+        self._remarks += 1
         if (left, right) not in self._assumed:
             self._assumed.add((left, right))
             self.found.assumptions.append(Assumption(left, right, self._node.name if self._node else "", why))
 
     def explain(self, reason: str, decided_by: DecidedBy) -> None:
         """Why the results of the current node have no rank."""
+        self._remarks += 1
         self._explained = self.reason(reason, decided_by)
 
     def reason(self, text: str, decided_by: DecidedBy) -> Reason:

@@ -25,9 +25,9 @@ from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import Inference, Inferred, Problem, Reason, lacks_rank
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.table import Table
+from irscope.report.table import Cells, Column, Table
 
-_COLUMNS = ("name:value", "dtype", "shape")
+_COLUMNS = tuple(map(Column.parse, ("name:value", "dtype", "shape")))
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,14 @@ class Shapes(Analysis[Inferred]):
         names = _Names(program)
         graph = program.graph
         values = [output for body in program.bodies() for node in body if node not in result.idle for output in node.outputs]
-        unknown = sum(not _is_known_value(value, result) for value in values)
+        known_types: dict[Type, bool] = {}
+        unknown = [value for value in values if not _is_known_value(value, result, known_types)]
         symbols = sorted({name for value in graph.inputs for name in symbols_of(value.type)})
         tables = (
             _types_table("inputs", graph.inputs, result, names),
             _types_table("outputs", graph.outputs, result, names),
             _types_table("values", values, result, names),
-            _unknowns(values, result, names),
+            _unknowns([value for value in values if not known_types[result.type_of(value)]], result, names),
             _branches(result),
             Table.of(
                 [(str(one.left), str(one.right), one.node, one.why) for one in result.assumptions],
@@ -74,9 +75,14 @@ class Shapes(Analysis[Inferred]):
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary={"values": len(values), "known": len(values) - unknown, "unknown": unknown, "symbols": ", ".join(symbols) or "none"},
+            summary={
+                "values": len(values),
+                "known": len(values) - len(unknown),
+                "unknown": len(unknown),
+                "symbols": ", ".join(symbols) or "none",
+            },
             tables=tuple(table for table in tables if len(table) or table.title in ("inputs", "outputs", "values")),
-            coverage=Coverage(len(values) - unknown, len(values), tuple(result.foreign)),
+            coverage=Coverage(len(values) - len(unknown), len(values), tuple(result.foreign)),
         )
 
 
@@ -95,10 +101,16 @@ class _Names:
         return self._numbered[value]
 
 
-def _is_known_value(value: Value, result: Inferred) -> bool:
-    """Whether its type is known; of a list those of its elements, which need not be alike."""
+def _is_known_value(value: Value, result: Inferred, found: dict[Type, bool]) -> bool:
+    """Whether its type is known; of a list those of its elements, which need not be alike. `found` keeps what is said of types."""
+    type_ = result.types.get(value, value.type)
+    known = found.get(type_)
+    if known is None:
+        known = found[type_] = is_known(type_)
+    if known:
+        return True
     items = result.lists.get(value)
-    return is_known(result.type_of(value)) or (items is not None and all(is_known(item.type) for item in items))
+    return items is not None and all(is_known(item.type) for item in items)
 
 
 def is_known(type_: Type) -> bool:
@@ -144,11 +156,9 @@ def shape_cell(type_: Type) -> object:
 
 
 def _types_table(title: str, values: Sequence[Value], result: Inferred, names: _Names) -> Table:
-    rows = []
-    for value in values:
-        type_ = result.type_of(value)
-        rows.append((names[value], dtype_cell(type_), shape_cell(type_)))
-    return Table.of(rows, columns=_COLUMNS, title=title)
+    types = [result.types.get(value, value.type) for value in values]
+    data = ([names[value] for value in values], Cells(types, dtype_cell), Cells(types, shape_cell))
+    return Table(title, _COLUMNS, {column.key: cells for column, cells in zip(_COLUMNS, data, strict=True)})
 
 
 def _unknowns(values: list[Value], result: Inferred, names: _Names) -> Table:

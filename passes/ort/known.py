@@ -44,6 +44,7 @@ def known_types(program: Program, *, sizes_come_with_inputs: bool = True) -> Inf
 class _Session(Inference):
     def __init__(self, program: Program, is_open: bool) -> None:
         super().__init__(program)
+        self.keeps_answers = False
         self._names: dict[str, SymDim] = {}
         """What stands for each size that the file has a name for, by the text of the size."""
         self._kept: set[SymDim] = set()

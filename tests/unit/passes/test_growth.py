@@ -1,0 +1,83 @@
+"""What large graphs cost: like nodes are inferred once, columns are made where they are printed, and no pass is quadratic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from irscope.ir.dims import symbol
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Graph, Role
+from irscope.ir.places import Literal
+from irscope.ir.program import Program
+from irscope.ir.types import tensor
+from irscope.ops.spec import OpSpec
+from irscope.passes.inference.engine import Inference
+from irscope.passes.inference.shapes import Shapes
+from irscope.passkit.manager import Manager
+from irscope.report.options import RenderOptions
+from irscope.report.table import Cells, Column, Table
+from irscope.report.text import table_lines
+
+
+def _layers(count: int, rest: int | None = None) -> Program:
+    """Layers that compute the shape of a reshape, as exporters write it, and add a bias that has its values in the graph."""
+    graph = Graph()
+    x = graph.add_input(tensor(DType.F32, (symbol("batch"), symbol("seq"), 16)), "x")
+    zero = graph.add_weight(tensor(DType.I64, ()), "zero", Role.CONSTANT, Literal((0,)))
+    unknown = tensor(DType.UNKNOWN, None)
+    for layer in range(count):
+        sizes = graph.add_weight(
+            tensor(DType.I64, (2,)), f"sizes{layer}", Role.CONSTANT, Literal((-1, rest if layer == 1 and rest else 16))
+        )
+        y = graph.append("nn.relu", (x,), (unknown,), names=(f"relu{layer}",)).outputs[0]
+        y = graph.append("view.reshape", (y, sizes), (unknown,), names=(f"flat{layer}",)).outputs[0]
+        graph.append("tensor.nonzero", (y,), (unknown,), names=(f"found{layer}",))
+        x = graph.append("math.add", (x, x), (unknown,), names=(f"sum{layer}",)).outputs[0]
+    graph.set_outputs([x, zero])
+    return Program(graph)
+
+
+def _found(program: Program, keeps: bool) -> Inference:
+    inference = Inference(program)
+    inference.keeps_answers = keeps
+    inference.run()
+    return inference
+
+
+@pytest.mark.parametrize("rest", [None, 8])
+def test_like_nodes_have_like_results_and_are_inferred_once(rest: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _layers(20, rest)
+    alone = _found(program, keeps=False).found
+    calls = []
+    plain = OpSpec.infer_types
+    monkeypatch.setattr(OpSpec, "infer_types", lambda spec, call: calls.append(spec.name) or plain(spec, call))
+    kept = _found(program, keeps=True).found
+    # Unknown sizes are never shared: each nonzero has its own, as it has without.
+    assert list(kept.types) == list(alone.types) and len(set(kept.types.values())) == len(set(alone.types.values()))
+    assert {str(type_) for type_ in kept.types.values()} == {str(type_) for type_ in alone.types.values()}
+    assert kept.reasons.keys() == alone.reasons.keys() and len(kept.reasons) == 20
+    assert kept.values.keys() == alone.values.keys()
+    assert all(np.array_equal(kept.values[value], alone.values[value]) for value in alone.values)
+    assert calls.count("tensor.nonzero") == 20 and calls.count("math.add") == 1 and calls.count("nn.relu") == 1
+    assert calls.count("view.reshape") == (1 if rest is None else 2)
+
+
+def test_a_column_makes_only_the_cells_that_are_printed() -> None:
+    made: list[int] = []
+    table = Table(
+        "many", (Column("name"), Column("size")), {"name": Cells(range(100_000), str), "size": Cells(range(100_000), made.append)}
+    )
+    assert len(table) == 100_000 and not made
+    lines = list(table_lines(table.assumed(), RenderOptions()))
+    assert any("99,980 more rows" in line for line in lines) and len(made) == 20
+    assert list(table.first(2).data["name"]) == ["0", "1"] and table.data["name"][-1] == "99999"
+
+
+def test_the_report_of_shapes_makes_no_cells_for_what_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(_layers(50))
+    found = manager.get(Shapes())
+    made: list[object] = []
+    monkeypatch.setattr("irscope.passes.inference.shapes.shape_cell", lambda type_: made.append(type_) or ())
+    report = Shapes().report(found, manager)
+    assert len(report.table("values")) == 200 and not made
