@@ -5,13 +5,21 @@ Nothing of a package is imported before something of it is asked for by name, an
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from irscope.errors import UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+_GROUPS: Final = b"[irscope."
+"""How the heading of each of the groups begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,33 @@ class Plugin:
 
 def plugins(group: str) -> list[Plugin]:
     """The entry points of a group in the order of their names."""
+    if "importlib.metadata" not in sys.modules and not _may_be_there(tuple(sys.path)):
+        return []
     from importlib.metadata import entry_points
 
     return sorted((Plugin(group, point) for point in entry_points(group=group)), key=lambda plugin: plugin.name)
+
+
+@functools.cache
+def _may_be_there(folders: tuple[str, ...]) -> bool:
+    """Whether any installed package may have entry points for irscope: importlib.metadata, which knows, takes longer to import than
+    looking into the files takes. What it would find elsewhere than in these folders is left to it."""
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return True
+    for folder in map(Path, folders):
+        if folder.is_file():
+            return True
+        try:
+            names = [name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", ".egg"))]
+        except OSError:
+            continue
+        for name in names:
+            try:
+                if name.endswith(".egg") or _GROUPS in (folder / name / "entry_points.txt").read_bytes():
+                    return True
+            except OSError:
+                continue
+    return False
 
 
 def plugins_by_name(group: str, taken: frozenset[str] = frozenset()) -> dict[str, Plugin]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import onnx
-
 from irscope.errors import LoadError
 from irscope.frontends.onnx.model import Model
+from irscope.frontends.onnx.protos import GraphProto, TensorProto, TypeProto
 from irscope.frontends.onnx.tensors import Constant, is_literal
 from irscope.frontends.onnx.types import DTYPES, AttrValue, pack_field
 from irscope.ir.dtypes import DType
@@ -36,7 +35,7 @@ class Lowering(Protocol):
     """The level whose names are seen here too."""
     values: dict[str, Operand]
     """What the names of this level stand for."""
-    declared: dict[str, onnx.TypeProto]
+    declared: dict[str, TypeProto]
     """Types that the file gives for results."""
     arguments: Mapping[str, AttrValue] | None
     """Attributes of the call that is inlined; None outside of functions."""
@@ -65,7 +64,7 @@ class Lowering(Protocol):
         """The type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""
         ...
 
-    def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
+    def lower_region(self, owner: Node, name: str, proto: GraphProto, count: int | None = None) -> Graph:
         """Lower a graph attribute as a region; `count` is the number of its arguments."""
         ...
 
@@ -198,15 +197,15 @@ class Call:
         arguments = self.body.arguments or {}
         return any(value is given for value in self.attrs.values() for given in arguments.values())
 
-    def tensor_attr(self, name: str) -> onnx.TensorProto | None:
+    def tensor_attr(self, name: str) -> TensorProto | None:
         value = self.attrs.get(name)
-        if value is not None and not isinstance(value, onnx.TensorProto):
+        if value is not None and not isinstance(value, TensorProto):
             raise Mismatch(f"attribute {name} is no tensor")
         return value
 
-    def graph_attr(self, name: str) -> onnx.GraphProto:
+    def graph_attr(self, name: str) -> GraphProto:
         value = self.attrs.get(name)
-        if not isinstance(value, onnx.GraphProto):
+        if not isinstance(value, GraphProto):
             raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no graph'}")
         return value
 
@@ -313,7 +312,7 @@ class Call:
     def _stored(self, name: str, shape: tuple[int, ...] | None) -> Constant | None:
         """The numbers in an attribute; None where there are none."""
         value = self.attrs.get(name)
-        if isinstance(value, onnx.TensorProto):
+        if isinstance(value, TensorProto):
             try:
                 return self.body.model.tensors.read(value, f"{self.name}.{name}")
             except LoadError:

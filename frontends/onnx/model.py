@@ -7,9 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-import onnx
-
 from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.onnx.protos import (
+    IR_VERSION,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    onnx_opset_version,
+    onnx_version,
+)
 from irscope.frontends.onnx.reader import BAD_FUNCTION, TOO_LARGE, VERSION, ModelFile, refuse, short
 from irscope.frontends.onnx.scopes import Locations
 from irscope.frontends.onnx.tensors import Constant, TensorReader, role_of
@@ -30,7 +39,7 @@ FunctionKey: TypeAlias = "tuple[str, str, str]"
 
 _FREE_NODES = 100_000
 _MOST_GROWTH = 64
-_HAS_OVERLOAD = "overload" in onnx.FunctionProto.DESCRIPTOR.fields_by_name
+_HAS_OVERLOAD = "overload" in FunctionProto.DESCRIPTOR.fields_by_name
 _MOST_NODES = 5_000_000
 
 
@@ -63,7 +72,7 @@ class Model:
 
     # -- weights -----------------------------------------------------------------------------------------------
 
-    def weight(self, proto: onnx.TensorProto, name: str) -> Value:
+    def weight(self, proto: TensorProto, name: str) -> Value:
         """Declare a tensor of the file as a weight of the main graph, where regions see it too."""
         return self.add_weight(self.tensors.read(proto, name), name)
 
@@ -79,7 +88,7 @@ def domain_of(name: str) -> str:
     return _ALIASES.get(name, name)
 
 
-def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """Version by domain; of repeated entries the highest."""
     opsets: dict[str, int] = {}
     for entry in imports:
@@ -88,14 +97,14 @@ def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return opsets
 
 
-def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink, assumed: list[Assumed]) -> dict[str, int]:
+def model_opsets(proto: ModelProto, sink: DiagnosticSink, assumed: list[Assumed]) -> dict[str, int]:
     """The operator sets of a model, with remarks on what is missing, and so assumed, or newer than the installed onnx package."""
     opsets = read_opsets(proto.opset_import)
-    newest = onnx.defs.onnx_opset_version()
-    if proto.ir_version > onnx.IR_VERSION:
+    newest = onnx_opset_version()
+    if proto.ir_version > IR_VERSION:
         sink.note(
             VERSION,
-            f"the file has IR version {proto.ir_version}, the installed onnx {onnx.__version__} knows {onnx.IR_VERSION}",
+            f"the file has IR version {proto.ir_version}, the installed onnx {onnx_version()} knows {IR_VERSION}",
             hint="what is new in it may be missing here; try a newer onnx package",
         )
     if STANDARD not in opsets:
@@ -106,7 +115,7 @@ def model_opsets(proto: onnx.ModelProto, sink: DiagnosticSink, assumed: list[Ass
     elif opsets[STANDARD] > newest:
         sink.note(
             VERSION,
-            f"the model uses operator set {opsets[STANDARD]}, the installed onnx {onnx.__version__} knows up to {newest}",
+            f"the model uses operator set {opsets[STANDARD]}, the installed onnx {onnx_version()} knows up to {newest}",
             hint="operators are read as in the newest version that is known",
         )
     elif opsets[STANDARD] < 1:
@@ -131,9 +140,9 @@ def show_opsets(opsets: Mapping[str, int]) -> str:
 class Functions:
     """The local functions of a model, checked to end and to stay of reasonable size when they are inlined."""
 
-    def __init__(self, protos: Iterable[onnx.FunctionProto], where: str) -> None:
+    def __init__(self, protos: Iterable[FunctionProto], where: str) -> None:
         self._where = where
-        self._protos: dict[FunctionKey, onnx.FunctionProto] = {}
+        self._protos: dict[FunctionKey, FunctionProto] = {}
         for proto in protos:
             key = _function_key(proto)
             if key in self._protos:
@@ -141,10 +150,10 @@ class Functions:
             self._protos[key] = proto
         self._constants: dict[FunctionKey, dict[str, Value]] = {}
 
-    def find(self, domain: str, name: str, overload: str) -> onnx.FunctionProto | None:
+    def find(self, domain: str, name: str, overload: str) -> FunctionProto | None:
         return self._protos.get((domain, name, overload)) if self._protos else None
 
-    def check_size(self, graph: onnx.GraphProto) -> None:
+    def check_size(self, graph: GraphProto) -> None:
         """Refuse functions that call themselves, and models that inlining would blow up."""
         if not self._protos:
             return
@@ -174,7 +183,7 @@ class Functions:
                 TOO_LARGE, f"inlining its functions would make {total} nodes", self._where, "the file looks made to exhaust memory"
             )
 
-    def _calls(self, nodes: Iterable[onnx.NodeProto]) -> Counter[FunctionKey]:
+    def _calls(self, nodes: Iterable[NodeProto]) -> Counter[FunctionKey]:
         found: Counter[FunctionKey] = Counter()
         for node in _walk(nodes):
             key = (domain_of(node.domain), node.op_type, node.overload if _HAS_OVERLOAD else "")
@@ -182,16 +191,16 @@ class Functions:
                 found[key] += 1
         return found
 
-    def constants(self, proto: onnx.FunctionProto) -> dict[str, Value]:
+    def constants(self, proto: FunctionProto) -> dict[str, Value]:
         """Constants of a function by name, shared by all its calls."""
         return self._constants.setdefault(_function_key(proto), {})
 
 
-def _function_key(proto: onnx.FunctionProto) -> FunctionKey:
+def _function_key(proto: FunctionProto) -> FunctionKey:
     return domain_of(proto.domain), proto.name, proto.overload if _HAS_OVERLOAD else ""
 
 
-def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
+def _walk(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
     """Nodes with those of the graphs inside them."""
     pending = [nodes]
     while pending:
@@ -203,14 +212,14 @@ def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
                 pending.extend(graph.node for graph in attribute.graphs)
 
 
-def _count_nodes(nodes: Iterable[onnx.NodeProto]) -> int:
+def _count_nodes(nodes: Iterable[NodeProto]) -> int:
     return sum(1 for _ in _walk(nodes))
 
 
 # -- channels in blocks ---------------------------------------------------------------------------------------------------
 
 
-def channel_block(graph: onnx.GraphProto) -> int:
+def channel_block(graph: GraphProto) -> int:
     """How many channels the processor that a file was optimised for has to a block. No attribute says it, the weights do.
 
     MlasNchwcGetBlockSize gives 16 with AVX-512 and with NEON, 8 with AVX and AVX2. Filters are stored with their channels rounded up to
@@ -219,7 +228,7 @@ def channel_block(graph: onnx.GraphProto) -> int:
     return 8 if any(channels % 16 == 8 for channels in _whole_blocks(graph, {})) else 16
 
 
-def _whole_blocks(graph: onnx.GraphProto, outer: Mapping[str, Sequence[int]]) -> Iterator[int]:
+def _whole_blocks(graph: GraphProto, outer: Mapping[str, Sequence[int]]) -> Iterator[int]:
     """Numbers of channels, as filters have them, that were rounded up to blocks."""
     shapes = {**outer, **{tensor.name: tensor.dims for tensor in graph.initializer}}
     blocked: set[str] = set()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-import onnx
-
 from irscope.frontends.onnx.call import Lowering
+from irscope.frontends.onnx.protos import GraphProto, NodeProto
 from irscope.frontends.onnx.reader import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
 
 _GRAPH, _GRAPHS = 5, 10
@@ -16,7 +15,7 @@ _GRAPH, _GRAPHS = 5, 10
 class Row(NamedTuple):
     """A node with the names that it reads and makes."""
 
-    node: onnx.NodeProto
+    node: NodeProto
     inputs: list[str]
     outputs: list[str]
 
@@ -82,7 +81,7 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
     return order
 
 
-def captured_names(node: onnx.NodeProto) -> set[str]:
+def captured_names(node: NodeProto) -> set[str]:
     """Names that graphs inside a node read from around it."""
     found: set[str] = set()
     for attribute in node.attribute:
@@ -94,7 +93,7 @@ def captured_names(node: onnx.NodeProto) -> set[str]:
     return found
 
 
-def free_names(graph: onnx.GraphProto) -> set[str]:
+def free_names(graph: GraphProto) -> set[str]:
     """Names that a graph reads but does not make; the file's depth bounds the recursion."""
     made = {info.name for info in graph.input}
     made.update(tensor.name for tensor in graph.initializer)

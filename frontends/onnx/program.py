@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
@@ -21,6 +20,19 @@ from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand
 from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
 from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
 from irscope.frontends.onnx.order import Row, free_names, in_order
+from irscope.frontends.onnx.protos import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SchemaError,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    function_body,
+    get_schema,
+    onnx_opset_version,
+)
 from irscope.frontends.onnx.reader import (
     BAD_GRAPH,
     BAD_INPUT_OPTION,
@@ -54,8 +66,8 @@ _LONGEST_TEXT = 1024
 _MOST_ITEMS = 256
 DEEPEST = 64
 """Functions within functions and graphs within graphs, all together."""
-_HAS_METADATA = "metadata_props" in onnx.NodeProto.DESCRIPTOR.fields_by_name
-_HAS_OVERLOAD = "overload" in onnx.NodeProto.DESCRIPTOR.fields_by_name
+_HAS_METADATA = "metadata_props" in NodeProto.DESCRIPTOR.fields_by_name
+_HAS_OVERLOAD = "overload" in NodeProto.DESCRIPTOR.fields_by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class Operator:
 
     lower: Lower | None
     """None for an operator that stands for a function."""
-    function: onnx.FunctionProto | None
+    function: FunctionProto | None
     constants: dict[str, Value]
     """Those of the function, shared by its calls."""
     domain: str
@@ -104,18 +116,18 @@ class Operators:
         if function is not None:
             constants = self.model.functions.constants(function)
             return Operator(None, function, constants, domain, version, source, 0, len(function.input))
-        known = min(version, onnx.defs.onnx_opset_version()) if domain == STANDARD else version
+        known = min(version, onnx_opset_version()) if domain == STANDARD else version
         fewest, most = 0, 2**31
         lower = find_lowering(domain, op_type)
         try:
-            schema = onnx.defs.get_schema(op_type, known, domain)
-        except onnx.defs.SchemaError:
+            schema = get_schema(op_type, known, domain)
+        except SchemaError:
             pass
         else:
             fewest, most = schema.min_input, schema.max_input
             source = f"{owner}::{op_type}@{schema.since_version}"
             # The definition by simpler operators, where the installed onnx has one that needs no types.
-            function = schema.function_body if lower is None and schema.function_body.node else None
+            function = body if lower is None and (body := function_body(schema)).node else None
         if lower is None and function is None:
             lower = _keep_foreign
             name = _foreign_name(domain, op_type)
@@ -154,7 +166,7 @@ class Body(Lowering):
         self.scope = scope if scope is not None else scopes.root
         """Scope of nodes that name none."""
         self.values: dict[str, Operand] = {}
-        self.declared: dict[str, onnx.TypeProto] = {}
+        self.declared: dict[str, TypeProto] = {}
         self.renamed: dict[str, str] = {}
         """What results of a function are called where it is used."""
         self.prefix = ""
@@ -202,14 +214,14 @@ class Body(Lowering):
             return undeclared
         return self.model.types.of_result(proto)
 
-    def declare(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
+    def declare(self, infos: Iterable[ValueInfoProto]) -> None:
         for info in infos:
             if info.HasField("type"):
                 self.declared[info.name] = info.type
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def lower_nodes(self, nodes: Iterable[onnx.NodeProto]) -> None:
+    def lower_nodes(self, nodes: Iterable[NodeProto]) -> None:
         """Lower all nodes, in an order in which everything is made before it is used."""
         rows = [Row(node, list(node.input), list(node.output)) for node in nodes]
         self.model.count(len(rows))
@@ -275,7 +287,7 @@ class Body(Lowering):
         found = self.scopes.of_name(name, op_type) if name else self.scope
         return self.scope if found is self.scopes.root else found
 
-    def _attributes(self, node: onnx.NodeProto) -> dict[str, AttrValue]:
+    def _attributes(self, node: NodeProto) -> dict[str, AttrValue]:
         if self.arguments is None:
             return {attribute.name: decode(attribute) for attribute in node.attribute}
         attrs: dict[str, AttrValue] = {}
@@ -293,7 +305,7 @@ class Body(Lowering):
 
     # -- regions -----------------------------------------------------------------------------------------------
 
-    def lower_region(self, owner: Node, name: str, proto: onnx.GraphProto, count: int | None = None) -> Graph:
+    def lower_region(self, owner: Node, name: str, proto: GraphProto, count: int | None = None) -> Graph:
         """Lower a graph attribute as a region; `count` is the number of its arguments."""
         region = self.graph.add_region(owner, name)
         body = Body(self.operators, region, self.opsets, self.scopes, outer=self, depth=self.depth + 1, scope=owner.scope)
@@ -315,7 +327,7 @@ class Body(Lowering):
         region.set_outputs(body.results([info.name for info in proto.output]))
         return region
 
-    def add_initializers(self, proto: onnx.GraphProto) -> None:
+    def add_initializers(self, proto: GraphProto) -> None:
         """Declare the weights of a graph."""
         for tensor in proto.initializer:
             name = tensor.name
@@ -341,7 +353,7 @@ class Body(Lowering):
 
     # -- functions ---------------------------------------------------------------------------------------------
 
-    def _inline(self, call: Call, proto: onnx.FunctionProto, constants: dict[str, Value]) -> None:
+    def _inline(self, call: Call, proto: FunctionProto, constants: dict[str, Value]) -> None:
         """Put the nodes of a function in place of a call; `constants` are shared by its calls."""
         if len(call.inputs) > len(proto.input) or len(call.outputs) > len(proto.output):
             raise Mismatch(f"the function takes {len(proto.input)} values and gives {len(proto.output)}")
@@ -369,7 +381,7 @@ class Body(Lowering):
                 self.values[actual] = body.find(formal)
 
 
-def _declared_arguments(call: Call, proto: onnx.FunctionProto) -> dict[str, AttrValue]:
+def _declared_arguments(call: Call, proto: FunctionProto) -> dict[str, AttrValue]:
     arguments = {attribute.name: decode(attribute) for attribute in getattr(proto, "attribute_proto", ())}
     for name in (*proto.attribute, *list(arguments)):
         if name in call.attrs:
@@ -392,7 +404,7 @@ def _keep_foreign(call: Call) -> None:
     operands: list[Operand] = list(call.inputs)
     for value in call.attrs.values():
         for graph in value if isinstance(value, tuple) else (value,):
-            if isinstance(graph, onnx.GraphProto):
+            if isinstance(graph, GraphProto):
                 operands.extend(_inside_region(call, graph))
     operands.extend(_in_attributes(call))
     body = call.body
@@ -404,7 +416,7 @@ def _keep_foreign(call: Call) -> None:
     call.bind(node)
 
 
-def _inside_region(call: Call, graph: onnx.GraphProto) -> list[Value]:
+def _inside_region(call: Call, graph: GraphProto) -> list[Value]:
     """Weights of a graph that is not lowered, and what it reads from around it."""
     body = call.body
     found = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
@@ -425,7 +437,7 @@ def _in_attributes(call: Call) -> list[Value]:
     names = [
         name
         for name, value in call.attrs.items()
-        if isinstance(value, onnx.TensorProto)
+        if isinstance(value, TensorProto)
         or (isinstance(value, tuple) and len(value) > _MOST_ITEMS and all(isinstance(item, float) for item in value))
     ]
     found = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
@@ -506,7 +518,7 @@ def _as_session(program: Program, level: str, known: str) -> Program:
 
 
 def load_model(
-    model: onnx.ModelProto | bytes, base_dir: Path | None = None, options: LoadOptions | None = None, sink: DiagnosticSink | None = None
+    model: ModelProto | bytes, base_dir: Path | None = None, options: LoadOptions | None = None, sink: DiagnosticSink | None = None
 ) -> Program:
     """A model in memory as a program; external data are looked for in `base_dir`, or not at all."""
     file = parse(model) if isinstance(model, bytes) else ModelFile(model)
@@ -575,7 +587,7 @@ class _Loader:
             file_nodes=None if body.made is None else FileNodes([body.made[at] for at in range(len(graph.node))], dict(body.values)),
         )
 
-    def _add_inputs(self, body: Body, graph: onnx.GraphProto) -> None:
+    def _add_inputs(self, body: Body, graph: GraphProto) -> None:
         with_value = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
         given = dict(self._options.for_inputs([info.name for info in graph.input if info.name not in with_value]).inputs)
         given.pop(SOLE, None)
@@ -610,7 +622,7 @@ class _Loader:
         if defaults and self._proto.ir_version >= _FIRST_IR_WITH_OPTIONAL_DEFAULTS:
             self._sink.note(INPUT_WITH_VALUE, f"{defaults} inputs have a value in the file and are taken as weights")
 
-    def _input_type(self, info: onnx.ValueInfoProto) -> Type:
+    def _input_type(self, info: ValueInfoProto) -> Type:
         return self._model.types.of_input(info.type, info.name) if info.HasField("type") else UNKNOWN_TENSOR
 
     def _metadata(self) -> dict[str, str]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-import onnx
 from google.protobuf.message import DecodeError
 
 from irscope.budget import admit
 from irscope.errors import LoadError
+from irscope.frontends.onnx.protos import ModelProto
 
 # -- how the reader refuses a model ------------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ _LARGEST_MESSAGE = 2**31 - 1
 class ModelFile:
     """A parsed model with what is needed to find the data of its tensors."""
 
-    proto: onnx.ModelProto
+    proto: ModelProto
     path: Path | None = None
     """The file, absolute but with its links unresolved; None for a model that was given as a message."""
     stored: StoredData | None = None
@@ -117,7 +117,7 @@ def parse(buffer: Buffer, where: str = "model", path: Path | None = None) -> Mod
         raise refuse(TOO_LARGE, "the graph alone has more than 2 GiB", where, "such a message cannot have been written by protobuf")
     admit(len(data))
     try:
-        proto = onnx.ModelProto.FromString(data)
+        proto = ModelProto.FromString(data)
     except (DecodeError, RuntimeError, ValueError):
         hint = "export or download it again; messages nested more than 100 deep are refused too"
         raise _not_onnx(where, "the file is damaged, cut short, or no ONNX model", hint) from None

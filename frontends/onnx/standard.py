@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import onnx
-
 from irscope.frontends.onnx.call import Call, Mismatch, Operand
+from irscope.frontends.onnx.protos import SparseTensorProto, TypeProto
 from irscope.frontends.onnx.rules import Lower, Rule, Table, lower_as, read_attrs
 from irscope.frontends.onnx.tensors import Constant
 from irscope.frontends.onnx.types import DTYPES_BY_NAME
@@ -157,7 +156,7 @@ def _given_constant(call: Call, name: str) -> Constant:
         return model.tensors.read(proto, name)
     sparse = call.attrs.get("sparse_value")
     if sparse is not None:
-        if not isinstance(sparse, onnx.SparseTensorProto):
+        if not isinstance(sparse, SparseTensorProto):
             raise Mismatch("attribute sparse_value is no sparse tensor")
         found = model.tensors.read_sparse(sparse, name)
         return Constant(found.type.with_shape(found.type.shape), found.data)
@@ -481,7 +480,7 @@ def _optional(call: Call) -> None:
         call.emit("optional.make", call.inputs)
         return
     declared = call.attrs.get("type")
-    if not isinstance(declared, onnx.TypeProto):
+    if not isinstance(declared, TypeProto):
         raise Mismatch("it has neither an operand nor a type")
     call.emit("optional.make", (), {"type": call.body.model.types.of_result(declared)})
 

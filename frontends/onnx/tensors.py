@@ -10,10 +10,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
-import onnx
-
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.frontends.onnx.protos import SparseTensorProto, TensorProto
 from irscope.frontends.onnx.reader import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, ModelFile, refuse, short
 from irscope.frontends.onnx.types import DTYPES, MOST_AXES, pack_field, packed_size, unpack
 from irscope.ir.dtypes import DType, DTypeKind
@@ -63,7 +62,7 @@ class TensorReader:
         self._external = ExternalFiles(file.path)
         self._sink = sink
 
-    def read(self, proto: onnx.TensorProto, name: str) -> Constant:
+    def read(self, proto: TensorProto, name: str) -> Constant:
         """Check a tensor and find its values."""
         dtype = DTYPES.get(proto.data_type)
         if dtype is None or dtype is DType.UNKNOWN:
@@ -81,7 +80,7 @@ class TensorReader:
             return Constant(type_, self._read_raw(proto.raw_data, name, dtype, count))
         return Constant(type_, _read_typed(proto, name, dtype, count))
 
-    def read_sparse(self, proto: onnx.SparseTensorProto, name: str) -> Constant:
+    def read_sparse(self, proto: SparseTensorProto, name: str) -> Constant:
         """A sparse tensor: dense values where it is small, else only its type."""
         values = self.read(proto.values, name)
         indices = self.read(proto.indices, f"{name} indices")
@@ -112,7 +111,7 @@ class TensorReader:
             return Literal(unpack(raw, dtype, count))
         return Blob(raw)
 
-    def _read_external(self, proto: onnx.TensorProto, name: str, dtype: DType, count: int) -> Payload | None:
+    def _read_external(self, proto: TensorProto, name: str, dtype: DType, count: int) -> Payload | None:
         expected = packed_size(count, dtype)
         entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
         location, offset, length = region(entries, expected, name)
@@ -147,7 +146,7 @@ def role_of(type_: Type) -> Role:
     return Role.CONSTANT if not type_.shape or type_.dtype in _RARELY_LEARNED else Role.PARAMETER
 
 
-def _read_typed(proto: onnx.TensorProto, name: str, dtype: DType, count: int) -> Payload:
+def _read_typed(proto: TensorProto, name: str, dtype: DType, count: int) -> Payload:
     field = _TYPED_FIELDS.get(dtype, "int32_data")
     values = getattr(proto, field)
     bits = dtype.bits

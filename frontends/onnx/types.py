@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
+from irscope.frontends.onnx.protos import AttributeProto, GraphProto, SparseTensorProto, TensorProto, TensorShapeProto, TypeProto
 from irscope.frontends.onnx.reader import BAD_DIM, BAD_TENSOR, refuse, short
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
@@ -148,8 +148,8 @@ def pack_field(values: Iterable[int | float], dtype: DType) -> bytes:
 # -- attributes of nodes ----------------------------------------------------------------------------------------------------
 
 AttrValue: TypeAlias = (
-    "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | onnx.TensorProto | onnx.GraphProto"
-    " | onnx.SparseTensorProto | onnx.TypeProto | tuple[onnx.TensorProto, ...] | tuple[onnx.GraphProto, ...] | None"
+    "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | TensorProto | GraphProto"
+    " | SparseTensorProto | TypeProto | tuple[TensorProto, ...] | tuple[GraphProto, ...] | None"
 )
 
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS, _TENSORS, _GRAPHS, _SPARSE = range(1, 12)
@@ -158,7 +158,7 @@ _TYPES_BY_FIELD = {"ints": _INTS, "floats": _FLOATS, "strings": _STRINGS, "t": _
 _MOST_ROUNDED = 64
 
 
-def decode(attribute: onnx.AttributeProto) -> AttrValue:
+def decode(attribute: AttributeProto) -> AttrValue:
     """The value of an attribute; None for kinds that no operator here uses."""
     kind = attribute.type or _guess(attribute)
     if kind == _INT:
@@ -190,7 +190,7 @@ def short_float(value: float) -> float:
     return value
 
 
-_READERS: dict[int, Callable[[onnx.AttributeProto], AttrValue]] = {
+_READERS: dict[int, Callable[[AttributeProto], AttrValue]] = {
     _FLOAT: lambda attribute: short_float(attribute.f),
     _STRING: lambda attribute: attribute.s.decode("utf-8", "replace"),
     _TENSOR: lambda attribute: attribute.t,
@@ -204,7 +204,7 @@ _READERS: dict[int, Callable[[onnx.AttributeProto], AttrValue]] = {
 }
 
 
-def _guess(attribute: onnx.AttributeProto) -> int:
+def _guess(attribute: AttributeProto) -> int:
     """The kind of an attribute of a model older than IR version 2, which does not say it."""
     for field in _FIELDS_BY_GUESS:
         value = getattr(attribute, field)
@@ -331,25 +331,25 @@ class TypeReader:
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
 
-    def of_input(self, proto: onnx.TypeProto, name: str) -> Type:
+    def of_input(self, proto: TypeProto, name: str) -> Type:
         """The type of an input of the model; sizes without a name become symbols named after it."""
 
-        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
+        def shape_of(dims: TensorShapeProto) -> list[Dim] | None:
             return _declared_sizes(dims, self.symbols.of_input, lambda axis: self.symbols.nameless(f"{name}_dim{axis}"))
 
         return _convert(proto, shape_of, name)
 
-    def of_result(self, proto: onnx.TypeProto, *, bindable: bool = False) -> Type:
+    def of_result(self, proto: TypeProto, *, bindable: bool = False) -> Type:
         """The declared type of something computed; with `bindable` its named sizes become symbols of the program."""
         named = self.symbols.of_input if bindable else self.symbols.of_result
 
-        def shape_of(dims: onnx.TensorShapeProto) -> list[Dim] | None:
+        def shape_of(dims: TensorShapeProto) -> list[Dim] | None:
             return _declared_sizes(dims, named, lambda axis: self.symbols.nameless())
 
         return _convert(proto, shape_of, "")
 
 
-def _declared_sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
+def _declared_sizes(dims: TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
     """The sizes of a shape; None where they cannot all be told, as if the file had none."""
     if len(dims.dim) > MOST_AXES:
         return None
@@ -364,7 +364,7 @@ def _declared_sizes(dims: onnx.TensorShapeProto, named: NamedDim, nameless: Call
     return sizes
 
 
-def _declared_size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
+def _declared_size(dim: TensorShapeProto.Dimension, named: NamedDim) -> Dim | None:
     text = dim.dim_param
     if text:
         return named(text)
@@ -374,7 +374,7 @@ def _declared_size(dim: onnx.TensorShapeProto.Dimension, named: NamedDim) -> Dim
     return 0 if value == 0 and dim.HasField("dim_value") else None
 
 
-def _convert(proto: onnx.TypeProto, shape_of: Callable[[onnx.TensorShapeProto], list[Dim] | None], name: str) -> Type:
+def _convert(proto: TypeProto, shape_of: Callable[[TensorShapeProto], list[Dim] | None], name: str) -> Type:
     kind = proto.WhichOneof("value")
     if kind == "tensor_type" or kind == "sparse_tensor_type":
         inner = proto.tensor_type if kind == "tensor_type" else proto.sparse_tensor_type

@@ -72,6 +72,13 @@ def test_running_a_text_model_is_light(tmp_path: Path, root: Path) -> None:
     assert modules_after_command(["run", str(models[0])], tmp_path) & HEAVY == set()
 
 
+@needs_cli
+def test_an_onnx_file_takes_the_messages_of_onnx_alone(tmp_path: Path, root: Path) -> None:
+    command = COMMAND.format(arguments=["run", str(root / "samples" / "models" / "cnn.onnx")])
+    loaded = modules_after(command + "\nimport sys\nassert 'onnx' not in sys.modules", tmp_path)
+    assert loaded & (HEAVY - {"onnx"} | {"email", "ml_dtypes"}) == set()
+
+
 def test_the_probe_sees_a_heavy_import(tmp_path: Path) -> None:
     assert "onnx" in modules_after("import irscope, onnx", tmp_path)
 
