@@ -423,15 +423,36 @@ def watched_calls(
         module._compiled_call_impl = compiled
 
     kind._call_impl, kind.compile = called, compile
-    callbacks: Any = importlib.import_module("torch._dynamo.callback").callback_handler
-    start = callbacks.register_start_callback(lambda _: setattr(kind, "_call_impl", original))
-    end = callbacks.register_end_callback(lambda _: setattr(kind, "_call_impl", called))
+    undo = around_compilations(lambda: setattr(kind, "_call_impl", original), lambda: setattr(kind, "_call_impl", called))
     try:
         yield
     finally:
+        undo()
         kind._call_impl, kind.compile = original, compiling
-        callbacks.remove_start_callback(start)
-        callbacks.remove_end_callback(end)
+
+
+def around_compilations(begins: Callable[[], None], ends: Callable[[], None]) -> Callable[[], None]:
+    """Call functions before and after Dynamo compiles something, until what is returned is called.
+
+    Callbacks that are registered with Dynamo are forgotten by `torch.compiler.reset`.
+    """
+    handler: Any = importlib.import_module("torch._dynamo.callback").callback_handler
+    started, ended = handler.run_start_callbacks, handler.run_end_callbacks
+
+    def start(details: Any) -> None:
+        begins()
+        started(details)
+
+    def end(details: Any) -> None:
+        ended(details)
+        ends()
+
+    handler.run_start_callbacks, handler.run_end_callbacks = start, end
+
+    def undo() -> None:
+        handler.run_start_callbacks, handler.run_end_callbacks = started, ended
+
+    return undo
 
 
 @contextmanager

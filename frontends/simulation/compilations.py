@@ -6,11 +6,13 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import torch
 
+from irscope.frontends.simulation.partitions import Partition
+from irscope.frontends.simulation.settings import uses_of_compiler
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
@@ -65,10 +67,20 @@ class Compilations:
 
     graphs: list[Graph] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but problems for solvers."""
+        return {
+            "graphs": [asdict(one) for one in self.graphs],
+            "events": [asdict(one) for one in self.events],
+            "partitions": [one.to_json() for one in self.partitions],
+            "orders": [one.to_json() for both in self.partitions for one in (both.forward, both.backward) if one is not None],
+        }
 
 
-def followed(found: list[Graph]) -> None:
-    """Note every graph that Inductor generates code for."""
+def followed(found: list[Graph], uses: dict[str, Any]) -> None:
+    """Note every graph that Inductor generates code for, and the settings that hold then."""
     kind: Any = importlib.import_module("torch._inductor.graph").GraphLowering
     original = kind.codegen
 
@@ -76,6 +88,7 @@ def followed(found: list[Graph]) -> None:
         made = original(graph)
         if any(device == "cuda" for device in graph.device_types):
             found.append(_read(graph, made[0].value))
+            uses.update(uses_of_compiler())
         return made
 
     kind.codegen = codegen
@@ -92,7 +105,7 @@ def _read(graph: Any, text: str) -> Graph:
 def _graph(graph: Any, text: str) -> Graph:
     part = "backward" if graph.is_backward else "inference" if graph.is_inference else "forward"
     nodes = list(graph.module.graph.nodes)
-    places = [place for place in map(_place, nodes) if place]
+    places = [place for place in map(place_of, nodes) if place]
     made = Graph(part, places[0] if places else "", buffers=text.count(_MADE), reused=text.count(_REUSED))
     for node in graph.scheduler.nodes:
         kernel = _kernel(node)
@@ -105,10 +118,10 @@ def _graph(graph: Any, text: str) -> Graph:
 
 def _kernel(node: Any) -> Kernel | None:
     origins = dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
-    operators = tuple(dict.fromkeys(filter(None, map(_operator, origins))))
+    operators = tuple(dict.fromkeys(filter(None, map(operator_of, origins))))
     if type(node).__name__ == "NopKernelSchedulerNode" or not operators:
         return None
-    lines = tuple(dict.fromkeys(filter(None, map(_place, origins))))
+    lines = tuple(dict.fromkeys(filter(None, map(place_of, origins))))
     first = node.get_nodes()[0].node
     dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)
     called = getattr(first, "python_kernel_name", None) if node.is_extern() else None
@@ -132,12 +145,12 @@ def _of(function: Any) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _operator(origin: Any) -> str:
+def operator_of(origin: Any) -> str:
     target = origin.meta.get("original_aten") or origin.target
     return target.name().removeprefix("aten::") if hasattr(target, "name") else ""
 
 
-def _place(node: Any) -> str:
+def place_of(node: Any) -> str:
     """The program's line behind a node; its module where only torch's own code says it."""
     found = _PLACE.findall(node.meta.get("stack_trace") or "")
     if found:
@@ -157,7 +170,7 @@ def _saved(output: Any) -> Iterator[tuple[str, str, int]]:
         size: Any = storage.nbytes()
         if isinstance(size, int) and storage._cdata not in seen:
             seen.add(storage._cdata)
-            yield _operator(node), _place(node), size
+            yield operator_of(node), place_of(node), size
 
 
 def events() -> list[Event]:

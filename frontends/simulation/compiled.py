@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 import irscope.frontends
-from irscope.frontends.eager.recorder import GENERATED
-from irscope.frontends.simulation.compilations import Compilations, Graph, events, followed
+from irscope.frontends.eager.recorder import GENERATED, around_compilations
+from irscope.frontends.simulation.compilations import Compilations, Graph, events, followed, operator_of, place_of
 from irscope.frontends.simulation.graph_trees import GraphTrees
+from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import JITFunction, KernelInterface, StandIn, written
 
@@ -60,6 +61,9 @@ class Compiler:
         self.launches = 0
         """Kernels that were generated, by launches."""
         self.graphs: list[Graph] = []
+        self.partitions = Partitions(place_of, operator_of)
+        self.uses: dict[str, Any] = {}
+        """Settings of the compiler that decide about memory, as they were when it was last asked."""
         self.busy = False
         """Whether something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
@@ -81,9 +85,7 @@ class Compiler:
         rules.SKIP_DIRS += _OWN
         rules._recompile_re()
         GraphTrees(self.process).install()
-        callbacks: Any = importlib.import_module("torch._dynamo.callback")
-        callbacks.on_compile_start(lambda _: self._begin())
-        callbacks.on_compile_end(lambda _: setattr(self, "busy", False))
+        around_compilations(self._begin, lambda: setattr(self, "busy", False))
 
     def close(self) -> None:
         """The program has ended: nothing that it compiled is kept on disk."""
@@ -91,12 +93,15 @@ class Compiler:
 
     def found(self) -> Compilations | None:
         """What was compiled; None where nothing was."""
-        return Compilations(list(self.graphs), events()) if self._installed else None
+        if not self._installed:
+            return None
+        return Compilations(list(self.graphs), events(), list(self.partitions.found))
 
     def begin_again(self) -> None:
         """Forget what an earlier program compiled."""
         self.launches = 0
-        self.graphs.clear()
+        for found in (self.graphs, self.partitions.found, self.uses):
+            found.clear()
         if self._installed:
             torch.compiler.reset()
             importlib.import_module("torch._inductor.utils").clear_caches()
@@ -160,7 +165,8 @@ class Compiler:
         config.compile_threads = 1
         config.fx_graph_remote_cache = config.autotune_remote_cache = False
         self._folder.install()
-        followed(self.graphs)
+        followed(self.graphs, self.uses)
+        self.partitions.install()
         utils: Any = importlib.import_module("torch._inductor.utils")
         utils.get_triton_attrs_descriptor_version.cache_clear()
         heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from irscope.errors import UsageError
+from irscope.frontends.eager.recorder import around_compilations
 
 NAMES: Final = (
     "ddp.gradient_as_bucket_view",
@@ -26,9 +28,17 @@ NAMES: Final = (
     "optimizer.fused",
     "zero_grad.set_to_none",
     "checkpoint",
+    "compile.activation_memory_budget",
+    "compile.donated_buffer",
+    "compile.reorder_for_peak_memory",
+    "compile.cudagraphs",
 )
 """What `--set` knows."""
 _DTYPES: Final = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+_BUDGET: Final = "activation_memory_budget"
+_PARTITIONER: Final = (_BUDGET, "donated_buffer")
+"""Settings of `torch._functorch.config`; the other ones of a compiled program are Inductor's."""
+_INDUCTOR: Final = {"reorder_for_peak_memory": "reorder_for_peak_memory", "cudagraphs": "triton.cudagraphs"}
 _FSDP2: Final = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 
@@ -79,6 +89,18 @@ def class_of(module: nn.Module) -> str:
     return "" if made.__module__.startswith("torch.distributed") else f"{made.__module__}.{made.__qualname__}"
 
 
+def uses_of_compiler() -> dict[str, Any]:
+    """Settings that hold while a graph is compiled; those that this version of torch has."""
+    found: dict[str, Any] = {}
+    for key in (*_PARTITIONER, *_INDUCTOR):
+        config: Any = importlib.import_module(f"torch.{'_functorch' if key in _PARTITIONER else '_inductor'}.config")
+        name = _INDUCTOR.get(key, key)
+        values = config.get_config_copy()
+        if name in values:
+            found[key] = values[name]
+    return found
+
+
 # -- other settings --------------------------------------------------------------------------------------------------------
 
 
@@ -93,12 +115,25 @@ def parse_setting(text: str) -> tuple[str, Any]:
         if value not in _DTYPES:
             raise UsageError(f"{value!r} is no type that FSDP computes with", code="IRS648", hint=", ".join(_DTYPES))
         return name, _DTYPES[value]
+    if name == f"compile.{_BUDGET}":
+        return name, _budget(value)
     words = {"true": True, "false": False}
     if value.lower() in words:
         return name, words[value.lower()]
     if name in ("ddp.bucket_cap_mb", "fsdp.reshard_after_forward") and value.isdecimal() and int(value):
         return name, int(value)
     raise UsageError(f"{value!r} is no value of {name}", code="IRS648", hint="True, False, or a number where it takes one")
+
+
+def _budget(text: str) -> float:
+    try:
+        budget = float(text)
+    except ValueError:
+        budget = math.nan
+    if not 0 <= budget <= 1:
+        message = f"{text!r} is no activation memory budget"
+        raise UsageError(message, code="IRS648", hint="a share from 0, nothing is kept, to 1, what the partitioner keeps by itself")
+    return budget
 
 
 class Changes:
@@ -117,7 +152,13 @@ class Changes:
 
     def install(self) -> None:
         """From here on they hold."""
-        methods = {"ddp": self._ddp, "fsdp": self._fsdp, "optimizer": self._optimizer, "zero_grad": self._zero_grad}
+        methods = {
+            "ddp": self._ddp,
+            "fsdp": self._fsdp,
+            "optimizer": self._optimizer,
+            "zero_grad": self._zero_grad,
+            "compile": self._compile,
+        }
         for subject, wanted in self._wanted.items():
             if subject == "checkpoint":
                 self._checkpoint(wanted)
@@ -198,6 +239,52 @@ class Changes:
                 original(one, set_to_none=value)
 
             self._replace(owner, "zero_grad", zero_grad)
+
+    def _compile(self, wanted: Mapping[str, tuple[str, Any]]) -> None:
+        """Whenever something is compiled, in place of what the program has set, or has given to `torch.compile`."""
+        configs: dict[str, Any] = {
+            key: importlib.import_module(f"torch.{'_functorch' if key in _PARTITIONER else '_inductor'}.config") for key in wanted
+        }
+        for key in wanted:
+            name = _INDUCTOR.get(key, key)
+            if name not in configs[key].get_config_copy():
+                raise UsageError(f"torch {torch.__version__} has no setting {name}", code="IRS648", hint="a later version of torch")
+
+        before = {key: configs[key].get_config_copy()[_INDUCTOR.get(key, key)] for key in wanted}
+
+        def begins() -> None:
+            for key, (text, value) in wanted.items():
+                configs[key].load_config({_INDUCTOR.get(key, key): value})
+                self.applied[text] += key != _BUDGET
+
+        self._undo.append(around_compilations(begins, lambda: None))
+        for key, value in before.items():
+            self._undo.append(functools.partial(configs[key].load_config, {_INDUCTOR.get(key, key): value}))
+        self._give_to_inductor({_INDUCTOR[key]: value for key, (_, value) in wanted.items() if key in _INDUCTOR})
+        if _BUDGET in wanted:
+            self._count_divided(wanted[_BUDGET][0])
+
+    def _give_to_inductor(self, options: Mapping[str, Any]) -> None:
+        """What `torch.compile` is given comes before what is set for all."""
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        original = wrapper.__init__
+
+        def init(one: Any, *args: Any, **kwargs: Any) -> None:
+            original(one, *args, **kwargs)
+            one.config.update(options)
+
+        self._replace(wrapper, "__init__", init)
+
+    def _count_divided(self, text: str) -> None:
+        """A budget matters where a graph has a backward."""
+        partitioners: Any = importlib.import_module("torch._functorch.partitioners")
+        original = partitioners.choose_saved_values_set
+
+        def choose(*args: Any, **kwargs: Any) -> Any:
+            self.applied[text] += 1
+            return original(*args, **kwargs)
+
+        self._replace(partitioners, "choose_saved_values_set", choose)
 
     def _checkpoint(self, wanted: Mapping[str, tuple[str, Any]]) -> None:
         from torch.utils.checkpoint import checkpoint

@@ -107,6 +107,12 @@ class Command:
             help="also simulate settings that may lower the peak, one by one and the best together: the program runs once for each",
         )
         parser.add_argument(
+            "--try-compile",
+            action="store_true",
+            help="the same with settings of torch.compile alone: activation memory budgets from 0 to 1, donated buffers, the order of "
+            "kernels, CUDA graphs; beside plans and bounds of irscope's own",
+        )
+        parser.add_argument(
             "--set",
             dest="settings",
             action="append",
@@ -169,12 +175,14 @@ class Command:
 
     def _tried(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation | Ranks) -> Tried | None:
         document = found.to_json()
-        if not args.tries:
+        if not (args.tries or args.try_compile):
             return None
         if not document.get("peak", {}).get("reserved"):
             sys.stderr.write("irscope: nothing was reserved on the device, so no setting was tried\n")
             return None
-        return try_settings(program, options, document, found.target.device.room_bytes)
+        compiled = found.compiled if isinstance(found, Simulation) else None
+        room = found.target.device.room_bytes
+        return try_settings(program, options, document, room, compiled, compiler_alone=not args.tries)
 
     def _answer(self, args: argparse.Namespace, found: Simulation | Ranks, tried: Tried | None, *, interrupted: bool) -> int:
         if isinstance(found, Simulation) and _is_export(args):
@@ -220,7 +228,7 @@ def _apart(args: argparse.Namespace, line: list[str]) -> int:
     """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
     given = {"--format": args.format, "--rows": args.rows, "-o": args.output, "--plot": args.plot}
     more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
-    more += ["--quiet"] * args.quiet + ["--try"] * args.tries
+    more += ["--quiet"] * args.quiet + ["--try"] * args.tries + ["--try-compile"] * args.try_compile
     done = subprocess.run([sys.executable, "-m", "irscope", "simulate", *more, *line[1:]], capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)

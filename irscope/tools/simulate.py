@@ -187,7 +187,8 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
     found.collectives = list(process.world.traffic.values())
-    found.uses, found.classes = watch.uses, watch.classes
+    found.uses = watch.uses | ({"compile": dict(process.compiler.uses)} if process.compiler.uses else {})
+    found.classes = watch.classes
     found.unknown = dict(process.kernels.unknown)
     found.not_modelled = sorted(process.world.not_modelled)
     found.now = dict(process.machine.counters())

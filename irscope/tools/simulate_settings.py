@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from irscope.errors import ExitCode
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
+from irscope.tools.simulate_compiler import BUDGET, BUDGETS, FEW_BUDGETS, SWITCHES, CompilerTried, compiler_tried
 from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
 from irscope.tools.simulation import Options
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.compilations import Compilations
 
 _LEAST: Final = 0.01
 """Parts of the peak that are not worth a run."""
@@ -77,6 +81,8 @@ class Tried:
     interrupted: bool = False
     left_out: Sequence[str] = ()
     """Settings that cannot change anything, and why."""
+    compiler: CompilerTried | None = None
+    """What torch.compile's own settings do; None where none was tried."""
 
     def saved(self, trial: Trial, key: str = "reserved") -> int | None:
         """Bytes less at the peak; None where it is not known."""
@@ -133,6 +139,8 @@ class Tried:
         if not self.link and not any(abs(row[-2] or 0) >= _SENT for row in rows):
             shown -= 1
         yield Table.of([row[:shown] for row in rows], columns[:shown], "settings, each simulated: the most saved first")
+        if self.compiler is not None:
+            yield from self.compiler.tables()
         if self.left_out:
             yield Table.of([tuple(one.split(": ", 1)) for one in self.left_out], ["setting", "why it was not tried"], "settings not tried")
 
@@ -147,7 +155,10 @@ class Tried:
     def notes(self) -> tuple[str, ...]:
         """How the settings that help are written."""
         single = [one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > _LEAST * (self.needed or 0)]
-        return tuple(f"{one.name}: {one.settings[0].code}" for one in single)
+        best_budget = next((one for one in single if one.settings[0].subject == BUDGET), None)
+        single = [one for one in single if one is best_budget or one.settings[0].subject != BUDGET]
+        more = self.compiler.notes if self.compiler is not None else ()
+        return (*(f"{one.name}: {one.settings[0].code}" for one in single), *more)
 
     def with_report(self, report: Report) -> Document:
         """The report of the program as it is, with what was tried behind its verdict."""
@@ -160,6 +171,8 @@ class Tried:
                         f"{str(value).partition(' by ')[0]} by {_text((self.needed or 0) - self.room)}: it needs {_text(self.needed or 0)}"
                     )
                 summary["best setting"] = self.verdict
+                if self.compiler is not None and self.compiler.verdict:
+                    summary["compiler"] = self.compiler.verdict
         return Document(
             "",
             ModelInfo("", ""),
@@ -183,6 +196,7 @@ class Tried:
                 for trial in self.trials
             ],
             "not_tried": list(self.left_out),
+            **({} if self.compiler is None else {"compiler": self.compiler.to_json()}),
         }
 
 
@@ -199,16 +213,19 @@ def _text(size: int) -> str:
 # -- what is worth trying --------------------------------------------------------------------------------------------------
 
 
-def candidates(document: Mapping[str, Any], options: Options) -> tuple[list[Setting], list[str]]:
+def candidates(document: Mapping[str, Any], options: Options, *, compiler_alone: bool = False) -> tuple[list[Setting], list[str]]:
     """Settings that may lower the peak of what a program does, and those that cannot, with the reason."""
     uses: Mapping[str, Any] = document.get("uses", {})
     left_out: list[str] = []
+    if compiler_alone:
+        return list(_of_compiler(document, left_out, BUDGETS)), left_out
     found = [
         *_of_allocator(document, options, left_out),
         *_of_ddp(uses.get("ddp")),
         *_of_fsdp(uses.get("fsdp"), options, left_out),
         *_of_optimizers(uses.get("optimizer", {})),
         *_of_blocks(document, left_out),
+        *(_of_compiler(document, left_out, FEW_BUDGETS) if document.get("compiled") else ()),
     ]
     if uses.get("set_to_none") is False:
         found.append(Setting("zero_grad(set_to_none=True)", "optimizer.zero_grad()  # not set_to_none=False", "zero_grad.set_to_none=True"))
@@ -288,6 +305,37 @@ def _of_blocks(document: Mapping[str, Any], left_out: list[str]) -> Iterator[Set
         left_out.append("activation checkpointing: no module that holds others keeps much of the activations at the peak")
 
 
+def _of_compiler(document: Mapping[str, Any], left_out: list[str], budgets: Sequence[float]) -> Iterator[Setting]:
+    """Shares of what the partitioner keeps, and what can be turned on or off."""
+    compiled = document.get("compiled")
+    if not compiled:
+        left_out.append("torch.compile: the program compiles nothing")
+        return
+    used: Mapping[str, Any] = document["uses"].get("compile", {})
+    if not compiled["partitions"]:
+        left_out.append("activation_memory_budget, donated_buffer: no graph that was compiled has a backward")
+    elif "activation_memory_budget" not in used:
+        left_out.append("activation_memory_budget: this version of torch has no such setting")
+    else:
+        for budget in budgets:
+            if budget != own_budget(document):
+                yield Setting(
+                    f"budget {budget:g}", f"torch._functorch.config.activation_memory_budget = {budget:g}", f"{BUDGET}={budget:g}"
+                )
+    for key, code in SWITCHES.items():
+        if key not in used:
+            left_out.append(f"{key}: this version of torch has no such setting")
+        elif compiled["partitions"] or key != "donated_buffer":
+            value = not used[key]
+            yield Setting(f"{key}={value}", code.format(value), f"compile.{key}={value}")
+
+
+def own_budget(document: Mapping[str, Any]) -> float | None:
+    """The activation memory budget that a program has, where all of its graphs have the same."""
+    found = {one["budget"] for one in document.get("compiled", {}).get("partitions", ())}
+    return found.pop() if len(found) == 1 else None
+
+
 # -- trying ----------------------------------------------------------------------------------------------------------------
 
 
@@ -301,26 +349,47 @@ def _settled(document: Mapping[str, Any]) -> int:
     return wanted if wanted < len(steps) else 0
 
 
-def try_settings(program: Program, options: Options, document: Mapping[str, Any], room: int | None) -> Tried:
-    """Simulate the program once more with each of the settings that may help, then with the best ones together."""
+def try_settings(
+    program: Program,
+    options: Options,
+    document: Mapping[str, Any],
+    room: int | None,
+    compiled: Compilations | None = None,
+    *,
+    compiler_alone: bool = False,
+) -> Tried:
+    """Simulate the program once more with each of the settings that may help, then with the best ones together.
+
+    `compiled` is what torch.compile made of it, with which plans and orders are looked for.
+    """
     with Children(program, options.told) as children:
-        return _tried(children, options, document, room)
+        tried = _tried(children, options, document, room, compiler_alone)
+    budgets = [(_budget_of(one), one.document) for one in tried.trials if len(one.settings) == 1 and one.ended]
+    if not document.get("compiled"):
+        return tried
+    own = own_budget(tried.before)
+    return replace(tried, compiler=compiler_tried([(own, tried.before), *budgets], own, compiled))
 
 
-def _tried(children: Children, options: Options, document: Mapping[str, Any], room: int | None) -> Tried:
+def _budget_of(trial: Trial) -> float | None:
+    name, _, value = trial.settings[0].change.partition("=")
+    return float(value) if name == BUDGET else None
+
+
+def _tried(children: Children, options: Options, document: Mapping[str, Any], room: int | None, compiler_alone: bool) -> Tried:
     # What a trial needs is asked of a device without limit: a program that runs out of memory tells nothing about how much it needs.
     base = replace(options, boundless=True)
     before: Mapping[str, Any] = document
     if document["outcome"] == "oom":
         [before] = children.run([base], "runs on a device without limit")
-    wanted, left_out = candidates(before if before["outcome"] in _ENDED else document, options)
+    wanted, left_out = candidates(before if before["outcome"] in _ENDED else document, options, compiler_alone=compiler_alone)
     steps = options.steps or _settled(before)
 
     def run(several: Sequence[tuple[Setting, ...]]) -> list[Trial]:
         made = children.run([_with(replace(base, steps=steps), settings) for settings in several], "settings")
         return [Trial(settings, found) for settings, found in zip(several, made, strict=True) if found["exit_code"] != ExitCode.INTERRUPTED]
 
-    trials = run([*([()] if steps != options.steps else []), *((one,) for one in wanted)])
+    trials = run([*([()] if steps != options.steps else []), *((one,) for one in wanted)]) if wanted else []
     if trials and not trials[0].settings:
         before = trials.pop(0).document
     tried = Tried(before, trials, room, options.link)

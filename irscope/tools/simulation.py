@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -273,7 +273,7 @@ class Simulation:
             "blocks": self.blocks(),
             "settings": [{"setting": one, "applied": count} for one, count in self.applied.items()],
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
-            **({} if self.compiled is None else {"compiled": asdict(self.compiled)}),
+            **({} if self.compiled is None else {"compiled": self.compiled.to_json()}),
         }
 
     def _lazy_json(self) -> dict[str, Any] | None:
