@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from irscope.errors import LoadError, UsageError
+from irscope.files import is_recording
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.zoo.names import definitions
 from irscope.plugins import Plugin, plugins_by_name
-from irscope.recording import is_recording
 
 if TYPE_CHECKING:
     from irscope.frontends.base import AddedFrontend, Frontend

@@ -19,7 +19,22 @@ from irscope.errors import OutputError
 _STREAM_FOLDERS = ("/dev/", "/proc/")
 """Links below these are the system's own names of open streams, such as /dev/stdout."""
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_RECORDING = b"irscope.recording"
+"""How the schema of recordings begins; their own module takes longer to import than a small model to read."""
 _FORCE_HINT = "`--force` writes to where it leads"
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file begins as a recording does, of whatever version."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        with path.open("rb") as stream:
+            start = stream.read(4096)
+    except OSError:
+        return False
+    first = start.split(b"\n", 1)[0]
+    return first.lstrip().startswith(b"{") and _RECORDING in first
 
 
 def config_folder() -> Path:

@@ -10,8 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from irscope.errors import IrscopeError, OutputError
-from irscope.files import config_folder, write_text
-from irscope.recording import is_recording
+from irscope.files import config_folder, is_recording, write_text
 from irscope.report.card import FIELD_KINDS
 from irscope.report.celltext import signed
 from irscope.report.units import Kind, humanise

@@ -49,6 +49,11 @@ class Name:
     """Whether code that lies in its folder may run: the user's word."""
 
 
+def is_pattern(text: str, folder: str = "") -> bool:
+    """Whether a text stands for several models; a file of that name wins. Options in braces are of each of them."""
+    return not os.path.lexists(os.path.join(folder, text)) and any(sign in text.partition("{")[0] for sign in "*?[")
+
+
 def is_name(text: str) -> bool:
     """Whether a text names a model that is made rather than a file that is read; a file of that name wins."""
     return _parts(text) is not None

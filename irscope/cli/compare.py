@@ -20,9 +20,10 @@ from irscope.cli.run import report_diagnostics, strict_code
 from irscope.cli.train_plan import is_loop
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import ExitCode, UsageError
+from irscope.files import is_recording
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.snapshot import is_snapshot
-from irscope.recording import Recording, is_recording, read_recording
+from irscope.recording import Recording, read_recording
 from irscope.session import Model, open_model
 from irscope.tools.compare import (
     compare_models,

@@ -209,11 +209,12 @@ def _program_in(arguments: Sequence[str]) -> int:
 
 def _names_model(arguments: Sequence[str]) -> bool:
     """Whether a file that exists, a model's name or a pattern stands where a command would: `irscope MODEL` means `irscope run MODEL`."""
-    from irscope.frontends.zoo.names import is_name
+    from irscope.frontends.zoo.names import is_name, is_pattern
 
     candidates = arguments if arguments[0].startswith("-") else arguments[:1]
-    is_pattern = not arguments[0].startswith("-") and any(sign in arguments[0] for sign in "*?[")
-    return is_pattern or any(os.path.exists(one) or is_name(one) for one in candidates if not one.startswith("-"))
+    if not arguments[0].startswith("-") and is_pattern(arguments[0]):
+        return True
+    return any(os.path.exists(one) or is_name(one) for one in candidates if not one.startswith("-"))
 
 
 def command_named(name: str) -> CommandType:

@@ -22,14 +22,14 @@ from irscope.cli.args import (
 from irscope.devices import find_device
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, LoadError, PassError, UsageError
-from irscope.files import write_stream
+from irscope.files import is_recording, write_stream
+from irscope.frontends.zoo.names import is_pattern
 from irscope.ir.program import Assumed, Runtime
 from irscope.passkit.base import Analysis, Pass
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry, default_registry
-from irscope.recording import is_recording
 from irscope.report.card import Card
 from irscope.report.options import RenderOptions
 from irscope.report.printable import one_line
@@ -122,8 +122,6 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         _refuse_model_file(args)
-        from irscope.tools.many import is_pattern  # not at the top, where every --help would import it
-
         if len(args.model) > 1 or is_pattern(args.model[0]):
             from irscope.cli.many import run_many
 

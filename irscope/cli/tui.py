@@ -90,7 +90,7 @@ class Command:
 
 def _check_more(args: argparse.Namespace) -> None:
     """Raise UsageError for more than two files that are not all recordings."""
-    from irscope.recording import is_recording
+    from irscope.files import is_recording
 
     strange = [one for one in (args.model, args.other, *args.more) if args.more and not is_recording(Path(one))]
     if strange:
@@ -138,8 +138,9 @@ class _Found:
 
 def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
     """Read a file, beside the screen that says how far that is."""
+    from irscope.files import is_recording
     from irscope.frontends.files.snapshot import is_snapshot
-    from irscope.recording import is_recording, read_recording
+    from irscope.recording import read_recording
     from irscope.session import open_model
 
     is_named = args.model is not None and path == Path(args.model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from irscope.recording.files import RecordingWriter, is_recording, read_recording, write_recording
+from irscope.recording.files import RecordingWriter, read_recording, write_recording
 from irscope.recording.records import (
     COLD,
     SCHEMA,
@@ -66,7 +66,6 @@ __all__ = [
     "alive_at",
     "alive_curve",
     "figures",
-    "is_recording",
     "peak_of",
     "read_recording",
     "without_workspaces",

@@ -45,20 +45,6 @@ MAX_FILE = 1 << 30
 MAX_LINE = 4 << 20
 MAX_LINES = 4_000_000
 _FAMILY = SCHEMA.rpartition("/")[0]
-_START = 4096
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording does, of whatever version."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with path.open("rb") as stream:
-            start = stream.read(_START)
-    except OSError:
-        return False
-    first = start.split(b"\n", 1)[0]
-    return first.lstrip().startswith(b"{") and _FAMILY.encode() in first
 
 
 def read_recording(path: Path) -> Recording:

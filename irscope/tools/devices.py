@@ -10,6 +10,7 @@ from pathlib import Path
 from irscope.devices.catalogue import device_record, find_device
 from irscope.devices.profile import DeviceProfile, Figure
 from irscope.errors import IrscopeError, UsageError
+from irscope.files import is_recording
 from irscope.frontends.base import LoadOptions
 from irscope.ir.spelling import parse_type
 from irscope.measure.calibrate.recordings import (
@@ -26,7 +27,7 @@ from irscope.measure.calibrate.recordings import (
     read_gpu_folder,
 )
 from irscope.passes.cost.roofline import Roofline
-from irscope.recording import is_recording, read_recording
+from irscope.recording import read_recording
 from irscope.recording.records import Recording
 from irscope.report.report import Report
 from irscope.report.table import Column, Table

@@ -15,7 +15,7 @@ from typing import Final
 from irscope._version import __version__
 from irscope.diagnostics import Severity
 from irscope.errors import IrscopeError, UsageError
-from irscope.frontends.zoo.names import PACKAGES
+from irscope.frontends.zoo.names import PACKAGES, is_pattern
 from irscope.report.card import FIELD_KINDS, Card
 from irscope.report.jsonout import summary_json
 from irscope.report.printable import one_line, well_formed
@@ -37,11 +37,6 @@ def expanded(texts: Sequence[str], folder: str = "") -> list[str]:
     Files are looked for, and named, relative to `folder`; without one to the working folder.
     """
     return [one for text in texts for one in (_matches(text, folder) if is_pattern(text, folder) else [text])]
-
-
-def is_pattern(text: str, folder: str = "") -> bool:
-    """Whether a text stands for several models; a file of that name wins. Options in braces are of each of them."""
-    return not os.path.lexists(os.path.join(folder, text)) and any(sign in text.partition("{")[0] for sign in "*?[")
 
 
 def _matches(text: str, folder: str) -> list[str]:

@@ -14,7 +14,8 @@ import irscope
 from irscope.cli import many
 from irscope.cli.main import main
 from irscope.errors import LoadError
-from irscope.tools.many import expanded, is_pattern, short_names
+from irscope.frontends.zoo.names import is_pattern
+from irscope.tools.many import expanded, short_names
 from tests.cli.test_bad_input import MODEL
 from tests.tools.pages import table_schema
 

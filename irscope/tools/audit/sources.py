@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.zoo.names import file_in, is_name
-from irscope.tools.many import expanded, is_pattern
+from irscope.frontends.zoo.names import file_in, is_name, is_pattern
+from irscope.tools.many import expanded
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
 """Of files that are looked at where a folder is searched; a file that is named is always looked at."""

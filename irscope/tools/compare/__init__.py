@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from irscope.errors import LoadError, UsageError
+from irscope.files import is_recording
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
 from irscope.ir.spelling import parse_type
 from irscope.passkit.settings import Settings
-from irscope.recording import Recording, is_recording, read_recording
+from irscope.recording import Recording, read_recording
 from irscope.report.report import Document
 from irscope.session import Model, open_model
 from irscope.tools.compare.document import comparison_document

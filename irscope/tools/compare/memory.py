@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from irscope.files import is_recording
 from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
-from irscope.recording import COLD, WARM, Recording, is_recording, peak_of, read_recording, without_workspaces
+from irscope.recording import COLD, WARM, Recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise

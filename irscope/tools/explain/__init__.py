@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from irscope.errors import LoadError
+from irscope.files import is_recording
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
 from irscope.passes.lifetimes.timeline import shown_steps
-from irscope.recording import is_recording, read_recording
+from irscope.recording import read_recording
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise

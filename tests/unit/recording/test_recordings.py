@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from irscope.errors import IrscopeError, LoadError, OutputError
+from irscope.files import is_recording
 from irscope.recording import (
     Alive,
     Counters,
@@ -29,7 +30,6 @@ from irscope.recording import (
     alive_at,
     alive_curve,
     figures,
-    is_recording,
     peak_of,
     read_recording,
     without_workspaces,
