@@ -350,6 +350,21 @@ class Partitions:
                 return
 
     def _kernels(self, scheduler: Any, graph: Any, memory: Any) -> Kernels:
+        """What Inductor finds out for its own estimates. The code that it generates depends on whether they were made, so that what was
+        there is put back."""
+        buffers = [(buffer, buffer.mpi_buffer) for buffer in scheduler.name_to_buf.values()]
+        nodes = [(node, vars(node).get("mpi_node")) for node in scheduler.nodes]
+        try:
+            return self._estimated(scheduler, graph, memory)
+        finally:
+            for buffer, before in buffers:
+                buffer.mpi_buffer = before
+            for node, before in nodes:
+                vars(node).pop("mpi_node", None)
+                if before is not None:
+                    node.mpi_node = before
+
+    def _estimated(self, scheduler: Any, graph: Any, memory: Any) -> Kernels:
         nodes = list(scheduler.nodes)
         outputs = graph.get_output_names()
         known = torch.utils._ordered_set.OrderedSet

@@ -168,6 +168,26 @@ def budget():
     it(3,f)
 
 
+def not_reordered():
+    import torch._inductor.config as ic
+    ic.reorder_for_peak_memory=False
+    m,x,t=make("gpt",depth=2); k=torch.compile(m)
+    o=torch.optim.AdamW(m.parameters())
+    def f(i):
+        loss(k(*x),t).backward(); o.step(); o.zero_grad()
+    it(3,f)
+
+
+def not_donated():
+    import torch._functorch.config as fc
+    fc.donated_buffer=False
+    m,x,t=make("mlp",depth=2,width=256); k=torch.compile(m)
+    o=torch.optim.SGD(m.parameters(),lr=.1)
+    def f(i):
+        loss(k(*x),t).backward(); o.step(); o.zero_grad()
+    it(3,f)
+
+
 def recompiled():
     m,x,t=make("mlp",depth=1,width=256)
     @torch.compile(dynamic=False)
