@@ -46,6 +46,8 @@ class LoadOptions:
     """The device of that session, from `--device`: what it optimises for. Empty for a processor with AVX-512."""
     file_types: Mapping[str, Type] = field(default_factory=dict)
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
+    compile: bool | Mapping[str, object] = False
+    """Whether a named model is compiled before it is captured, from `--compile`; or arguments of torch.compile."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
 

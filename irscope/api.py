@@ -115,13 +115,17 @@ def load(
     return open_model(Path(path), options)
 
 
-def capture(module: nn.Module, *args: object, device: str = "cuda", **kwargs: object) -> Model:
+def capture(
+    module: nn.Module, *args: object, device: str = "cuda", compile: bool | Mapping[str, object] = False, **kwargs: object
+) -> Model:
     """Run an nn.Module once with these arguments on a pretended device, and make a model of what ran.
 
     Nothing is computed and no memory is taken: weights and arguments may be real, fake or on the meta device. The module stays as it is.
-    `device` is "cuda", "cpu", or the name of a device that irscope knows, such as "a100".
+    `device` is "cuda", "cpu", or the name of a device that irscope knows, such as "a100". `compile` is True, or arguments of torch.compile
+    such as {"mode": "reduce-overhead"}: then nodes are the kernels of the compiled program, and memory is what it asks for. So it is for a
+    module that torch.compile returned, or that holds compiled ones.
     """
-    return capture_model(module, args, kwargs, device=device)
+    return capture_model(module, args, kwargs, device=device, compile=compile)
 
 
 def record(

@@ -204,6 +204,13 @@ def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[objec
 def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program in a file, or of a model that is named."""
     text = str(path)
+    if options.compile is not False and not is_name(text):
+        raise UsageError(
+            "--compile is about a model by name or a script's: a file has no module that torch.compile could compile",
+            code="IRS396",
+            where=text,
+            hint="torchvision:resnet50, or ./train.py:build",
+        )
     if is_name(text):
         from irscope.frontends.zoo.packages import check_installed
 
@@ -230,21 +237,24 @@ def capture_model(
     kwargs: Mapping[str, object] | None = None,
     *,
     device: str = "cuda",
+    compile: bool | Mapping[str, object] = False,
     settings: Settings | None = None,
     path: str = "",
 ) -> Model:
     """Run a module once on a pretended device, without data, and make a model of what ran.
 
+    With `compile`, which may be arguments of torch.compile, it is compiled first, as is what the module holds that is compiled.
     `device` is "cuda", "cpu", or a device that irscope knows; `path` is what the model is called, where it has a name.
     """
-    from irscope.frontends.eager import capture
+    from irscope.devices import target_of
+    from irscope.frontends.simulation import capture_module
 
     settings = settings or Settings()
     if device.partition(":")[0] not in ("cuda", "cpu"):
         settings, device = replace(settings, device=device), "cuda"
     check_target(settings)
     sink = DiagnosticSink()
-    program = capture(module, args, kwargs or {}, device=device, settings=settings, sink=sink)
+    program = capture_module(module, args, kwargs or {}, device=device, compile=compile, target=target_of(settings), sink=sink)
     program.path = path or type(module).__name__
     if settings.device:
         program.metadata["target"] = settings.device

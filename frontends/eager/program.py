@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from irscope.frontends.eager.record import Op, Record, Storage, Tensor
+from irscope.frontends.eager.record import GeneratedKernel, Op, Record, Storage, Tensor
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
 from irscope.frontends.torch_lowering.signatures import Argument, Signature, complete, find, foreign_attrs, parse_signature
 from irscope.frontends.torch_lowering.table import lower
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Graph, Names, Node, Role, Value, paused_gc
+from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value, paused_gc
 from irscope.ir.places import Payload
 from irscope.ir.program import CAPTURED, Called, Life, Observed, Program, observed_versions
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, scalar, tensor
@@ -47,6 +47,13 @@ def lowered(record: Record) -> tuple[Program, list[int]]:
     with paused_gc():
         lowering = _Lowering(record, lambda _: None)
         return lowering.program(), lowering._steps
+
+
+def with_storages(record: Record) -> tuple[Program, dict[Storage, Value]]:
+    """The program of a recording, and the value that had each storage first."""
+    with paused_gc():
+        lowering = _Lowering(record, lambda _: None)
+        return lowering.program(), lowering._first
 
 
 class _Lowering:
@@ -135,6 +142,10 @@ class _Lowering:
     def _add(self, op: Op) -> None:
         if op.name in _SILENT:
             return
+        if isinstance(op.func, GeneratedKernel):
+            self._append(op, self._generated(op, op.func), f"triton::{op.name}")
+            self._note_storages(op)
+            return
         full = op.name if op.namespace == "aten" else f"{op.namespace}::{op.name}"
         signature = signature_of(op, full)
         call = AtenCall(signature, self._named(op, signature))
@@ -145,6 +156,11 @@ class _Lowering:
         node = self._append(op, lowered, f"{op.namespace}::{op.name}" + ("" if op.overload in ("", "default") else f".{op.overload}"))
         self.calls[node] = call.called
         self._note_storages(op)
+
+    def _generated(self, op: Op, kernel: GeneratedKernel) -> Lowered:
+        attrs: dict[str, Attr] = {"kernel": kernel.name, "operators": kernel.operators, "lines": kernel.lines}
+        attrs |= {} if kernel.bytes is None else {"bytes": kernel.bytes}
+        return Lowered("compiled.kernel", [self._value(one) for one in op.reads()], {**attrs, **dict(kernel.counts or ())})
 
     def _named(self, op: Op, signature: Signature) -> dict[str, Argument]:
         """All arguments by name."""

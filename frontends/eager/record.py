@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 
@@ -69,13 +69,31 @@ class Tensor:
         return tuple([size for size in self.shape if isinstance(size, int)])
 
 
+@dataclass(frozen=True)
+class GeneratedKernel:
+    """A kernel that torch's compiler generated, in the place of an operator."""
+
+    name: str
+    operators: tuple[str, ...] = ()
+    """What was fused into it, as ATen names it."""
+    lines: tuple[str, ...] = ()
+    """Where the program says so."""
+    bytes: int | None = None
+    """Read and written, as the compiler counts them."""
+    counts: tuple[tuple[str, int], ...] | None = None
+    """Operations by class of FLOPs; None where it does something that is not counted."""
+    namespace: ClassVar[str] = "triton"
+    tags: ClassVar[tuple[Any, ...]] = ()
+    is_view: ClassVar[bool] = False
+
+
 @dataclass(eq=False, slots=True)
 class Op:
     """One operator that ran."""
 
     number: int
     func: Any
-    """torch._ops.OpOverload."""
+    """torch._ops.OpOverload, or a GeneratedKernel."""
     args: tuple[Any, ...]
     """Arguments in which `Tensor` stands for each tensor; lists are tuples."""
     kwargs: dict[str, Any]
@@ -98,11 +116,15 @@ class Op:
     @property
     def name(self) -> str:
         """The operator without namespace and overload: "add_"."""
+        if isinstance(self.func, GeneratedKernel):
+            return self.func.name
         found: str = self.func._schema.name
         return found.partition("::")[2]
 
     @property
     def overload(self) -> str:
+        if isinstance(self.func, GeneratedKernel):
+            return ""
         found: str = self.func._overloadname
         return found
 
@@ -116,6 +138,9 @@ class Op:
 
     def writes(self) -> Iterator[Tensor]:
         """Tensors that it writes over, by its schema."""
+        if isinstance(self.func, GeneratedKernel):
+            yield from self.makes()
+            return
         for place, argument in enumerate(self.func._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 given: Any = self.args[place] if place < len(self.args) else self.kwargs.get(argument.name)

@@ -93,7 +93,7 @@ def bench(
         if device.startswith("cuda") and not found.startswith("cuda"):
             recorder.record.assumed[Assumed("layouts", "those of the CPU", "this torch cannot pretend to have a CUDA device")] = ""
         recorder.declare_module(module, fakes.real)
-        for name, value in _named_arguments(module, given, named):
+        for name, value in named_arguments(module, given, named):
             recorder.declare(value, "input", name, fakes.real(value))
         yield Bench(recorder, fakes, module, given, named, found)
 
@@ -109,7 +109,7 @@ def tell_assumed(record: Record, sink: DiagnosticSink) -> None:
             sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
 
 
-def _named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors among the arguments under the names of forward's parameters, those in containers numbered."""
     try:
         names = list(inspect.signature(module.forward).bind_partial(*args).arguments.items())
@@ -169,11 +169,14 @@ def check_whole(module: nn.Module, inputs: Any) -> None:
             raise UsageError(f"{said}; that is not analysed", code="IRS191", hint=f"{_WHOLE} its weights were distributed")
 
 
-def around(module: nn.Module, *, grad: bool) -> Iterator[Assumed]:
-    """What would run besides or instead of the module's own operators, each with what is analysed instead."""
+def around(module: nn.Module, *, grad: bool, compiles: bool = False) -> Iterator[Assumed]:
+    """What would run besides or instead of the module's own operators, each with what is analysed instead.
+
+    `compiles` where what torch.compile makes of it is what runs.
+    """
     parts = list(module.named_modules())
     compiled = [name for name, part in parts if _is_compiled(part)]
-    if compiled:
+    if compiled and not compiles:
         yield Assumed(
             WHAT,
             "eager",
@@ -205,6 +208,11 @@ def around(module: nn.Module, *, grad: bool) -> Iterator[Assumed]:
 
 def _hooks_meant(grad: bool) -> str:
     return "hooks" if grad else "forward hooks"
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether torch.compile applies to a module, or to one that it holds."""
+    return any(map(_is_compiled, module.modules()))
 
 
 def _is_compiled(part: nn.Module) -> bool:

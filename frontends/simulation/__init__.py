@@ -1,0 +1,58 @@
+"""The device of a simulated program; live modules as programs, those that are compiled by what runs on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from irscope.devices import Target
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import UsageError
+from irscope.ir.program import Program
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from irscope.frontends.eager.values import OpenSizes
+
+
+def check_machine() -> None:
+    """Whether programs can be simulated here."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
+        here = f"{sys.platform} on {platform.machine()}"
+        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint="a container will do")
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
+
+
+def capture_module(
+    module: nn.Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    *,
+    target: Target,
+    sink: DiagnosticSink,
+    device: str = "cuda",
+    compile: bool | Mapping[str, object] = False,
+    sizes: OpenSizes | None = None,
+    keep_calls: bool = False,
+) -> Program:
+    """The program that a module runs with these arguments: a compiled one, where it is compiled or is to be, else as Python runs it."""
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch is not installed", code="IRS192", hint="live models need it: pip install torch")
+    from irscope.frontends.eager.live import capture_program
+    from irscope.frontends.eager.running import is_compiled
+
+    wanted = None if compile is False else {} if compile is True else dict(compile)
+    if wanted is None and not (device.startswith("cuda") and is_compiled(module)):
+        return capture_program(module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
+    if not device.startswith("cuda"):
+        raise UsageError("what torch.compile generates for a CPU is not followed", code="IRS396", hint="a CUDA device")
+    if sizes is not None:
+        raise UsageError("a compiled program has no open sizes", code="IRS396", hint="give numbers, or leave --compile out")
+    from irscope.frontends.simulation.captured import capture_compiled
+
+    return capture_compiled(module, args, kwargs, wanted, target, sink)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,31 @@ _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _SKIPPED: Final = re.compile(r"frame skipped: (\S+) \((.+?) line (\d+)\)")
 _MADE, _REUSED = "empty_strided_cuda(", "# reuse"
 """How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""
+_CALLS: Final = re.compile(r"\s+(?:\w+ = )?(?:\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\()")
+"""How it calls a kernel."""
+_TRANSCENDENTAL: Final = re.compile(
+    r"exp|exp2|expm1|sqrt|rsqrt|cos|sin|lgamma|erf|cosh|sinh|acos|acosh|asin|asinh|atan2|atan|atanh|erfc|erfinv|hypot|log|"
+    r"log10|log2|log1p|tan|tanh|sigmoid|pow|digamma"
+)
+_ELEMENTWISE: Final = re.compile(
+    r"add|sub|mul|truediv|floordiv|truncdiv|div_rn|mul_rn|mod|fmod|remainder|neg|abs|relu|minimum|maximum|reciprocal|square|"
+    r"fma|where|eq|ne|lt|gt|le|ge|logical_and|logical_not|logical_or|logical_xor|and_|or_|xor|bitwise_and|bitwise_not|"
+    r"bitwise_or|bitwise_xor|lshift|rshift|bitwise_left_shift|bitwise_right_shift|isinf|isnan|round|floor|ceil|trunc|sign|"
+    r"signbit|copysign|rand|randn|randint64"
+)
+_MOVES: Final = re.compile(
+    r"load|store|store_reduction|output|constant|load_seed|index_expr|value_expr|to_dtype|to_dtype_bitcast|identity|"
+    r"indirect_indexing|masked|get_index|trunc_to_int|ceil_to_int|floor_to_int|round_to_int|check_bounds|set_indirect0|"
+    r"set_indirect1|set_indirect2|set_indirect3"
+)
+"""Operations of Inductor's loops, as its `OpsHandler` names them, by what irscope counts them as: these are none."""
+_REDUCTIONS: Final[Mapping[str, Mapping[str, int]]] = {
+    **{kind: {"reduction": 1} for kind in ("sum", "max", "min", "prod", "any", "xor_sum", "argmax", "argmin")},
+    # A running mean and the sum of squares around it: difference, mean, difference, product, sum.
+    **{kind: {"elementwise": 3, "reduction": 2} for kind in ("welford_reduce", "welford_combine")},
+    # The maximum so far, and the sum of the powers of e below it.
+    "online_softmax_reduce": {"elementwise": 1, "transcendental": 1, "reduction": 2},
+}
 
 
 @dataclass
@@ -35,6 +61,10 @@ class Kernel:
     """Read and written, as Inductor counts them."""
     flops: int | None
     dtype: str
+    modules: tuple[str, ...] = ()
+    """Whose operators they are."""
+    counts: tuple[tuple[str, int], ...] | None = None
+    """Operations of the generated loops by class of FLOPs; None where they do something that is not counted."""
 
 
 @dataclass
@@ -49,6 +79,13 @@ class Graph:
     reused: int = 0
     saved: list[tuple[str, str, int]] = field(default_factory=list)
     """What the forward keeps for the backward besides its inputs: operator, line, bytes."""
+    text: str = field(default="", repr=False)
+    """The generated code."""
+
+    def sites(self) -> dict[int, Kernel]:
+        """Which kernel each line of the code calls; empty where they cannot be told apart."""
+        lines = [number for number, line in enumerate(self.text.splitlines(), 1) if _CALLS.match(line)]
+        return dict(zip(lines, self.kernels, strict=True)) if len(lines) == len(self.kernels) else {}
 
 
 @dataclass
@@ -72,7 +109,7 @@ class Compilations:
     def to_json(self) -> dict[str, Any]:
         """All but problems for solvers."""
         return {
-            "graphs": [asdict(one) for one in self.graphs],
+            "graphs": [{key: value for key, value in asdict(one).items() if key != "text"} for one in self.graphs],
             "events": [asdict(one) for one in self.events],
             "partitions": [one.to_json() for one in self.partitions],
             "orders": [one.to_json() for both in self.partitions for one in (both.forward, both.backward) if one is not None],
@@ -106,7 +143,7 @@ def _graph(graph: Any, text: str) -> Graph:
     part = "backward" if graph.is_backward else "inference" if graph.is_inference else "forward"
     nodes = list(graph.module.graph.nodes)
     places = [place for place in map(place_of, nodes) if place]
-    made = Graph(part, places[0] if places else "", buffers=text.count(_MADE), reused=text.count(_REUSED))
+    made = Graph(part, places[0] if places else "", buffers=text.count(_MADE), reused=text.count(_REUSED), text=text)
     for node in graph.scheduler.nodes:
         kernel = _kernel(node)
         if kernel is not None:
@@ -119,10 +156,10 @@ def _graph(graph: Any, text: str) -> Graph:
 def _kernel(node: Any) -> Kernel | None:
     origins = dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
     operators = tuple(dict.fromkeys(filter(None, map(operator_of, origins))))
-    if type(node).__name__ == "NopKernelSchedulerNode" or not operators:
-        return None
-    lines = tuple(dict.fromkeys(filter(None, map(place_of, origins))))
     first = node.get_nodes()[0].node
+    if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not operators:
+        return None  # nothing runs: a result of a call is given a name
+    lines = tuple(dict.fromkeys(filter(None, map(place_of, origins))))
     dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)
     called = getattr(first, "python_kernel_name", None) if node.is_extern() else None
     name = str(called or "_".join(("triton", *(one.partition(".")[0] for one in operators)))[:60])
@@ -134,15 +171,40 @@ def _kernel(node: Any) -> Kernel | None:
         _of(node.get_read_write_buffers_sizes),
         _of(node.estimate_flops),
         str(NAMED_DTYPES.get(str(dtype).removeprefix("torch."), "")),
+        tuple(dict.fromkeys(filter(None, map(_module, origins)))),
+        _of(lambda: _counted(node)),
     )
 
 
-def _of(function: Any) -> int | None:
+def _counted(node: Any) -> tuple[tuple[str, int], ...] | None:
+    """What generated loops compute: their operations for each element, by class of FLOPs."""
+    found = dict.fromkeys(("matmul", "elementwise", "transcendental", "reduction"), 0)
+    for one in node.get_nodes():
+        if one.is_template():
+            found["matmul"] += one.estimate_flops()
+            continue
+        if getattr(getattr(one.node, "data", None), "output_index", 0):
+            continue  # of one reduction with several results
+        size = math.prod(int(size) for sizes in one._body.sizes for size in sizes)
+        for name, count in one._body.op_counts.items():
+            if name == "reduction":
+                for kind, times in _REDUCTIONS[one.node.data.reduction_type].items():
+                    found[kind] += times * size * count
+            elif _TRANSCENDENTAL.fullmatch(name):
+                found["transcendental"] += size * count
+            elif _ELEMENTWISE.fullmatch(name):
+                found["elementwise"] += size * count
+            elif not _MOVES.fullmatch(name):
+                return None
+    return tuple(found.items())
+
+
+def _of(function: Any) -> Any:
     try:
         found = function()
     except Exception:  # an estimate of Inductor's own, which not every node has
         return None
-    return found if isinstance(found, int) else None
+    return found if isinstance(found, int | tuple) else None
 
 
 def operator_of(origin: Any) -> str:
@@ -157,6 +219,13 @@ def place_of(node: Any) -> str:
         return f"{found[-1][0]}:{found[-1][1]}"
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     return re.sub(r"L\['\w+'\]\.?|_modules", "", str(modules[-1][0])).strip(".").join(("module ", "")) if modules else ""
+
+
+def _module(node: Any) -> str:
+    """The path of the module behind a node: of "L['self']._modules['layers'][0].up" it is "layers.0.up"."""
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    path = re.sub(r"^L\['\w+'\]|_modules|_orig_mod", "", str(modules[-1][0])) if modules else ""
+    return ".".join(re.findall(r"\w+", path))
 
 
 def _saved(output: Any) -> Iterator[tuple[str, str, int]]:

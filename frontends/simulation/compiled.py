@@ -4,6 +4,7 @@ do nothing. What the generated code allocates, reuses and frees is asked of the 
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import importlib.machinery
 import inspect
@@ -12,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,12 +46,12 @@ class Launcher:
     _is_static = store_cubin = False
     n_regs, n_spills, shared, cache_hash = _REGISTERS, 0, 0, ""
 
-    def __init__(self, config: Any, launched: Callable[[], None]) -> None:
+    def __init__(self, config: Any, launched: Callable[[Sequence[Any]], None]) -> None:
         self.config = config
         self._launched = launched
 
     def __call__(self, *args: Any, stream: Any, **kwargs: Any) -> None:
-        self._launched()
+        self._launched(args)
 
 
 class Compiler:
@@ -60,6 +61,8 @@ class Compiler:
         self.process = process
         self.launches = 0
         """Kernels that were generated, by launches."""
+        self.launched: Callable[[Any, bool, Sequence[Any]], None] | None = None
+        """Told of each launch: the kernel, whether the program wrote it itself, what it gets."""
         self.graphs: list[Graph] = []
         self.partitions = Partitions(place_of, operator_of)
         self.uses: dict[str, Any] = {}
@@ -78,9 +81,7 @@ class Compiler:
         triton: Any = importlib.import_module("torch.utils._triton")
         for name in _CACHED:
             getattr(triton, name).cache_clear()
-        hints: Any = sys.modules.get("torch._inductor.runtime.hints")
-        if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
-            hints.AttrsDescriptorWrapper = _attributes
+        _with_triton()
         rules: Any = importlib.import_module("torch._dynamo.trace_rules")
         rules.SKIP_DIRS += _OWN
         rules._recompile_re()
@@ -97,6 +98,10 @@ class Compiler:
             return None
         return Compilations(list(self.graphs), events(), list(self.partitions.found))
 
+    def wrote(self, file: str) -> bool:
+        """Whether code in a file was generated here."""
+        return self._folder.has(file)
+
     def begin_again(self) -> None:
         """Forget what an earlier program compiled."""
         self.launches = 0
@@ -112,8 +117,10 @@ class Compiler:
             kernel = kernel.fn
         self.process.kernels.tell_unknown(f"triton::{kernel.__name__}")
 
-    def _launched(self) -> None:
+    def _launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
         self.launches += 1
+        if self.launched is not None:
+            self.launched(kernel, custom, args)
 
     # -- what only a build with CUDA has -----------------------------------------------------------------------------
 
@@ -171,10 +178,10 @@ class Compiler:
         utils.get_triton_attrs_descriptor_version.cache_clear()
         heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
         dynamo: Any = importlib.import_module("torch._dynamo.utils")
-        dynamo.triton = sys.modules["triton"]
+        dynamo.triton = importlib.import_module("triton")
 
         def compiled(autotuner: Any, choice: Any) -> Any:
-            launcher = Launcher(choice, self._launched)
+            launcher = Launcher(choice, functools.partial(self._launched, autotuner.fn, autotuner.custom_kernel))
             if autotuner.custom_kernel:
                 self._own_kernel(autotuner.fn)
             kernel = SimpleNamespace(n_regs=_REGISTERS, hash="")
@@ -197,6 +204,31 @@ class Compiler:
             return [_TIE] if return_mode == "all" else _TIE
 
         benchmarking.InductorBenchmarker.benchmark_gpu = benchmark
+
+
+def _with_triton() -> None:
+    """Where Inductor was imported before, as by a program that compiled for the CPU, it did without Triton: now it has it."""
+    hints: Any = sys.modules.get("torch._inductor.runtime.hints")
+    if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
+        _rebind({"AttrsDescriptorWrapper": (hints.AttrsDescriptorWrapper, _attributes)})
+    compat: Any = sys.modules.get("torch._inductor.runtime.triton_compat")
+    if compat is None or compat.HAS_TRITON:
+        return
+    # What it gives other modules, and those that derive from that or call it when they are imported.
+    for name in ("triton_compat", "triton_helpers", "static_triton_launcher", "triton_heuristics"):
+        module = sys.modules.get(f"torch._inductor.runtime.{name}")
+        if module is not None:
+            before = {name: one for name, one in vars(module).items() if not name.startswith("__")}
+            importlib.reload(module)
+            _rebind({name: (one, vars(module)[name]) for name, one in before.items() if vars(module)[name] is not one})
+
+
+def _rebind(names: Mapping[str, tuple[Any, Any]]) -> None:
+    """Let modules of Inductor have something else under a name that they imported."""
+    for module in [one for name, one in sys.modules.items() if name.startswith("torch._inductor")]:
+        for name, (old, new) in names.items():
+            if name in vars(module) and vars(module)[name] is old:
+                setattr(module, name, new)
 
 
 def _installed_triton() -> bool:
@@ -238,6 +270,10 @@ class _Folder:
         if not self._path or self._owner != os.getpid():
             self._path, self._owner = tempfile.mkdtemp(prefix=GENERATED), os.getpid()
         return self._path
+
+    def has(self, file: str) -> bool:
+        """Whether a file lies in it."""
+        return bool(self._path) and file.startswith(self._path)
 
     def remove(self) -> None:
         """Remove it, unless another process made it."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode, UnsupportedOperatorException
@@ -109,11 +109,24 @@ class _Host:
         self.shape, self.dtype = shape, dtype
 
 
+class Listener(Protocol):
+    """Told of every kernel that runs."""
+
+    def following(self, op: Any, kernel: Kernel) -> Kernel:
+        """What runs instead of a kernel, and runs it."""
+        ...
+
+    def modelled(self, piece: Piece, asked: Workspace) -> None:
+        """A library is given memory whose size is a model's."""
+        ...
+
+
 class Kernels:
     """Registers kernels for the simulated device and runs them."""
 
-    def __init__(self, machine: Machine, buffers: Callable[[Any], Sequence[Any]]) -> None:
+    def __init__(self, machine: Machine, buffers: Callable[[Any], Sequence[Any]], listener: Listener | None = None) -> None:
         self.machine = machine
+        self.listener = listener
         self._buffers = buffers
         # Where torch has no shape function it would run a kernel on real tensors, which is the one that asks.
         self._mode = FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
@@ -169,7 +182,8 @@ class Kernels:
     def _kernel(self, op: Any) -> Kernel:
         found = self._made.get(op)
         if found is None:
-            found = self._made[op] = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self._planned(op))
+            found = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self._planned(op))
+            self._made[op] = found = found if self.listener is None else self.listener.following(op, found)
         return found
 
     # -- kernels by plan -------------------------------------------------------------------------------------------
@@ -220,7 +234,10 @@ class Kernels:
                 elif verb == "multiply":
                     machine.multiply(what)
                 else:
-                    machine.free(machine.take(size, "workspace", what))
+                    piece = machine.take(size.size, "workspace", what)
+                    if self.listener is not None:
+                        self.listener.modelled(piece, size)
+                    machine.free(piece)
         finally:
             for piece in held.values():
                 machine.free(piece)
@@ -372,7 +389,7 @@ class Kernels:
             elif isinstance(event, Gemm):
                 actions.append(("multiply", self._buffers(event.path), 0))
             elif isinstance(event, Workspace):
-                actions.append(("work", event.label, event.size))
+                actions.append(("work", event.label, event))
             else:
                 plan.unknown = True
                 open_.append(event.label)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 
@@ -22,7 +22,7 @@ from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_with
 from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.compiled import Compiler
 from irscope.frontends.simulation.cuda import Device, device_count
-from irscope.frontends.simulation.kernels import Kernels
+from irscope.frontends.simulation.kernels import Kernels, Listener
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
 from irscope.frontends.simulation.sparse import SparseKernels
@@ -51,17 +51,22 @@ def _vote() -> int:
 class Process:
     """The simulated device of this process, for the rest of its life: kernels cannot be taken back."""
 
+    current: ClassVar[Process | None] = None
+    """That of this process, if there is one."""
+
     def __init__(
         self,
         target: Target,
         buffers: Callable[[Any], Sequence[Any]],
         pending_frees: PendingFrees = "next_malloc",
         memory: int | None = None,
+        listener: Listener | None = None,
     ) -> None:
         """`memory` is what the allocator can ask the device for, where that is not the device's own."""
         patch = _patch()
         if isinstance(patch, str):
             raise UsageError(f"this torch cannot pretend to have a CUDA device ({patch})", code="IRS644")
+        Process.current = self
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(_applied(patch))
         self._stack.enter_context(cudnn_without_card())
@@ -75,7 +80,7 @@ class Process:
         self.world = World(self)
         if torch.distributed.is_available():
             self.world.install()
-        self.kernels = Kernels(self.machine, buffers)
+        self.kernels = Kernels(self.machine, buffers, listener)
         self.watch: Watch | None = None
         self.answer_with: float | None = None
         """What values of device tensors are taken to be; None for zero."""

@@ -194,6 +194,16 @@ class Watch:
         return self._frames.shows(code)
 
     @property
+    def running(self) -> nn.Module | None:
+        """The innermost module that is being called."""
+        return self._calls[-1] if self._calls else None
+
+    @property
+    def in_optimizer(self) -> bool:
+        """Whether an optimizer works."""
+        return self._in_optimizer
+
+    @property
     def line(self) -> str:
         """The line at which the program is, as file:line."""
         return line_text(self.line_of(sys._getframe(1)))

@@ -27,10 +27,10 @@ from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import staged
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.eager.live import capture_program
 from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.files.folders import read_folder
+from irscope.frontends.simulation import capture_module
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.agreement import compare_weights
 from irscope.frontends.zoo.names import SCRIPT, Name, parse_name
@@ -263,12 +263,14 @@ def _is_quantised(module: nn.Module) -> bool:
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program of a named model."""
+    if options.compile is not False:
+        options = replace(options, open_sizes=frozenset())  # a compiled program has its own sizes
     made = make_named(text, options, sink=sink)
     with quiet():
         if made.chosen.open:
             program = _opened(made, sink, settings)
         else:
-            program = _captured(made, made.chosen, sink, settings, keep_calls=options.keep_calls)
+            program = _captured(made, made.chosen, sink, settings, keep_calls=options.keep_calls, compile=options.compile)
     program.path = text
     if _is_quantised(made.module):
         from irscope.frontends.generation.quantised import mark_packed
@@ -290,6 +292,7 @@ def _captured(
     settings: Settings,
     in_python: frozenset[Any] = frozenset(),
     keep_calls: bool = False,
+    compile: bool | Mapping[str, object] = False,
 ) -> Program:
     target = target_of(settings)
     args, kwargs = make_arguments(chosen)
@@ -302,7 +305,9 @@ def _captured(
         pairs = [(name, one) for name, one in zip(names, given, strict=True) if isinstance(one, Tensor)]
         axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in pairs}
         sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
-    return capture_program(made.module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
+    return capture_module(
+        made.module, args, kwargs, device=device, compile=compile, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink
+    )
 
 
 def _open_shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:

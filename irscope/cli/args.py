@@ -106,6 +106,13 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
         action="store_true",
         help="ask an installed onnxruntime for that graph (level all unless said): it makes a session and never runs it",
     )
+    parser.add_argument("--compile", action="store_true", help="take a model by name, or a script's, as torch.compile compiles it for CUDA")
+    parser.add_argument(
+        "--compile-with",
+        default="",
+        metavar="NAME=VALUE,...",
+        help="the same with arguments of torch.compile, as mode=reduce-overhead,dynamic=true",
+    )
     parser.add_argument(
         *reading_budget,
         default="",
@@ -268,6 +275,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         ort_level=args.ort_level or ("all" if args.use_ort else "off"),
         use_ort=args.use_ort,
         trust_remote_code=args.trust_remote_code,
+        compile=compile_settings(args.compile_with) if args.compile_with else args.compile,
         allowance=_allowance(args.reading_budget),
     )
 
@@ -350,6 +358,18 @@ def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequ
 def settings_from(args: argparse.Namespace) -> Settings:
     """What the arguments say about the run besides its passes."""
     return Settings(device=device_for(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+
+
+def compile_settings(text: str) -> Mapping[str, object]:
+    """Arguments of torch.compile from "mode=reduce-overhead,dynamic=true"."""
+    found: dict[str, object] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            said = f"--compile-with {part!r} is not of the form NAME=VALUE"
+            raise UsageError(said, code="IRS396", hint="mode=reduce-overhead,dynamic=true")
+        found[name.strip()] = {"true": True, "false": False}.get(value.strip().lower(), value.strip())
+    return found
 
 
 def _allowance(text: str) -> Allowance | None:

@@ -40,6 +40,8 @@ class Observed:
     """By the value that had the storage first."""
     storages: Mapping[Value, Value]
     """For each result the value that had its storage first: a result, or something that the graph declares."""
+    requests: object = None
+    """What the run asked of the device's allocator (irscope.passes.memory.tapes.Requests), where that is known and not derived."""
 
     def holds(self, graph: Graph) -> bool:
         """Whether it still says how this graph runs."""

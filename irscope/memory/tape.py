@@ -355,6 +355,17 @@ class Tape(Generic[Owner]):
             return replay.done
 
 
+@dataclass(frozen=True)
+class DeviceRun(Generic[Owner]):
+    """What a program that was loaded and run asked of one device's allocator."""
+
+    tape: Tape[Owner]
+    device: str
+    torch: tuple[int, int]
+    compiled: object = None
+    """What torch's compiler did for it (irscope.frontends.simulation.compilations.Compilations)."""
+
+
 def _as_number(size: Dim, end: End) -> int:
     """One size as a number; for a data-dependent one its lower bound."""
     if not isinstance(size, SymDim):

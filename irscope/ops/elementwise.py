@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
 import numpy as np
 
-from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod
+from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod, total_of
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.ops import layouts, reals, slicing
@@ -19,7 +19,7 @@ from irscope.ops.ort import halves, in_place, takes, takes_running_result
 from irscope.ops.reals import Real
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
-from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
+from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op
 from irscope.ops.values import Array, OnReals, apply, objects
 
 # ----------------------------------------------------------------------------------------------------
@@ -678,5 +678,40 @@ _GATED = (
 
 _ACTIVATION = (*_SIMPLE, *_GATED)
 
+# ----------------------------------------------------------------------------------------------------
+# Kernels that a compiler generated of several operators: it says what they compute and move.
 
-OPS = (*_ELEMENTWISE, *_ACTIVATION)
+_COUNTED: Final = ("matmul", "elementwise", "transcendental", "reduction")
+
+
+def _infer_generated(call: OpCall) -> list[Type]:
+    return list(call.results)
+
+
+def _cost_generated(call: OpCall) -> Cost:
+    """What the generated loops compute, and the bytes that the compiler says they read and write."""
+    if any(call.attrs.get(name) is None for name in _COUNTED):
+        raise UnknownCost
+    matmul, elementwise, transcendental, reduction = map(call.int_attr, _COUNTED)
+    touched = call.attrs.get("bytes")
+    written = total_of(one.tensor_bytes for one in call.results)
+    if not isinstance(touched, int) or not isinstance(written, int):
+        return Cost(matmul, elementwise, transcendental, reduction, macs=matmul // 2)
+    written = min(written, touched)
+    return Cost(matmul, elementwise, transcendental, reduction, macs=matmul // 2, read=touched - written, written=written)
+
+
+_GENERATED = (
+    op(
+        "compiled.kernel(Tensor[] operands, *, str kernel='', str[] operators=[], str[] lines=[], int? bytes, int? matmul, "
+        "int? elementwise, int? transcendental, int? reduction) -> (Tensor y, Tensor[] more)",
+        Family.ELEMENTWISE,
+        infer=_infer_generated,
+        cost=_cost_generated,
+        summary="A kernel that a compiler generated: several operators in one pass over memory.",
+        slices=slicing.needs_all,
+    ),
+)
+
+
+OPS = (*_ELEMENTWISE, *_ACTIVATION, *_GENERATED)

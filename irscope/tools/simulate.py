@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
-import platform
 import signal
-import sys
 import sysconfig
 import threading
 import traceback
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
+from irscope.frontends.simulation import check_machine
 from irscope.memory.caching import CachingAllocator
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
@@ -265,15 +263,6 @@ def current_process() -> Process:
     """The simulated device that a program runs on."""
     assert _process is not None, "no program is simulated"
     return _process
-
-
-def check_machine() -> None:
-    """Whether programs can be simulated here."""
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
-        here = f"{sys.platform} on {platform.machine()}"
-        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint="a container will do")
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
 
 
 def _prepared(target: Target, options: Options) -> Process:

@@ -22,13 +22,14 @@ from typing import Any, Final, NamedTuple
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode
+from irscope.frontends.simulation import check_machine
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
-from irscope.tools.simulate import check_machine, check_script
+from irscope.tools.simulate import check_script
 from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, least_seconds, ranks_text, verdict_of
 
 _EVERY: Final = 16

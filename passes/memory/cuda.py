@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from irscope.devices import DeviceProfile, Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
-from irscope.ir.graph import Facet, Graph, Node, paused_gc
+from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
-from irscope.memory.tape import End, Replayed, Unbounded
+from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, DeviceRun, End, Replayed, Tape, Unbounded
 from irscope.ops.spec import MemoryEvent
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
@@ -45,7 +45,7 @@ from irscope.report.celltext import signed
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity, derived, largest
+from irscope.report.values import Provenance, Quantity, derived
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
 Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
@@ -129,16 +129,23 @@ class DeviceMemory:
         if self.central is None:
             hint = f"; {typed(self.fix)} makes it known" if self.fix else ""
             return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
-        central = self.central.at(moment, counter)
-        if self.low is None or moment == "before":
+        if moment == "before":
+            return Quantity(self.central.at(moment, counter))
+        return self._between(counter, lambda replayed: replayed.at(moment, counter))
+
+    def _between(self, counter: Counter, read: Callable[[Replayed], int]) -> Quantity:
+        """What a counter of the replay says, between what it says of its ends."""
+        assert self.central is not None
+        central = read(self.central)
+        if self.low is None:
             return Quantity(central)
-        ends = (self.low.at(moment, counter), None if self.high is None else self.high.at(moment, counter))
+        ends = (read(self.low), None if self.high is None else read(self.high))
         found = bracketed(counter, central, ends, self._why_open())
         return replace(found, value=None, provenance=Provenance.UNKNOWN) if self.is_open else found
 
     def worst(self, counter: Counter) -> Quantity:
         """The larger peak of the first and the second forward."""
-        return largest([self.counter("cold", counter), self.counter("warm", counter)])
+        return self.counter("cold", counter) if self.central is None else self._between(counter, lambda replayed: replayed.worst(counter))
 
     def computed(self, value: object) -> Quantity:
         """A quantity derived from the whole replay, such as the free part of a segment."""
@@ -187,7 +194,8 @@ class DeviceMemory:
         stretch = None if central is None else central[moment].stretch
         if tape is None or sizes is None or stretch is None:
             return None
-        return moments(tape, stretch, CATEGORIES, sizes, tape.numbers("low"), tape.most())
+        categories = (*CATEGORIES, *sorted(set(tape.kinds) - set(CATEGORIES)))
+        return moments(tape, stretch, categories, sizes, tape.numbers("low"), tape.most())
 
     @cached_property
     def footprint(self) -> Footprint | None:
@@ -220,7 +228,9 @@ class CudaMemory(Analysis[DeviceMemory]):
     def compute(self, graph: Graph, ctx: PassContext) -> DeviceMemory:
         target, sink = target_of(ctx.settings), ctx.sink
         lifetimes = ctx.get(Ranges(model=self.model))
-        program = as_run(ctx.program, ctx.get(Shapes), target) if lifetimes.model == "eager" else None
+        watched = ctx.program.watched if lifetimes.model == "eager" else None
+        requests = watched.requests if watched is not None and isinstance(watched.requests, DeviceRun) else None
+        program = as_run(ctx.program, ctx.get(Shapes), target) if lifetimes.model == "eager" and requests is None else None
         if program is not None:
             graph, ctx = program.graph, Manager(program, settings=ctx.settings)
             lifetimes = ctx.get(Ranges(model=self.model))
@@ -232,9 +242,17 @@ class CudaMemory(Analysis[DeviceMemory]):
         elif lifetimes.model not in ("eager", "jit") and ctx.program.traits.runtime is not Runtime.TORCH:
             result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"
             result.fix = "--passes 'liveness{model=eager}'"
+        elif requests is not None and (requests.device, requests.torch) != (target.device.name, target.torch):
+            what = f"{requests.device} and torch {'{}.{}'.format(*requests.torch)}"
+            result.reason = f"it was compiled for {what}: for another one it is another program"
+            result.fix = f"--device {requests.device}"
         else:
             with paused_gc():
-                self._predict(graph, ctx, lifetimes, result)
+                if requests is not None:
+                    result.tape = _with_ranges(requests.tape, lifetimes)
+                    self._replay(result, None, ctx)
+                else:
+                    self._predict(graph, ctx, lifetimes, result)
         for finding in result.findings:
             sink.add(finding)
         return result
@@ -249,14 +267,20 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and lacks_shape(value.type))
             return
         basis = result.basis = Basis(load, lifetimes, ctx.get(Alias()), ctx.get(Shapes))
-        tape = result.tape = basis.tape(result.target)
+        result.tape = basis.tape(result.target)
+        self._replay(result, basis, ctx)
+
+    def _replay(self, result: DeviceMemory, basis: Basis | None, ctx: PassContext) -> None:
+        """Make the requests of an allocator."""
+        tape = result.tape
+        assert tape is not None
         symbols = tape.symbols()
         named = [symbol for symbol in symbols if not symbol.is_unknown]
         if named:
             result.reason = f"sizes depend on {', '.join(map(str, named))}"
             result.fix = bind_option(named)
             return
-        result.is_open = bool(symbols or lifetimes.unsized)
+        result.is_open = bool(symbols or (basis is not None and basis.lifetimes.unsized))
         result.sizes = tape.numbers("central")
         device = result.target.device
         try:
@@ -268,23 +292,34 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.shortage = _shortage(device, result.worst("reserved"))
             result.findings.append(_does_not_fit(device, result.shortage))
 
-    def _bracket(self, ctx: PassContext, basis: Basis, result: DeviceMemory) -> None:
+    def _bracket(self, ctx: PassContext, basis: Basis | None, result: DeviceMemory) -> None:
         """The least and the most, where something is not known."""
         assert result.tape is not None
-        tapes, lifetimes = [result.tape], basis.lifetimes
-        if lifetimes.undecided:
+        tapes = [result.tape]
+        if basis is not None and basis.lifetimes.undecided:
             other = Basis(basis.load, ctx.get(Ranges(model=self.model, undecided="share")), ctx.get(Alias(undecided="share")), basis.types)
             tapes.append(other.tape(result.target))
         if len(tapes) == 1 and result.tape.is_exact and not result.is_open:
             return
         result.low = min((_end(result, tape, "low") for tape in tapes), key=_asked_first)
-        if lifetimes.unsized:
-            result.unbounded = f"the size of {lifetimes.unsized[0].name or 'a tensor'} is not known"
+        if basis is not None and basis.lifetimes.unsized:
+            result.unbounded = f"the size of {basis.lifetimes.unsized[0].name or 'a tensor'} is not known"
             return
         try:
             result.high = max([_end(result, tape, "high") for tape in tapes], key=_asked_first)
         except Unbounded as error:
             result.unbounded = str(error)
+
+
+def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
+    """The requests of a run with the live ranges that they belong to."""
+    ranges = {one.value: one for one in lifetimes.ranges}
+    owners = {slot: ranges[value] for slot, value in tape.owners.items() if value in ranges}
+    kinds = list(tape.kinds)
+    for slot, one in owners.items():
+        if kinds[slot] in (ACTIVATION, TEMPORARY):
+            kinds[slot] = OUTPUT if one.is_output else ACTIVATION
+    return replace(cast("ForwardTape", tape), owners=owners, kinds=kinds)
 
 
 def _end(result: DeviceMemory, tape: ForwardTape, end: End) -> Replayed:

@@ -1,0 +1,741 @@
+"""Compiled modules as programs: run on the simulated device in a process of their own, and recorded kernel by kernel.
+
+The simulated device holds for the rest of a process, and compiling changes torch: so the process is a copy (`fork`) of the caller's, which
+has the module, real or without values, and ends with what it found. The caller's module and torch stay as they are.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import pickle
+import signal
+import sys
+import traceback
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import takewhile
+from types import FrameType
+from typing import Any, Final, TypeVar, cast
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from irscope.devices import Target
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.frontends.eager.live import check_module
+from irscope.frontends.eager.program import with_storages
+from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.running import around, check_whole, named_arguments
+from irscope.frontends.simulation import check_machine
+from irscope.frontends.simulation.compilations import Compilations, Kernel, explained
+from irscope.frontends.simulation.machine import Piece
+from irscope.frontends.simulation.process import Process
+from irscope.frontends.simulation.triton_stand_in import JITFunction, written
+from irscope.frontends.simulation.watch import Watch, line_text
+from irscope.ir.places import Loc, Scope, root_scope
+from irscope.ir.program import Assumed, Program
+from irscope.memory.kernels import workspace_policy
+from irscope.memory.tape import WORKSPACE, DeviceRun, Span, Spread, Tape
+from irscope.ops.spec import Workspace
+
+_KNOWN_BACKENDS: Final = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
+"""Those of torch that run nothing but what is recorded here."""
+_WRITTEN: Final = ("out_ptr", "in_out_ptr")
+"""How arguments begin that a generated kernel writes."""
+_RUNS: Final = 2
+_REPLAYED_FROM: Final = 3
+"""With CUDA graphs the second run records what the third replays."""
+_LATER: Final[Any] = None
+"""Module calls of operators, which are made where the program is."""
+Answer = TypeVar("Answer")
+
+
+# -- a process of its own ----------------------------------------------------------------------------------------------
+
+
+class _Pickler(pickle.Pickler):
+    """Operators by name: what torch dispatches is the same in both processes."""
+
+    def reducer_override(self, item: Any) -> Any:
+        if isinstance(item, torch._ops.OpOverload):
+            return _operator, (item.namespace, item._schema.name.partition("::")[2], item._overloadname)
+        return NotImplemented
+
+
+def _operator(namespace: str, name: str, overload: str) -> Any:
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+
+
+def apart(work: Callable[[], Answer]) -> Answer:
+    """What a function returns, or raises, in a copy of this process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, none of which the copy waits for
+        child = os.fork()
+    if not child:
+        os.close(reading)
+        _answer(work, writing)
+    os.close(writing)
+    try:
+        with open(reading, "rb") as pipe:
+            text = pipe.read()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        _, status = os.waitpid(child, 0)
+    if not text:
+        ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.waitstatus_to_exitcode(status)}"
+        raise LoadError(f"the process that compiled it ended with {ended}", code="IRS395", hint="try it once without irscope")
+    kind, found = pickle.loads(text)
+    if kind == "failed":
+        cls, message, code, where, hint = found
+        raise {"UsageError": UsageError, "LoadError": LoadError}.get(cls, IrscopeError)(message, code=code, where=where, hint=hint)
+    if kind == "broken":
+        raise RuntimeError(found)
+    return cast("Answer", found)
+
+
+def _answer(work: Callable[[], Any], writing: int) -> None:
+    """Write what comes of it, and end the process."""
+    try:
+        torch.set_num_threads(1)  # threads of pools are not copied
+        warnings.simplefilter("ignore")  # the compiler's advice is about the device that is there
+        try:
+            answer: tuple[str, Any] = "done", work()
+        except IrscopeError as error:
+            answer = "failed", (type(error).__name__, error.message, error.code, error.where, error.hint)
+        except Exception:
+            answer = "broken", traceback.format_exc()
+        with open(writing, "wb") as pipe:
+            _Pickler(pipe).dump(answer)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+Settings = Mapping[str, Any]
+"""Arguments of `torch.compile`."""
+
+
+def check_settings(module: nn.Module, settings: Settings) -> None:
+    """Raise UsageError for arguments that `torch.compile` does not take, and for those of a module that has its own."""
+    known = ("backend", "mode", "dynamic", "fullgraph", "options")
+    unknown = sorted(settings.keys() - set(known))
+    if unknown:
+        raise UsageError(f"torch.compile has no setting {unknown[0]!r}", code="IRS396", hint=", ".join(known))
+    backend, mode = settings.get("backend"), settings.get("mode")
+    if isinstance(backend, str) and backend not in (names := torch._dynamo.list_backends(exclude_tags=())):
+        raise UsageError(f"torch has no compiler backend {backend!r}", code="IRS396", hint=f"there are {', '.join(sorted(names))}")
+    if mode is not None and mode not in (modes := torch._inductor.list_mode_options()):
+        raise UsageError(f"torch.compile has no mode {mode!r}", code="IRS396", hint=f"there are {', '.join(sorted(modes))}")
+    if settings and (isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None):
+        raise UsageError("the module is compiled with settings of its own", code="IRS396", hint="give the module as it was before")
+
+
+def capture_compiled(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings | None, target: Target, sink: DiagnosticSink
+) -> Program:
+    """The program of a module that is compiled, or with `settings` is to be: the kernels of a later run, with the memory of all runs.
+
+    The model is loaded, and run without gradients: first with all that compiling takes, and again.
+    """
+    check_module(module)
+    check_whole(module, [args, kwargs])
+    check_machine()
+    if settings is not None:
+        check_settings(module, settings)
+    surroundings = dict.fromkeys(around(module, grad=False, compiles=True), "IRS199")
+    found = apart(lambda: _Run(module, settings, target).forward(args, kwargs))
+    found.assumed = {**surroundings, **found.assumed}
+    for one, code in found.assumed.items():
+        sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
+    record = found.record
+    record.assumed.update(found.assumed)
+    record.root = _scoped(record, found.places)
+    program, values = with_storages(record)
+    by_number = {storage.number: value for storage, value in values.items()}
+    owners = {slot: by_number[number] for slot, number in found.owners.items() if number in by_number}
+    assert program.observed is not None
+    assert len(program.graph) == len(record.ops)
+    run = DeviceRun(replace(found.tape, owners=owners), target.device.name, target.torch, found.compiled)
+    program.observed = replace(program.observed, requests=run)
+    program.metadata["class"] = found.name
+    program.metadata["compiled"] = found.said
+    return program
+
+
+@dataclass
+class Ran:
+    """What the copy of the process found."""
+
+    name: str
+    """The module's class."""
+    said: str
+    """How it was compiled."""
+    record: Record
+    """Operators without their module calls."""
+    places: list[tuple[str, str]]
+    """Of each operator the path of its module, and the line."""
+    tape: Tape[Any]
+    """A step is an operator of the record, in each run."""
+    owners: dict[int, int]
+    """By slot of the tape the number of the record's storage."""
+    compiled: Compilations | None
+    assumed: dict[Assumed, str]
+
+
+def _scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
+    """Give the operators their modules and lines."""
+    root = root_scope()
+    for op, (path, line) in zip(record.ops, places, strict=True):
+        scope = root
+        for name in path.split(".") if path else ():
+            scope = scope.child(name)
+        op.scope = scope
+        file, _, number = line.rpartition(":")
+        if number.isdecimal():
+            op.loc = Loc(file, int(number), "", linecache.getline(file, int(number)).strip())
+    return root
+
+
+# -- recording ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Recording:
+    """One run."""
+
+    record: Record = field(default_factory=lambda: Record(root=_LATER, device="cuda:0"))
+    places: list[tuple[str, str]] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    """Requests before each operator."""
+    ends: list[int] = field(default_factory=list)
+    storages: dict[Any, Storage] = field(default_factory=dict)
+    slots: dict[int, int] = field(default_factory=dict)
+    """By slot of the tape, the number of the storage."""
+    latest: dict[Piece, Tensor] = field(default_factory=dict)
+    """What was written last into each piece."""
+    seen: dict[tuple[Any, Any], Tensor] = field(default_factory=dict)
+    """Tensors by where they lie, until it is written there again."""
+
+
+class Recorder:
+    """Notes the kernels that run on the simulated device, generated ones and others."""
+
+    def __init__(self) -> None:
+        self.process: Process
+        self.watch: Watch
+        self.found = _Recording()
+        self.spreads: dict[int, Spread] = {}
+        self._on = False
+        self._inside = False
+        self._declared: list[tuple[torch.Tensor, Kind, str]] = []
+        self._code: dict[str, dict[int, Kernel] | None] = {}
+        self._before: frozenset[Any] = frozenset()
+        """What was there when the run began."""
+        self.modules: dict[int, str] = {}
+        """Paths of modules by identity."""
+
+    # -- what is there before --------------------------------------------------------------------------------------
+
+    def declare(self, tensor: torch.Tensor, kind: Kind, name: str) -> None:
+        """Something that exists before each run."""
+        piece = self.process.machine.piece_under(tensor)
+        if piece is not None:
+            piece.kind, piece.label = ("tensor" if kind == "constant" else kind), name
+        self._declared.append((tensor, kind, name))
+
+    def begin(self) -> None:
+        """A run begins."""
+        self.found = _Recording()
+        self._before = frozenset(self.process.machine.pieces.values())
+        for tensor, kind, name in self._declared:
+            found = self._tensor(tensor)
+            if found is not None and not found.name:
+                found.kind, found.name, found.trainable = kind, name, tensor.requires_grad
+        self._on = True
+
+    def end(self, outputs: Any) -> None:
+        """The run is over."""
+        self._on = False
+        self.found.record.outputs = tuple(
+            self._operand(one) for one in tree_leaves(outputs) if isinstance(one, torch.Tensor) and self._piece(one) is not None
+        )
+
+    # -- kernels ---------------------------------------------------------------------------------------------------
+
+    def following(self, op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """What runs instead of a kernel, and runs it."""
+
+        def told(*args: Any, **kwargs: Any) -> Any:
+            if not self._on or self._inside or self._is_aside:
+                return kernel(*args, **kwargs)
+            self._inside = True
+            try:
+                begin = self._position()
+                called = [self._noted(one) for one in args], {name: self._noted(one) for name, one in kwargs.items()}
+                made = kernel(*args, **kwargs)
+                self._add(op, *called, made, begin, kwargs)
+            finally:
+                self._inside = False
+            return made
+
+        return told
+
+    def modelled(self, piece: Piece, asked: Workspace) -> None:
+        """A library is given memory whose size is a model's."""
+        tape = self.process.machine.gpu.tape
+        if piece.block is not None:
+            slot = self.process.machine.gpu.slots[piece.block]
+        else:
+            # Taken to be given nothing: the request is on the tape for what it may be.
+            slot = tape.slot(0, WORKSPACE, asked.label)
+            tape.blocks.append(0)
+            tape.events.extend((slot, ~slot))
+        self.spreads[slot] = Spread(0, asked.most if isinstance(asked.most, int) else None, asked.reason, modelled=True)
+
+    def launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
+        """A generated kernel runs, or one that the program wrote itself."""
+        if not self._on or self._is_aside:
+            return
+        while custom and not isinstance(kernel, JITFunction):
+            kernel = kernel.fn
+        into = written(kernel) if custom else ()
+        reads: list[torch.Tensor] = []
+        writes: list[torch.Tensor] = []
+        for name, one in zip(kernel.arg_names, args, strict=False):
+            if not isinstance(one, torch.Tensor):
+                continue
+            writing = name in into or (not custom and name.startswith(_WRITTEN))
+            if not writing or name.startswith("in_out") or custom:
+                reads.append(one)
+            if writing:
+                writes.append(one)
+        begin = self._position()
+        site = self._site()
+        operands = tuple(self._operand(one) for one in reads)
+        name = str(kernel.__name__)
+        made = GeneratedKernel(name) if site is None else GeneratedKernel(name, site.operators, site.lines, site.bytes, site.counts)
+        self._append(made, operands, {}, tuple(writes), begin, site)
+
+    @property
+    def _is_aside(self) -> bool:
+        """Whether what runs is none of the program: it is being compiled, or candidates are timed."""
+        return self.process.compiler.busy or self.watch.tuning
+
+    def _add(self, op: Any, args: list[Any], kwargs: dict[str, Any], made: Any, begin: int, given: Mapping[str, Any]) -> None:
+        out = [name for name in given if name == "out" or name.startswith("out")] if "out" in op._overloadname else []
+        if out:
+            functional = _without_out(op)
+            if functional is not None:
+                op, kwargs = functional, {name: one for name, one in kwargs.items() if name not in out}
+                made = [one for name in out for one in tree_leaves(given[name])]
+        results = made if isinstance(made, tuple | list) else [made]
+        if any(isinstance(one, torch.Tensor) and self._piece(one) is not None for one in tree_leaves(results)):
+            self._append(op, tuple(args), kwargs, tuple(results), begin, self._site())
+
+    def _append(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: tuple[Any, ...], begin: int, site: Kernel | None
+    ) -> None:
+        found = self.found
+        number = len(found.record.ops)
+        op = Op(number, func, args, kwargs, (), _LATER, None, self._phase())
+        found.record.ops.append(op)
+        op.results = tuple(self._result(one, number) if isinstance(one, torch.Tensor) else None for one in tree_leaves(list(results)))
+        found.places.append(self._place(site))
+        found.begins.append(begin)
+        found.ends.append(len(self.process.machine.gpu.tape.events))
+
+    def _phase(self) -> Any:
+        if self.watch.in_optimizer:
+            return "optimizer"
+        return "forward" if torch._C._current_autograd_node() is None else "backward"
+
+    def _position(self) -> int:
+        return len(self.process.machine.settled_gpu.tape.events)
+
+    def _place(self, site: Kernel | None) -> tuple[str, str]:
+        """The module and the line."""
+        if site is not None:
+            line = next((one for one in site.lines if not one.startswith("module ")), "")
+            return _shared(site.modules), line
+        module = self.watch.running
+        return "" if module is None else self.modules.get(id(module), ""), line_text(self.watch.line_of(sys._getframe(1)))
+
+    def _site(self) -> Kernel | None:
+        """The kernel that the generated code calls now."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name not in self._code:
+                self._code[name] = self._sites(name)
+            sites = self._code[name]
+            if sites is not None:
+                return sites.get(frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+    def _sites(self, file: str) -> dict[int, Kernel] | None:
+        """What generated code calls, by line; None for other code."""
+        if not self.process.compiler.wrote(file):
+            return None
+        with open(file, encoding="utf-8") as code:
+            text = code.read()
+        return next((graph.sites() for graph in self.process.compiler.graphs if graph.text and graph.text in text), None)
+
+    # -- tensors ---------------------------------------------------------------------------------------------------
+
+    def _piece(self, tensor: torch.Tensor) -> Piece | None:
+        if tensor.device.type != "cuda":
+            return None
+        found = self.process.machine.piece_under(tensor)
+        return found if found is None or found.first is None else found.first
+
+    def _noted(self, item: Any) -> Any:
+        """An argument in which `Tensor` stands for each tensor."""
+        if isinstance(item, torch.Tensor):
+            return self._operand(item)
+        if isinstance(item, tuple | list):
+            return tuple(self._noted(one) for one in item)
+        return None if isinstance(item, torch.Generator) else item
+
+    def _operand(self, tensor: torch.Tensor) -> Any:
+        """A tensor as it is read: where it lies otherwise than it was written, a view of that."""
+        piece = self._piece(tensor)
+        if piece is None:
+            return self._tensor(tensor)
+        found = self.found.seen.get((piece, _geometry(tensor)))
+        if found is not None:
+            return found
+        latest = self.found.latest.get(piece)
+        made = self._tensor(tensor)
+        if latest is not None and made is not None:
+            number = len(self.found.record.ops)
+            view: Any = torch.ops.aten.as_strided.default
+            arguments = (latest, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+            self.found.record.ops.append(Op(number, view, arguments, {}, (made,), _LATER, None, self._phase()))
+            made.kind, made.made_by = "result", number
+            at = self._position()
+            self.found.places.append(("", ""))
+            self.found.begins.append(at)
+            self.found.ends.append(at)
+        return made
+
+    def _result(self, tensor: torch.Tensor, number: int) -> Tensor | None:
+        """A tensor that an operator writes."""
+        piece = self._piece(tensor)
+        if piece is not None:
+            for key in [key for key in self.found.seen if key[0] is piece]:
+                del self.found.seen[key]
+        made = self._tensor(tensor)
+        if made is None:
+            return None
+        made.kind, made.made_by = "result", number
+        if made.storage is not None and made.storage.born is None and piece not in self._before:
+            made.storage.born = number
+        return made
+
+    def _tensor(self, tensor: torch.Tensor) -> Tensor | None:
+        """A record of a tensor as it lies now."""
+        found, piece = self.found, self._piece(tensor)
+        place: Any = tensor.untyped_storage()._cdata if piece is None else piece
+        known = found.seen.get((place, _geometry(tensor)))
+        if known is not None:
+            return known
+        storage = found.storages.get(place)
+        if storage is None:
+            size = tensor.untyped_storage().nbytes() if piece is None else piece.bytes
+            storage = found.storages[place] = Storage(len(found.storages), size, str(tensor.device), None)
+            found.record.storages.append(storage)
+            held = None if piece is None else piece.heir or piece
+            if held is not None and held.block is not None:
+                found.slots[self.process.machine.gpu.slots[held.block]] = storage.number
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        offset: Any = tensor.storage_offset()
+        made = Tensor(len(found.record.tensors), storage, dtype_of(tensor), shape, strides, offset, str(tensor.device), "constant")
+        found.record.tensors.append(made)
+        found.seen[place, _geometry(tensor)] = made
+        if piece is not None:
+            found.latest[piece] = made
+        return made
+
+
+def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+
+
+def _shared(modules: Sequence[str]) -> str:
+    """The innermost module that holds all of these."""
+    paths = [one.split(".") for one in modules]
+    return ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
+
+
+@cache
+def _without_out(op: Any) -> Any:
+    """The overload that makes what another one writes into a given tensor."""
+    named = [one.name for one in op._schema.arguments if not one.is_out]
+    packet = op.overloadpacket
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    return next((one for one in overloads if one is not op and [arg.name for arg in one._schema.arguments] == named), None)
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """A module on the simulated device, in a process that ends with it."""
+
+    def __init__(self, module: nn.Module, settings: Settings | None, target: Target) -> None:
+        self._recorder = recorder = Recorder()
+        self._target = target
+        if Process.current is not None:
+            raise UsageError("this process simulates a device already", code="IRS644", hint="capture it in another process")
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()
+            torch._dynamo.utils.counters.clear()
+        recorder.process = self._process = process = Process(target, workspace_policy(target).buffers, listener=recorder)
+        recorder.watch = self._watch = process.start(hidden=(__file__,))
+        process.compiler.launched = recorder.launched
+        self._whole = module._orig_mod if isinstance(module, torch._dynamo.OptimizedModule) else module
+        recorder.modules = {id(one): _plain(name) for name, one in self._whole.named_modules()}
+        self._settings = settings
+        self._module = module
+        self._backends: dict[str, None] = {}
+        self._follow_backends()
+
+    def _follow_backends(self) -> None:
+        kind: Any = torch._dynamo.output_graph.OutputGraph
+        original = kind.call_user_compiler
+
+        def call(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            found: Any = graph.compiler_fn
+            while (inner := getattr(found, "_torchdynamo_orig_backend", None) or getattr(found, "_compiler_fn", None)) is not None:
+                found = inner
+            self._backends[str(getattr(found, "compiler_name", "") or getattr(found, "__name__", type(found).__name__))] = None
+            return original(graph, *args, **kwargs)
+
+        kind.call_user_compiler = call
+
+    def forward(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+        """Load it, and run it without gradients."""
+        machine = self._process.machine
+        with machine.without_limit(), _explained(self._watch):
+            self._load()
+            given, named = self._given(args, kwargs)
+            called: Any = self._module if self._settings is None else torch.compile(self._module, **self._settings)
+            before = machine.settled_gpu.tape.cut()
+            runs: list[tuple[_Recording, int, int]] = []
+            while len(runs) < (_RUNS if not self._has_pools() else _REPLAYED_FROM):
+                self._recorder.begin()
+                with torch.no_grad():
+                    out = called(*given, **named)
+                self._recorder.end(out)
+                end = machine.settled_gpu.tape.cut()
+                del out
+                runs.append((self._recorder.found, end, machine.settled_gpu.tape.cut()))
+        self._watch.close()
+        return self._found(before, runs)
+
+    def _has_pools(self) -> bool:
+        return any(one.verb == "begin pool" for one in self._process.machine.gpu.tape.actions)
+
+    def _load(self) -> None:
+        """Bring parameters and buffers to the device, as `Module.to` does; those without values are made there."""
+        made: dict[int, Any] = {}
+
+        def moved(one: torch.Tensor) -> torch.Tensor:
+            found = made.get(id(one))
+            if found is None:
+                plain = _on_device(one.detach())
+                found = made[id(one)] = nn.Parameter(plain, one.requires_grad) if isinstance(one, nn.Parameter) else plain
+            return cast("torch.Tensor", found)
+
+        def load(module: nn.Module, path: str) -> None:
+            for name, child in module._modules.items():
+                if child is not None:
+                    load(child, f"{path}{name}.")
+            tables: tuple[tuple[Kind, dict[str, Any]], ...] = (("parameter", module._parameters), ("buffer", module._buffers))
+            for kind, table in tables:
+                for name, one in table.items():
+                    if one is not None:
+                        table[name] = moved(one)
+                        self._recorder.declare(table[name], kind, _plain(f"{path}{name}"))
+
+        originals = [*self._whole.parameters(), *self._whole.buffers()]  # so that no number stands for two
+        load(self._whole, "")
+        del originals
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        given, named = tree_map_only(torch.Tensor, _on_device, (tuple(args), dict(kwargs)))
+        for name, one in named_arguments(self._whole, given, named):
+            self._recorder.declare(one, "input", name)
+        return given, named
+
+    # -- what it did -----------------------------------------------------------------------------------------------
+
+    def _found(self, before: int, runs: Sequence[tuple[_Recording, int, int]]) -> Ran:
+        process = self._process
+        source = process.machine.tape()
+        # A CUDA graph is replayed without its kernels: those of the run before it are shown.
+        shown = max(runs, key=lambda run: (len(run[0].record.ops), run[1]))[0]
+        _note_deaths(source, shown)
+        compiled = process.compiler.found()
+        process.compiler.close()
+        return Ran(
+            type(self._whole).__name__,
+            _said(self._settings),
+            shown.record,
+            shown.places,
+            _tape(source, before, runs, shown, self._recorder.spreads),
+            {slot: number for run, _, _ in runs if len(run.record.ops) == len(shown.record.ops) for slot, number in run.slots.items()},
+            compiled,
+            self._assumed(compiled),
+        )
+
+    def _assumed(self, compiled: Compilations | None) -> dict[Assumed, str]:
+        found: dict[Assumed, str] = {}
+        if not self._backends:
+            why = "torch.compile met nothing that it compiles: what runs is eager"
+            found[Assumed("execution", "eager", why)] = "IRS199"
+        for name in self._backends.keys() - set(_KNOWN_BACKENDS):
+            why = "what it runs besides PyTorch's operators is not followed: its results are counted, not what it takes itself"
+            found[Assumed("backend", name, why)] = "IRS199"
+        for name, count in self._process.kernels.unknown.items():
+            why = f"what its kernel takes besides is not known ({count} calls)"
+            found[Assumed(f"memory of {name}", "that of its results", why)] = "IRS199"
+        return found
+
+
+def _plain(name: str) -> str:
+    """A module's or tensor's path without what torch.compile puts in."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def _said(settings: Settings | None) -> str:
+    if settings is None:
+        return "as given"
+    return f"torch.compile({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
+
+
+def _on_device(one: torch.Tensor) -> torch.Tensor:
+    """A tensor on the simulated device; one without values is made there."""
+    if one.is_meta or isinstance(one, FakeTensor):
+        return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cuda")
+    return one.to("cuda")
+
+
+@contextmanager
+def _explained(watch: Watch) -> Iterator[None]:
+    """What the compiler, or the model, raises is one line with the model's place."""
+    try:
+        yield
+    except IrscopeError:
+        raise
+    except Exception as error:
+        if [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)][-1] == __file__:
+            raise  # a fault of irscope's own
+        cause: BaseException | None = error
+        while cause is not None and not str(cause).startswith("the compiler of torch"):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            raise UsageError(str(cause), code="IRS644", hint="irscope run without --compile analyses it as it runs eagerly") from None
+        by_compiler = explained(error)
+        places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
+        where = f"{places[-1][0]}:{places[-1][1]}" if places else ""
+        if by_compiler is not None:
+            text, line = by_compiler
+            raise LoadError(f"torch.compile refuses it: {text}", code="IRS395", where=line or where, hint=_TRY) from None
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise LoadError(f"the compiled model failed while it was captured: {text}", code="IRS189", where=where, hint=_TRY) from None
+
+
+_TRY: Final = "try it once without irscope"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def _note_deaths(tape: Tape[Any], found: _Recording) -> None:
+    """When storages were given back: the operators that had begun, and the place among all deaths."""
+    by_number = {one.number: one for one in found.record.storages}
+    rank = 0
+    for place, event in enumerate(tape.events):
+        if event < 0:
+            number = found.slots.get(~event)
+            if number is not None:
+                storage = by_number[number]
+                storage.died, storage.rank = bisect_right(found.begins, place), rank
+                rank += 1
+
+
+def _tape(
+    source: Tape[Any], before: int, runs: Sequence[tuple[_Recording, int, int]], shown: _Recording, spreads: Mapping[int, Spread]
+) -> Tape[Any]:
+    """The tape with a step for each operator of the run that is shown, in every run, and one for what the caller lets go of.
+
+    A run with as many operators has them in the same order; of another one the first steps are its own, and the last has the rest.
+    """
+    alive: dict[int, None] = {}
+    for event in source.events[:before]:
+        if event >= 0:
+            alive[event] = None
+        else:
+            alive.pop(~event, None)
+    count = len(shown.record.ops)
+    starts: list[int] = []
+    spans: list[Span] = []
+    begin = before
+    for number, (run, end, gone) in enumerate(runs):
+        own = _starts(source, run, begin, end)
+        starts += [*own[:count], *[end] * (count - len(own[:count])), end]
+        first = number * (count + 1)
+        name = "cold" if not number else "warm" if number == len(runs) - 1 else "second"
+        spans += [
+            Span(name, first, first + count, counted=name != "second"),
+            Span("release", first + count, first + count + 1, counted=False),
+        ]
+        begin = gone
+    starts.append(begin)
+    given_back = {~event for event in source.events if event < 0}
+    kept = [slot for slot, kind in enumerate(source.kinds) if kind == "workspace" and slot not in given_back and slot not in alive]
+    return Tape(
+        events=list(source.events[before:begin]),
+        sizes=list(source.sizes),
+        kinds=list(source.kinds),
+        labels=list(source.labels),
+        spreads=dict(spreads),
+        streams=dict(source.streams),
+        phases=[(max(at - before, 0), phase) for at, phase in source.phases if at >= before],
+        actions=[replace(one, at=one.at - before) for one in source.actions if one.at >= before],
+        resident=list(alive),
+        kept=kept,
+        starts=[at - before for at in starts],
+        spans=spans,
+    )
+
+
+def _starts(tape: Tape[Any], run: _Recording, begin: int, end: int) -> list[int]:
+    """Where each operator's step begins: with the first request after the operator before it, since what an operator writes into is made
+    before it runs."""
+    found: list[int] = []
+    at = begin
+    for place, (first, last) in enumerate(zip(run.begins, run.ends, strict=True)):
+        asked = next((number for number in range(at, first) if tape.events[number] >= 0), first)
+        found.append(asked if place else begin)
+        at = last
+    return found
