@@ -18,10 +18,10 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.bind import short_names, symbol_named
+from irscope.ir.bind import bind_program, short_names, symbol_named
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, paused_gc
-from irscope.ir.program import Assumed, Program
+from irscope.ir.program import Assumed, Program, copied
 from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
@@ -82,6 +82,8 @@ class Model:
     diagnostics: tuple[Diagnostic, ...]
     """What the frontend had to say."""
     options: LoadOptions
+    as_read: tuple[int, ...] = ()
+    """Versions of the graphs when the model had just been opened."""
 
     @property
     def program(self) -> Program:
@@ -120,7 +122,27 @@ class Model:
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
-        return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
+        return self._copy_bound_to(sizes) or open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
+
+    def _copy_bound_to(self, sizes: Mapping[str, int]) -> Model | None:
+        """A copy of what was read, bound further: of large models far less work. None where it may differ from the file read again."""
+        known = self.options.bind
+        if not self.is_as_read or any(sizes.get(name) != size for name, size in known.items()):
+            return None
+        program = copied(self.program)
+        if program is None:
+            return None
+        bind_program(program, {name: size for name, size in sizes.items() if name not in known})
+        with paused_gc():
+            types = Annotate()
+            manager = Manager(program, settings=self.manager.settings, annotate=types)
+            manager.apply(types)
+        return _with_manager(Model(manager, self.diagnostics, replace(self.options, bind=dict(sizes)), as_read=_versions(program)))
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether the graph of a file whose reader keeps declared types is as it was read, but for the types that were inferred."""
+        return self.program.format == "onnx" and self.as_read == _versions(self.program)
 
     def marked(self, report: Report) -> Report:
         """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""
@@ -188,9 +210,17 @@ def open_model(
             program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers, annotate=types
         )
         manager.apply(types)
-    model = Model(manager, (*sink, *default_registry().problems), options)
-    manager.reopened = lambda sizes: model.rebound(sizes).manager
+    return _with_manager(Model(manager, (*sink, *default_registry().problems), options, _versions(program)))
+
+
+def _with_manager(model: Model) -> Model:
+    """The model, whose passes can ask for it with other sizes."""
+    model.manager.reopened = lambda sizes: model.rebound(sizes).manager
     return model
+
+
+def _versions(program: Program) -> tuple[int, ...]:
+    return tuple(version for graph in (program.graph, *program.functions.values()) for version in graph.versions)
 
 
 def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[object]:

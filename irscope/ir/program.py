@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, runs
+from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, runs
 from irscope.ir.places import Scope
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type
 
@@ -253,6 +253,63 @@ class Program:
 
     def parameters(self) -> Iterator[Value]:
         return (weight for weight in self.weights() if weight.role is Role.PARAMETER)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Another program like one: to be bound to sizes, which takes less than to read the file again.
+
+
+def copied(program: Program) -> Program | None:
+    """The same program made of graphs of its own; results of the main graph have the types that its file declares again, where it kept
+    them. None for what holds more than graphs: captured runs, and the calls or nodes of a file."""
+    if program.training is not None or program.observed is not None or program.calls or program.file_nodes is not None:
+        return None
+    values: dict[Value, Value] = {}
+    with paused_gc():
+        graph = _copied_graph(program.graph, values, program.declared)
+        functions = {name: _copied_graph(function, values, program.declared) for name, function in program.functions.items()}
+    return replace(
+        program,
+        graph=graph,
+        functions=functions,
+        symbols=dict(program.symbols),
+        given=dict(program.given),
+        metadata=dict(program.metadata),
+        assumed=list(program.assumed),
+        packed={values[value]: part for value, part in program.packed.items()},
+        declared={values[value]: type_ for value, type_ in program.declared.items()},
+    )
+
+
+def _copied_graph(graph: Graph, values: dict[Value, Value], declared: Mapping[Value, Type]) -> Graph:
+    """A graph with its regions; `values` gets what became of each value."""
+    made = Graph(graph.name, scope=graph.scope)
+    todo = [(graph, made)]
+    while todo:
+        old, new = todo.pop()
+        for value in old.inputs:
+            values[value] = new.add_input(value.type, value.name, value.role)
+        for weight in old.weights:
+            values[weight] = new.add_weight(weight.type, weight.name, weight.role, old.data.get(weight))
+        for weight, is_trained in old.trainable.items():
+            new.trainable[values[weight]] = is_trained
+        for node in old:
+            outputs = node.outputs
+            copy = new.append(
+                node.op,
+                [None if value is None else values[value] for value in node.inputs],
+                [declared.get(output, output.type) for output in outputs],
+                node.attrs,
+                names=[output.name for output in outputs],
+                scope=node.scope,
+                loc=node.loc,
+                source=node.source,
+            )
+            values.update(zip(outputs, copy.outputs, strict=True))
+            for region in node.regions:
+                todo.append((region, new.add_region(copy, region.name)))
+        new.set_outputs([values[value] for value in old.outputs])
+    return made
 
 
 # ----------------------------------------------------------------------------------------------------

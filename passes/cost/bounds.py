@@ -96,6 +96,8 @@ class Bounder:
         self.bindings = sizes or {}
         self.storage = aliases.storage
         self._sizes: dict[Value, int] = {}
+        self._least_of: dict[int, tuple[Cost, Cost | None]] = {}
+        """By the identity of the cost that like nodes share, which must stay for that."""
 
     def bounds(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
         """The bound of each entry, in order."""
@@ -184,6 +186,14 @@ class Bounder:
 
     def _least(self, entry: Entry) -> Cost | None:
         """The least that one run of an entry costs; None where that is a formula."""
+        if entry.bounds is not None:
+            return self._worked_out(entry)
+        found = self._least_of.get(id(entry.cost))
+        if found is None:
+            found = self._least_of[id(entry.cost)] = entry.cost, self._worked_out(entry)
+        return found[1]
+
+    def _worked_out(self, entry: Entry) -> Cost | None:
         found: dict[str, int] = {}
         for measure in MEASURES:
             if measure != "flops":

@@ -121,8 +121,8 @@ class _Counter:
         self._steps: dict[Node, list[list[Entry]]] = {}
         """Entries of a body by step, for what runs it with types of its own each time."""
         self._done: dict[Hashable, Answer] = {}
-        self._kept: list[Sequence[Type | None]] = []
-        """Types that keys of `_done` tell apart by identity, and which must therefore stay."""
+        self._kept: list[Sequence[object]] = []
+        """Types and elements that keys of `_done` tell apart by identity, and which must therefore stay."""
 
     def listen(self, engine: Inference) -> None:
         """Infer once more and count bodies at every step, when their values have the types of that step."""
@@ -173,25 +173,22 @@ class _Counter:
         types, values = self.types.types, self.types.values
         operands: list[Type | None] = []
         known: list[Known | None] = []
-        has_values = False
         for value in node.inputs:
             if value is None:
                 operands.append(None)
                 known.append(None)
                 continue
             operands.append(types.get(value, value.type))
-            found = values.get(value)
-            known.append(found)
-            has_values = has_values or found is not None
+            known.append(values.get(value))
         results = [types.get(value, value.type) for value in node.outputs]
-        # What depends on values is worked out each time; types are interned, so that identity tells them apart.
-        key = None if has_values else (node.op, *map(id, operands), None, *map(id, results), _hashable(node.attrs))
-        answer = self._done.get(key) if key is not None else None
+        # Types are interned, and like nodes share the elements that are known of their operands, so that identity tells them apart.
+        key = (node.op, *map(id, operands), None, *map(id, known), *map(id, results), _hashable(node.attrs))
+        answer = self._done.get(key)
         if answer is None:
             answer = self._cost(node, find_op(node.op), operands, results, known)
-            if key is not None and key[-1] is not _UNHASHABLE:
+            if key[-1] is not _UNHASHABLE:
                 self._done[key] = answer
-                self._kept += operands, results
+                self._kept += operands, known, results
         return Entry(node, *answer)
 
     def _cost(

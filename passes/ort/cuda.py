@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from heapq import heappop, heappush
 from importlib.resources import files
+from itertools import accumulate
 from math import prod
 from typing import Final, TypeAlias, cast
 
@@ -42,7 +44,19 @@ from irscope.passes.ort.model import (
     with_half_casts,
     without_double_casts,
 )
-from irscope.passes.ort.plan import ABSENT, PLAIN, Buffers, Launch, Launches, OrtFigures, Session, plan_buffers, read_launches, simulate
+from irscope.passes.ort.plan import (
+    ABSENT,
+    PLAIN,
+    Buffers,
+    Launch,
+    Launches,
+    OrtFigures,
+    Session,
+    pattern_bytes,
+    plan_buffers,
+    read_launches,
+    simulate,
+)
 from irscope.report.values import Provenance, Quantity, derived, largest
 
 # ----------------------------------------------------------------------------------------------------
@@ -176,16 +190,35 @@ def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
 def _as_one(graph: Graph, found: Launches) -> Launches:
     """The kernels with those in one piece again that the CPU provider replaces by their function, and this one has."""
     made = {launch.outputs[0]: launch for launch in found.launches if launch.outputs}
-    for launch in [*found.launches]:
+    gone: set[int] = set()
+    whole: list[Launch] = []
+    for launch in found.launches:
         first = made.get(launch.inputs[1]) if len(launch.inputs) == 2 and launch.inputs[1] >= 0 else None
         if first is not None and first.node is launch.node and _has_kernel(first, found):
             launch.inputs = first.inputs
-            found.launches.remove(first)
-            found.launches.remove(launch)
-            at = {node: number for number, node in enumerate(graph)}
-            behind = (place for place, one in enumerate(found.launches) if at[one.node] > at[launch.node])
-            found.launches.insert(next(behind, len(found.launches)), launch)
+            gone |= {id(first), id(launch)}
+            whole.append(launch)
+    if not whole:
+        return found
+    # Those in one piece stand before the first kernel of a later node, as they would have without their function.
+    at = {node: number for number, node in enumerate(graph)}
+    kept = [launch for launch in found.launches if id(launch) not in gone]
+    found.launches.clear()
+    found.launches.extend(_inserted(kept, whole, at))
     return found
+
+
+def _inserted(kept: list[Launch], whole: list[Launch], at: Mapping[Node, int]) -> list[Launch]:
+    """Kernels with others, each before the first one whose node comes later; of two at one place the later stands behind."""
+    highest = list(accumulate((at[launch.node] for launch in kept), max))
+    places: dict[int, list[Launch]] = {}
+    for launch in whole:
+        places.setdefault(bisect_right(highest, at[launch.node]), []).append(launch)
+    merged: list[Launch] = []
+    for place, launch in enumerate(kept):
+        merged += sorted(places.get(place, ()), key=lambda one: at[one.node])
+        merged.append(launch)
+    return [*merged, *sorted(places.get(len(kept), ()), key=lambda one: at[one.node])]
 
 
 def _preferring_cpu(graph: Graph, found: Launches, on_gpu: set[int]) -> set[int]:
@@ -587,6 +620,8 @@ class _Simulated:
         self.buffers = buffers
         self.sizes = sizes
         self.target = target
+        self._block: int | None = None
+        """Bytes of the block of the second run, which is the same in every attempt."""
         packed = [_rearranged(launch, placed.found, types) for launch in placed.found.launches if id(launch) in placed.on_gpu]
         self.rearranged = [(number, one) for number, one in enumerate(packed) if one is not None]
 
@@ -616,9 +651,13 @@ class _Simulated:
             most_dead=cuda.most_dead,
         )
         inputs = [self.sizes[value] for value in range(found.inputs) if value in placed.gpu]
-        session = Session((), self.rearranged, takes, (), {}, arena, self.options.pattern, brought=inputs, shrinks=cuda.shrinks)
+        made = self._made(placed.gpu)
+        if self._block is None:
+            self._block = pattern_bytes(self.buffers, made, found.traced) if self.options.pattern else 0
+        pattern, block = self.options.pattern, self._block
+        session = Session((), self.rearranged, takes, (), {}, arena, pattern, brought=inputs, block=block, shrinks=cuda.shrinks)
         session = replace(session, copied=weights) if cuda.weights_outside else replace(session, loaded=weights)
-        return simulate(self.buffers, self._made(placed.gpu), found.traced, session)
+        return simulate(self.buffers, made, found.traced, session)
 
     def host(self, order: Sequence[Launch]) -> OrtFigures:
         """The arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""

@@ -8,15 +8,16 @@ that came with an input is a name at most.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, NamedTuple
 
-from irscope.ir.dims import Dim, SymDim, symbol
+from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.spec import OpCall, OpSpec
-from irscope.passes.inference.engine import Inference, Inferred
+from irscope.ops.spec import Known, OpCall, OpSpec, RuleError
+from irscope.ops.values import static_shape
+from irscope.passes.inference.engine import DecidedBy, Inference, Inferred
 from irscope.passes.ort.plan import op_type
 
 _ARITHMETIC: Final = {"Add": 14, "Sub": 14, "Mul": 14, "Div": 1 << 31}
@@ -41,10 +42,23 @@ def known_types(program: Program, *, sizes_come_with_inputs: bool = True) -> Inf
     return _Session(program, sizes_come_with_inputs).run()
 
 
+class _Template(NamedTuple):
+    """What was found for a node, with unknown sizes by their places."""
+
+    results: tuple[tuple[Type, tuple[Dim, ...] | None, Known | None], ...]
+    """Of each its type, its shape where that has unknown sizes, and its elements."""
+    is_followed: bool
+    """Whether the elements of all come from shapes, and are known."""
+    known: tuple[Known | None, ...]
+    """Elements of the operands, which a key tells apart by identity, so that they must stay."""
+
+
 class _Session(Inference):
     def __init__(self, program: Program, is_open: bool) -> None:
         super().__init__(program)
-        self.keeps_answers = False
+        self._opened: dict[Dim, None] = {}
+        """Sizes that nothing is known of, each a symbol of its own."""
+        self._templates: dict[Hashable, _Template] = {}
         self._names: dict[str, SymDim] = {}
         """What stands for each size that the file has a name for, by the text of the size."""
         self._kept: set[SymDim] = set()
@@ -59,15 +73,103 @@ class _Session(Inference):
         self.graph(self.program.graph, nodes)
         return self.found
 
-    def node(self, node: Node) -> None:
-        super().node(node)
+    def _found(self, node: Node, types: list[Type]) -> None:
+        super()._found(node, types)
         for output in node.outputs:
             inferred = self.found.types[output]
             if isinstance(inferred, TensorType):
                 self.found.types[output] = self._merged(inferred, self.program.declared.get(output))
 
+    # -- nodes that are like others ----------------------------------------------------------------------------
+
+    def _like_another(self, node: Node, spec: OpSpec) -> None:
+        """As in any inference, but that sizes of which nothing is known, which differ from node to node, are told apart by their places."""
+        places: dict[Dim, int] = {}
+        key = self._key_by_places(node, places)
+        template = self._templates.get(key)
+        if template is not None:
+            self._fill_in(node, template, list(places))
+            return
+        remarks, sizes = self._remarks, len(self.sizes)
+        self._found(node, self._infer(node, spec))
+        if key is not None and remarks == self._remarks and sizes == len(self.sizes):
+            values = self.found.values
+            known = tuple([None if value is None else values.get(value) for value in node.inputs])
+            results = tuple([(*self._pattern(self.found.types[one], places), values.get(one)) for one in node.outputs])
+            self._templates[key] = _Template(results, all(one in self._followed for one in node.outputs), known)
+
+    def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
+        """What the results of a node follow from; None where that cannot be a key. Notes the places of unknown sizes."""
+        key: list[Hashable] = [node.op, node.source, len(self.sizes)]
+        for value in node.inputs:
+            if value is None:
+                key.append(None)
+                continue
+            key += self._pattern(self.found.type_of(value), places)
+            key += [value in self._followed, value.role]
+            known = self.found.values.get(value)
+            if known is not None:
+                key.append(id(known))
+        key.extend([self.program.declared.get(output) for output in node.outputs])
+        if node.attrs:
+            key.append(repr(node.attrs))
+            key.extend(node.attrs.values())
+        found = tuple(key)
+        try:
+            hash(found)
+        except TypeError:
+            return None
+        return found
+
+    def _pattern(self, type_: Type, places: dict[Dim, int]) -> tuple[Type, tuple[Dim, ...] | None]:
+        """A type, and where it has unknown sizes its shape with -1 for the first one that was met, -2 for the next."""
+        if not isinstance(type_, TensorType) or type_.shape is None or type_.is_static:
+            return type_, None
+        if not any(dim in self._opened for dim in type_.shape):
+            return type_, None
+        shape = tuple([~places.setdefault(dim, len(places)) if dim in self._opened else dim for dim in type_.shape])
+        return tensor(type_.dtype, None, type_.device), shape
+
+    def _fill_in(self, node: Node, template: _Template, unknown: list[Dim]) -> None:
+        """The results that a node like this one had, with unknown sizes of its own."""
+        for output, (type_, shape, known) in zip(node.outputs, template.results, strict=True):
+            if shape is not None:
+                for dim in shape:
+                    if isinstance(dim, int) and ~dim == len(unknown):
+                        unknown.append(self._open())
+                type_ = tensor(
+                    type_.dtype, tuple([unknown[~dim] if isinstance(dim, int) and dim < 0 else dim for dim in shape]), type_.device
+                )
+            self.found.types[output] = type_
+            if known is not None:
+                self.found.values[output] = known
+        if template.is_followed:
+            self._followed.update(node.outputs)
+
+    # -- what rules ask ----------------------------------------------------------------------------------------
+
+    def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> Dim:
+        """A new unknown size: a session has no reasons, and numbers that a user gave such sizes are not its own."""
+        if lo is not None and hi is not None and lo > hi:
+            raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
+        made = unknown(f"u{self._fresh}", lo, hi)
+        self._fresh += 1
+        self._opened[made] = None
+        return made
+
+    def assume(self, left: Dim, right: Dim, why: str) -> None:
+        """What is assumed changes no type."""
+
+    # -- operators ---------------------------------------------------------------------------------------------
+
     def _infer(self, node: Node, spec: OpSpec) -> list[Type]:
         name = op_type(node.source)
+        if name == "Reshape" and not self._knows_values(node):
+            target = static_shape(self.found.type_of(node.inputs[1]))
+            given = self.found.type_of(node.inputs[0])
+            if target is not None and len(target) == 1 and isinstance(given, TensorType) and _version(node) >= _RANKED_RESHAPE:
+                # Nothing but the number of axes is known: no symbols for sizes that are asked for.
+                return [tensor(given.dtype, tuple([self._open() for _ in range(target[0])]))]
         inferred = super()._infer(node, spec)
         if name == "Reshape" and not self._knows_values(node):
             is_old = _version(node) < _RANKED_RESHAPE
@@ -138,8 +240,8 @@ class _Session(Inference):
         return is_known and all(value in self._followed for value in operands)
 
     def _simple(self, dim: Dim) -> Dim:
-        """A size if it is a number or has a name, else an unknown one."""
-        if not isinstance(dim, SymDim) or dim.is_unknown or dim in self._kept:
+        """A size if it is a number or has a name, else an unknown one: a session keeps no formula of those either."""
+        if not isinstance(dim, SymDim) or dim in self._opened or dim in self._kept:
             return dim
         return self._open()
 

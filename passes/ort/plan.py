@@ -504,6 +504,8 @@ class Session:
     """Bytes of inputs that each run copies into it, for as long as it takes."""
     carried: Sequence[int] = ()
     """Bytes of results that each run copies into it at its end."""
+    block: int | None = None
+    """Bytes of the block of the second run, where they are known already."""
     shrinks: bool = False
     """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
 
@@ -528,7 +530,7 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
     all_alone = [True] * len(sizes)
     cold = _simulated_run(session, buffers, sizes, all_alone, 0)
     arena.reset_peaks()
-    block = pattern_bytes(buffers, sizes, traced) if session.pattern else 0
+    block = (pattern_bytes(buffers, sizes, traced) if session.block is None else session.block) if session.pattern else 0
     alone = all_alone
     if block:
         alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]

@@ -10,7 +10,7 @@ from typing import ClassVar
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import control_of, plays
+from irscope.ops.registry import control_of, find_op, plays
 from irscope.ops.spec import Family
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
@@ -317,6 +317,20 @@ def features_of(
     return found
 
 
+_STANDING_OUT = frozenset({Family.CONVOLUTION, Family.RECURRENT})
+_PARTS = frozenset(
+    [
+        OpRole.LOOKUP,
+        OpRole.EXPERTS,
+        OpRole.BEST,
+        OpRole.STATE_SCAN,
+        OpRole.RUNNING_SUM,
+        OpRole.BOXES,
+        OpRole.UPSAMPLE,
+    ]
+)
+
+
 class _Finder:
     def __init__(self, found: Features, types: Inferred, inputs: dict[Value, None]) -> None:
         self.found = found
@@ -324,7 +338,12 @@ class _Finder:
         self.inputs = inputs
 
     def look(self, node: Node) -> None:
-        kind, found = family(node), self.found
+        spec = find_op(node.op)
+        if spec is None or (
+            spec.family not in _STANDING_OUT and spec.factors is None and spec.control is None and spec.roles.isdisjoint(_PARTS)
+        ):
+            return
+        kind, found = spec.family, self.found
         if kind is Family.CONVOLUTION:
             self.convolution(node)
         elif kind is Family.RECURRENT:

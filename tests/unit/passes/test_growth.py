@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from irscope.frontends.base import LoadOptions
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Role
 from irscope.ir.places import Literal
+from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.ops.spec import OpSpec
@@ -18,6 +22,8 @@ from irscope.passkit.manager import Manager
 from irscope.report.options import RenderOptions
 from irscope.report.table import Cells, Column, Table
 from irscope.report.text import table_lines
+from irscope.session import Model, open_model
+from tests.tools.bench.onnx_big import write_model
 
 
 def _layers(count: int, rest: int | None = None) -> Program:
@@ -81,3 +87,38 @@ def test_the_report_of_shapes_makes_no_cells_for_what_is_not_printed(monkeypatch
     monkeypatch.setattr("irscope.passes.inference.shapes.shape_cell", lambda type_: made.append(type_) or ())
     report = Shapes().report(found, manager)
     assert len(report.table("values")) == 200 and not made
+
+
+def _control_flow(path: Path) -> None:
+    """A branch and a loop over an input with an open size, whose bodies read what is around them."""
+    path.write_bytes(Path("samples/models/control_flow.onnx").read_bytes())
+
+
+@pytest.mark.parametrize("write", [lambda path: write_model(path, 100), _control_flow])
+def test_a_model_bound_from_memory_is_the_file_read_again(write: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.onnx"
+    write(path)  # type: ignore[operator]
+    opened = open_model(path)
+    sizes = dict.fromkeys(opened.program.symbols, 3)
+    read = open_model(path, LoadOptions(bind=sizes))
+    with monkeypatch.context() as patched:
+        patched.setattr("irscope.session.load_program", None)
+        bound = opened.rebound(sizes)
+    assert print_program(bound.program) == print_program(read.program)
+    assert bound.program.given == read.program.given and bound.program.symbols == read.program.symbols
+    assert list(map(str, bound.program.declared.values())) == list(map(str, read.program.declared.values()))
+    assert bound.options.bind == sizes and bound.diagnostics == read.diagnostics
+    assert str(bound.run("flops,ort-memory")) == str(read.run("flops,ort-memory"))
+    # Neither shares anything that a transform of the other changes.
+    before = print_program(opened.program)
+    bound.run("cleanup")
+    assert print_program(opened.program) == before
+
+
+def test_a_changed_model_is_read_again_when_it_is_bound(tmp_path: Path) -> None:
+    write_model(tmp_path / "model.onnx", 60)
+    opened: Model = open_model(tmp_path / "model.onnx")
+    opened.graph.rename(opened.graph.inputs[0], "renamed")
+    assert not opened.is_as_read
+    bound = opened.rebound({"batch": 2, "seq": 3})
+    assert print_program(bound.program) == print_program(open_model(tmp_path / "model.onnx", bound.options).program)
