@@ -10,6 +10,7 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.rules import like, products
+from irscope.ops.scratch.images import as_image, is_depthwise
 from irscope.ops.scratch.recorder import (
     Scratch,
     count,
@@ -104,7 +105,8 @@ def conv_gradient_rule(scratch: Scratch) -> None:
     call = scratch.call
     dy, x, w = call.tensor("dy"), call.tensor("x"), call.tensor("w")
     last = len(sizes(w)) == 4 and (is_channels_last(x) or is_channels_last(w))
-    if _is_depthwise(scratch, x, w) and not last:
+    as_images = (as_image(x), as_image(w)) if len(sizes(x)) == len(sizes(w)) == 3 else (x, w)
+    if not call.attr("transposed") and len(sizes(x)) < 5 and is_depthwise(scratch, *as_images) and not last:
         copies = [scratch.copy_unless_contiguous(dy, "contiguous gradient"), scratch.copy_unless_contiguous(x, "contiguous input")]
         scratch.result(1)
         scratch.result(0)
@@ -112,31 +114,29 @@ def conv_gradient_rule(scratch: Scratch) -> None:
     else:
         moved = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
         gradient_last = is_channels_last(x) if moved == "" else last
-        relaid = "" if _in_format(dy, gradient_last) else scratch.take("gradient in the kernel's layout", nbytes(dy))
+        # As ConvShared.cpp: where its strides suggest another format it is copied once; where it has gaps, for each gradient by itself.
+        suits = is_channels_last(dy) == gradient_last if len(sizes(dy)) == 4 else is_contiguous(dy)
+        relaid = "" if suits else scratch.take("gradient in the kernel's layout", nbytes(dy))
+        gaps = suits and not _in_format(dy, gradient_last)
         if _wanted(scratch, 0) is not None:
             scratch.result(0)
             weight = "" if _in_format(w, last or gradient_last) else scratch.take("weights in the kernel's layout", nbytes(w))
+            whole = scratch.take("gradient without gaps", nbytes(dy)) if gaps else ""
             if call.attr("transposed"):
                 scratch.convolve("forward", dy, w, call.results[0])
             else:
                 scratch.convolve("input", x, w, dy)
-            scratch.drop(weight)
+            scratch.drop(whole, weight)
+        wanted = _wanted(scratch, 1) is not None
+        whole = scratch.take("gradient without gaps", nbytes(dy)) if gaps and wanted else ""
         scratch.result(1)
-        if _wanted(scratch, 1) is not None:
+        if wanted:
             scratch.convolve("filters", x, w, dy)
-        scratch.drop(relaid, moved)
+        scratch.drop(whole, relaid, moved)
     if _wanted(scratch, 2) is not None:
         scratch.result(2)
         axes = set(range(len(sizes(dy)))) - {1}
         reduce_in(scratch, dy, axes, accumulator(dy.dtype))
-
-
-def _is_depthwise(scratch: Scratch, x: TensorType, w: TensorType) -> bool:
-    """PyTorch has kernels of its own for one filter a channel, in single precision and row by row."""
-    groups = scratch.call.attr("groups")
-    if scratch.call.attr("transposed") or not isinstance(groups, int) or groups <= 1 or len(sizes(x)) != 4:
-        return False
-    return same(sizes(x)[1], groups) and number(sizes(w)[0]) % groups == 0 and width(x.dtype) == _SINGLE
 
 
 @rule

@@ -69,10 +69,13 @@ def _matrix_copy(scratch: Scratch, type_: TensorType, label: str) -> str:
 
 
 def _batch_copy(scratch: Scratch, type_: TensorType, label: str) -> str:
-    if is_row_major(type_):
+    if type_.layout is None:
         return ""
     shape, steps = numbers(sizes(type_)), numbers(strides(type_))
     if (steps[1] == 1 and steps[2] >= max(1, shape[1])) or (steps[2] == 1 and steps[1] >= max(1, shape[2])):
+        return ""
+    # The library wants steps that are not zero, also along an axis of one.
+    if is_row_major(type_) and steps[1] and steps[2]:
         return ""
     return scratch.take(label, nbytes(type_))
 

@@ -44,10 +44,10 @@ def _convolution(direction: Literal["forward", "input"]) -> Temporaries:
         if spatial == 1:
             # Sequences are convolved as images of one row, and never with channels last.
             rows = scratch.copy_unless_contiguous(x, "contiguous input")
-            x, w = _as_image(x), _as_image(w)
+            x, w = as_image(x), as_image(w)
         batched = len(sizes(x)) == len(sizes(w))
         last = batched and spatial > 1 and (is_channels_last(x) or is_channels_last(w))
-        if _is_depthwise(scratch, x, w) and not last:
+        if call.spec.name == "nn.conv" and is_depthwise(scratch, x, w) and not last:
             copy = scratch.copy_unless_contiguous(x, "contiguous input")
             scratch.result()
             scratch.drop(copy, rows, padded)
@@ -66,7 +66,7 @@ conv_transpose_rule = _convolution("input")
 """What is transposed is computed as the gradient of an input."""
 
 
-def _as_image(type_: TensorType) -> TensorType:
+def as_image(type_: TensorType) -> TensorType:
     """One row of pixels."""
     shape = sizes(type_)
     return tensor(type_.dtype, (*shape[:-1], 1, shape[-1]), type_.device)
@@ -84,9 +84,10 @@ def _uneven(scratch: Scratch, x: TensorType, w: TensorType) -> TensorType | None
     return x.with_shape((*shape[:lead], *(size + one for size, one in zip(shape[lead:], extra, strict=True))))
 
 
-def _is_depthwise(scratch: Scratch, x: TensorType, w: TensorType) -> bool:
+def is_depthwise(scratch: Scratch, x: TensorType, w: TensorType) -> bool:
+    """Whether PyTorch takes kernels of its own for one filter a channel; sequences are images of one row."""
     groups = scratch.call.attr("groups")
-    if scratch.call.spec.name != "nn.conv" or not isinstance(groups, int) or groups <= 1 or len(sizes(x)) != len(sizes(w)):
+    if not isinstance(groups, int) or groups <= 1 or len(sizes(x)) != len(sizes(w)):
         return False
     if len(sizes(x)) not in (4, 5) or not same(sizes(x)[1], groups) or number(sizes(w)[0]) % groups:
         return False

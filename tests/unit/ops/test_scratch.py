@@ -222,3 +222,48 @@ def test_softmax_multiplies_first_and_its_logarithm_does_not() -> None:
     x = tensor(F32, (64, 100))
     assert _asked("grad.softmax", "aten::_softmax_backward_data", [x, x], [x], axis=-1) == [25600, 25600, -25600]
     assert _asked("grad.log_softmax", "aten::_log_softmax_backward_data", [x, x], [x], axis=-1) == [25600]
+
+
+# Operands that lie otherwise than a library wants them.
+
+
+def test_products_of_lists_copy_what_has_a_step_of_zero() -> None:
+    """Also where the axis has one element, so that nothing else would tell: cuBLAS wants a leading dimension."""
+    left, made = f32(256, 4, 64), [f32(256, 4, 1)]
+    whole, flat = (tensor(DType.F32, (256, 64, 1), "", (64, 1, step)) for step in (1, 0))
+    assert events("math.matmul", [left, whole], made, "aten::bmm") == (Result(0), Gemm("cublas"))
+    copy = "copy of the right matrices"
+    assert events("math.matmul", [left, flat], made, "aten::bmm") == (Result(0), Take(copy, 256 * 64 * 4), Gemm("cublas"), Drop(copy))
+
+
+def _takes(dy: TensorType, x: TensorType, w: TensorType, groups: int = 1) -> list[str]:
+    made = [tensor(x.dtype, x.shape), tensor(w.dtype, w.shape)]
+    found = events("grad.conv", [dy, x, w], made, "aten::convolution_backward", groups=groups, transposed=False)
+    return [
+        f"{type(one).__name__} {getattr(one, 'index', getattr(one, 'label', ''))}" for one in found if isinstance(one, Take | Drop | Result)
+    ]
+
+
+def test_the_gradient_of_a_convolution_is_copied_for_each_of_its_kernels_where_it_has_gaps() -> None:
+    x, w = f32(8, 16, 12, 12), f32(8, 16, 3, 3)
+    gaps = tensor(DType.F32, (8, 8, 12, 12), "", (5760, 144, 12, 1))
+    kept = [one for one in _takes(gaps, x, w) if "workspace" not in one]
+    label = "gradient without gaps"
+    second = f"{label} (2)"
+    assert kept == ["Result 0", f"Take {label}", f"Drop {label}", f"Take {second}", "Result 1", f"Drop {second}"]
+
+
+def test_a_gradient_whose_strides_suggest_another_format_is_copied_once() -> None:
+    """Of one pixel both formats have the same elements in the same places; PyTorch compares strides."""
+    x = tensor(DType.BF16, (8, 8, 1, 1), "", (8, 1, 8, 8))
+    dy = tensor(DType.BF16, (8, 128, 1, 1), "", (128, 1, 1, 1))
+    w = tensor(DType.BF16, (128, 8, 1, 1), "", (8, 1, 8, 8))
+    assert _takes(dy, x, w)[0] == "Take gradient in the kernel's layout"
+
+
+@pytest.mark.parametrize(("dtype", "first"), [(DType.F32, 1), (DType.BF16, 1), (DType.F64, 1), (DType.F16, 0)])
+def test_one_filter_a_channel_has_kernels_of_its_own_in_all_types_but_those_for_the_library(dtype: DType, first: int) -> None:
+    x, w = tensor(dtype, (4, 64, 16, 16)), tensor(dtype, (64, 1, 3, 3))
+    assert next(one for one in _takes(x, x, w, 64) if one.startswith("Result")) == f"Result {first}"
+    row, filters = tensor(DType.F32, (4, 64, 16)), tensor(DType.F32, (64, 1, 3))
+    assert _takes(row, row, filters, 64) == ["Result 1", "Result 0"]
