@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _SKIPPED: Final = re.compile(r"frame skipped: (\S+) \((.+?) line (\d+)\)")
+INDUCTOR: Final = "inductor"
 _MADE, _REUSED = "empty_strided_cuda(", "# reuse"
 """How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""
 _CALLS: Final = re.compile(r"\s+(?:\w+ = )?(?:\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\()")
@@ -48,6 +51,16 @@ _REDUCTIONS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 @dataclass
+class Part:
+    """One operator of a graph that is in a kernel."""
+
+    node: str
+    """Its name in the graph."""
+    operator: str
+    line: str
+
+
+@dataclass
 class Kernel:
     """A kernel that was generated, or a call of a library's."""
 
@@ -61,6 +74,8 @@ class Kernel:
     """Read and written, as Inductor counts them."""
     flops: int | None
     dtype: str
+    parts: tuple[Part, ...] = ()
+    """Every operator by itself, with its line."""
     modules: tuple[str, ...] = ()
     """Whose operators they are."""
     counts: tuple[tuple[str, int], ...] | None = None
@@ -68,19 +83,70 @@ class Kernel:
 
 
 @dataclass
+class Buffer:
+    """Memory of the generated code: a row of its plan."""
+
+    name: str
+    bytes: int | None
+    made: str
+    """allocated, in place of another, or by the library that is called."""
+    kernel: str
+    """The first that writes it."""
+    instead: str = ""
+    """The buffer whose place it takes."""
+    freed: str = ""
+    """The kernel after which it is no longer needed; empty where it is returned."""
+    heir: str = ""
+    """The buffer that takes its place then."""
+
+
+@dataclass
+class Saved:
+    """What the forward keeps for the backward besides its inputs, and why it is not computed anew."""
+
+    operator: str
+    line: str
+    bytes: int | None
+    """At the size that the graph was made for."""
+    why: str = ""
+
+
+@dataclass
+class Recomputed:
+    """What the backward computes again instead."""
+
+    operator: str
+    line: str
+    bytes: int | None
+    """That are not kept for it."""
+    why: str
+    kernels: tuple[str, ...] = ()
+    """Of the backward, which do so."""
+
+
+@dataclass
 class Graph:
-    """One graph that Inductor compiled."""
+    """One graph that was compiled."""
 
     part: str
-    """forward, backward or inference."""
+    """forward, backward or inference; graph where the backend is not Inductor."""
     line: str
     kernels: list[Kernel] = field(default_factory=list)
     buffers: int = 0
     reused: int = 0
-    saved: list[tuple[str, str, int]] = field(default_factory=list)
-    """What the forward keeps for the backward besides its inputs: operator, line, bytes."""
+    saved: list[Saved] = field(default_factory=list)
+    recomputed: list[Recomputed] = field(default_factory=list)
+    plan: list[Buffer] = field(default_factory=list)
+    backend: str = INDUCTOR
+    operators: int = 0
+    """Of a graph whose kernels nobody knows."""
     text: str = field(default="", repr=False)
     """The generated code."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether its kernels and buffers are known."""
+        return self.backend == INDUCTOR
 
     def sites(self) -> dict[int, Kernel]:
         """Which kernel each line of the code calls; empty where they cannot be told apart."""
@@ -96,6 +162,8 @@ class Event:
     line: str
     cause: str
     count: int = 1
+    across: int | None = None
+    """Bytes of what the graph before a break had to hand to one after it, the most in one run; None where no graph was before it."""
 
 
 @dataclass
@@ -116,61 +184,312 @@ class Compilations:
         }
 
 
-def followed(found: list[Graph], uses: dict[str, Any]) -> None:
-    """Note every graph that Inductor generates code for, and the settings that hold then."""
-    kind: Any = importlib.import_module("torch._inductor.graph").GraphLowering
-    original = kind.codegen
+# --------------------------------------------------------------------------------------------------
+# What the partitioner decided: which results the forward keeps, which the backward computes anew.
 
-    def codegen(graph: Any) -> Any:
-        made = original(graph)
-        if any(device == "cuda" for device in graph.device_types):
-            found.append(_read(graph, made[0].value))
-            uses.update(uses_of_compiler())
-        return made
+_PARTITION: Final = "irscope_partition"
+"""Where a node of a graph says which partition it came from."""
+_AGAIN: Final = "irscope_recomputed"
+"""Where a node of the backward says that the forward has it too."""
+_DEAR, _RANDOM, _NOT_LISTED = "compute intensive op", "random op", "not in recomputable allowlist"
+_WHY: Final[Mapping[str, str]] = {
+    _DEAR: "dear to compute",
+    _NOT_LISTED: "not among the operators that may be computed anew",
+    "materialized in backward": "the backward needs it in memory",
+    "reduction op": "a quarter of its operands or less",
+    _RANDOM: "random numbers",
+    "marked MUST_SAVE": "a policy of the program says so",
+    "too far from backward": "too far from the backward",
+    "non-builtin op": "an operator of the program's own",
+    "": "used far apart, or at the end of a long chain",
+}
+"""Reasons of `solve_min_cut` in torch/_functorch/partitioners.py, which gives them to its edges."""
+_CUT: Final = "minimum cut: the rest is computed from it"
+_BUDGET: Final = "activation memory budget"
 
-    kind.codegen = codegen
+
+@dataclass
+class _Decisions:
+    """The decisions about one joint graph."""
+
+    why: dict[str, str]
+    recomputed: dict[str, Recomputed]
 
 
-def _read(graph: Any, text: str) -> Graph:
+class Reasons:
+    """Follows the partitioner of AOTAutograd."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, _Decisions] = {}
+        self._cuts: dict[int, tuple[Any, dict[str, str], frozenset[str]]] = {}
+        """By identity of the list that a minimum cut returned, which is kept: reasons, and what the budget lets be computed anew."""
+
+    def install(self) -> None:
+        """Listen to `solve_min_cut`, to the choice among several cuts, and to the two graphs that come of it."""
+        module: Any = importlib.import_module("torch._functorch.partitioners")
+        solve, choose, extract = module.solve_min_cut, module.choose_saved_values_set, module._extract_fwd_bwd_modules
+        chosen: list[tuple[dict[str, str], frozenset[str]]] = []
+
+        def solved(joint: Any, info: Any, options: Any, dont_ban: Any = None) -> Any:
+            networks: Any = importlib.import_module("networkx")
+            cut, seen = networks.minimum_cut, []
+
+            def listening(graph: Any, *args: Any, **kwargs: Any) -> Any:
+                seen.append(graph)
+                return cut(graph, *args, **kwargs)
+
+            networks.minimum_cut = listening
+            try:
+                made = solve(joint, info, options, dont_ban)
+            finally:
+                networks.minimum_cut = cut
+            why = _why_saved(made[0], seen[-1]) if seen else {}
+            self._cuts[id(made[0])] = (made[0], why, frozenset(one.name for one in dont_ban or ()))
+            return made
+
+        def choice(*args: Any, **kwargs: Any) -> Any:
+            made = choose(*args, **kwargs)
+            _, why, free = self._cuts.get(id(made), (None, {}, frozenset()))
+            self._cuts.clear()
+            chosen[:] = [(why, free)]
+            return made
+
+        def extracted(joint: Any, saved: Any, *args: Any, **kwargs: Any) -> Any:
+            forward, backward = extract(joint, saved, *args, **kwargs)
+            why, free = chosen.pop() if chosen else ({}, frozenset())
+            self._note(forward, backward, why, free)
+            return forward, backward
+
+        module.solve_min_cut, module.choose_saved_values_set, module._extract_fwd_bwd_modules = solved, choice, extracted
+
+    def _note(self, forward: Any, backward: Any, why: dict[str, str], free: frozenset[str]) -> None:
+        number = len(self._found)
+        names = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+        again = {}
+        for node in backward.graph.nodes:
+            node.meta[_PARTITION] = number
+            value = node.meta.get("val")
+            if node.op == "call_function" and node.name in names and isinstance(value, torch.Tensor) and not _aliases(node):
+                policy = getattr(node.meta.get("recompute"), "name", "")
+                reason = (
+                    "checkpoint" if policy.endswith("_RECOMPUTE") else _BUDGET if node.name in free else "cheap, and fewer bytes are kept"
+                )
+                again[node.name] = Recomputed(operator_of(node), place_of(node), _size(value), reason)
+                node.meta[_AGAIN] = node.name
+        for node in forward.graph.nodes:
+            node.meta[_PARTITION] = number
+        self._found[number] = _Decisions(why, again)
+
+    def of(self, nodes: Iterable[Any]) -> _Decisions | None:
+        """The decisions that a graph with these nodes is of."""
+        number = next((one.meta[_PARTITION] for one in nodes if _PARTITION in one.meta), None)
+        return None if number is None else self._found.get(number)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._found.clear()
+        self._cuts.clear()
+
+
+def _why_saved(saved: Iterable[Any], graph: Any) -> dict[str, str]:
+    """Why each saved node is: the reason for which it, or the operator whose result it is a view or a part of, may not be computed anew."""
+    found = {}
+    kinds: Any = importlib.import_module("torch._functorch.partitioners").get_default_op_list()
+    for node in saved:
+        banned, above = None, node
+        while banned is None:
+            edge = graph.get_edge_data("source", f"{above.name}_in")
+            if edge is not None:
+                banned = str(edge.get("reason", "")).removeprefix("cannot recompute").removeprefix(": ")
+            elif above.op == "call_function" and above.all_input_nodes and _aliases(above):
+                above = above.all_input_nodes[0]
+            else:
+                break
+        if banned == _NOT_LISTED:
+            banned = _DEAR if kinds.is_compute_intensive(above) else _RANDOM if kinds.is_random(above) else banned
+        found[node.name] = _CUT if banned is None else _WHY.get(banned, banned)
+    return found
+
+
+def _aliases(node: Any) -> bool:
+    """Whether a node is a view, or a part of a tuple: it is memory of another one."""
+    if node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(one.alias_info is not None for one in schema.returns)
+
+
+def _size(value: torch.Tensor) -> int | None:
+    number = _number(value.numel())
+    return None if number is None else number * value.element_size()
+
+
+def _number(size: Any) -> int | None:
+    """A size that may be a symbol: what it was when the graph was made."""
+    found = size if isinstance(size, int) else getattr(size.node, "hint", None)
+    return int(found) if isinstance(found, int) else None
+
+
+# --------------------------------------------------------------------------------------------------
+# What Inductor generates.
+
+
+class Graphs:
+    """Notes every graph that Inductor generates code for."""
+
+    def __init__(self, found: list[Graph], uses: dict[str, Any]) -> None:
+        """`uses` gets the settings that hold when code is generated."""
+        self.found, self._uses = found, uses
+        self.reasons = Reasons()
+        self._open: list[_Written] = []
+
+    def install(self) -> None:
+        """Listen to the generation of code."""
+        self.reasons.install()
+        lowering: Any = importlib.import_module("torch._inductor.graph").GraphLowering
+        wrapper: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+        codegen, passes, call = lowering.codegen, wrapper.run_wrapper_ir_passes, wrapper.generate_kernel_call
+        virtual: Any = importlib.import_module("torch._inductor.virtualized").V
+
+        def generated(graph: Any) -> Any:
+            self._open.append(_Written())
+            try:
+                made = codegen(graph)
+            finally:
+                written = self._open.pop()
+            if any(device == "cuda" for device in graph.device_types):
+                self.found.append(_read(graph, made[0].value, written, self.reasons.of(graph.module.graph.nodes)))
+                self._uses.update(uses_of_compiler())
+            return made
+
+        def planned(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            places = [getattr(line, "scheduler_node_index", None) for line in self_.lines]
+            made = passes(self_, *args, **kwargs)
+            if self._open:
+                # What a version of Inductor writes otherwise is left out: reading it must not end the program.
+                with contextlib.suppress(Exception):
+                    self._open[-1].lines(self_.lines, places, virtual.graph)
+            return made
+
+        def called(self_: Any, kernel_name: str, *args: Any, **kwargs: Any) -> Any:
+            node = getattr(getattr(virtual.graph, "scheduler", None), "current_node", None)
+            if self._open and node is not None:
+                self._open[-1].names.setdefault(id(node), str(kernel_name))
+            return call(self_, kernel_name, *args, **kwargs)
+
+        lowering.codegen, wrapper.run_wrapper_ir_passes, wrapper.generate_kernel_call = generated, planned, called
+
+
+class _Written:
+    """What the code of one graph does with buffers, as it was written."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        """Kernels by the identity of the scheduler's node."""
+        self.buffers: dict[str, tuple[Buffer, int, int | None]] = {}
+        """With the scheduler's nodes that make and that free it."""
+
+    def lines(self, lines: Sequence[Any], places: Sequence[int | None], graph: Any) -> None:
+        """Follow planned lines; `places` are the scheduler's nodes that they were written for."""
+        at = 0
+        for number, line in enumerate(lines):
+            place = places[number] if number < len(places) else None
+            at = at if place is None else place
+            kind = type(line).__name__
+            if kind == "AllocateLine":
+                self._make(line.node, "allocated", at, graph)
+            elif kind == "ReuseLine":
+                self._make(line.reused_as, "reuse", at, graph).instead = line.node.get_name()
+                self._end(line.node, at, graph, line.reused_as.get_name())
+            elif kind in ("FreeIfNotReusedLine", "FreeLine") and not getattr(line, "is_reused", False):
+                self._end(line.node, at, graph)
+
+    def _make(self, node: Any, made: str, at: int, graph: Any) -> Buffer:
+        buffer = Buffer(node.get_name(), _bytes_of(node, graph), made, "")
+        self.buffers[buffer.name] = (buffer, at, None)
+        return buffer
+
+    def _end(self, node: Any, at: int, graph: Any, heir: str = "") -> None:
+        name = node.get_name()
+        if name in graph.graph_inputs or type(getattr(node, "layout", None)).__name__ == "MultiOutputLayout":
+            return
+        if name not in self.buffers:
+            self._make(node, "library", -1, graph)
+        buffer, begin, _ = self.buffers[name]
+        buffer.heir = heir
+        self.buffers[name] = buffer, begin, at
+
+
+def _bytes_of(node: Any, graph: Any) -> int | None:
+    try:
+        number = graph.sizevars.optimization_hint(graph.get_allocation_storage_size(node), fallback=0)
+        return int(number) * int(node.get_dtype().itemsize)
+    except Exception:  # what has no layout of its own
+        return None
+
+
+def _read(graph: Any, text: str, written: _Written, decisions: _Decisions | None) -> Graph:
     """What another version of Inductor tells otherwise is left out: reading it must not end the program."""
     try:
-        return _graph(graph, text)
+        return _graph(graph, text, written, decisions)
     except Exception as error:
         return Graph(f"not read ({type(error).__name__})", "", buffers=text.count(_MADE), reused=text.count(_REUSED))
 
 
-def _graph(graph: Any, text: str) -> Graph:
+def _graph(graph: Any, text: str, written: _Written, decisions: _Decisions | None) -> Graph:
     part = "backward" if graph.is_backward else "inference" if graph.is_inference else "forward"
     nodes = list(graph.module.graph.nodes)
     places = [place for place in map(place_of, nodes) if place]
     made = Graph(part, places[0] if places else "", buffers=text.count(_MADE), reused=text.count(_REUSED), text=text)
-    for node in graph.scheduler.nodes:
-        kernel = _kernel(node)
-        if kernel is not None:
-            made.kernels.append(kernel)
+    known = decisions if decisions is not None else _Decisions({}, {})
+    names: dict[int, str] = {}
+    makers: dict[str, str] = {}
+    for number, node in enumerate(graph.scheduler.nodes):
+        kernel = _kernel(node, written.names.get(id(node), ""))
+        if kernel is None:
+            continue
+        names[number] = kernel.name
+        makers.update((name, kernel.name) for name in node.get_buffer_names())
+        made.kernels.append(kernel)
+        if part == "backward":
+            for again in dict.fromkeys(origin.meta[_AGAIN] for origin in _origins(node) if origin.meta.get(_AGAIN) in known.recomputed):
+                one = known.recomputed[again]
+                one.kernels = (*dict.fromkeys((*one.kernels, kernel.name)),)
+    for buffer, begin, end in written.buffers.values():
+        # What is only written through, as by kernels of the program's own, is there for the next kernel.
+        buffer.kernel = makers.get(buffer.name) or next((names[one] for one in names if one >= begin), "")
+        buffer.freed = "" if end is None else names.get(end, names.get(end - 1, ""))
+        made.plan.append(buffer)
     if part == "forward":
-        made.saved = list(_saved(nodes[-1]))
+        made.saved = list(_saved(nodes[-1], known.why))
+    elif part == "backward":
+        made.recomputed = list(known.recomputed.values())
     return made
 
 
-def _kernel(node: Any) -> Kernel | None:
-    origins = dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
-    operators = tuple(dict.fromkeys(filter(None, map(operator_of, origins))))
+def _origins(node: Any) -> Iterable[Any]:
+    return dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
+
+
+def _kernel(node: Any, called: str) -> Kernel | None:
+    origins = _origins(node)
+    parts = tuple(Part(one.name, name, place_of(one)) for one in origins if (name := operator_of(one)))
+    operators = tuple(dict.fromkeys(one.operator for one in parts))
     first = node.get_nodes()[0].node
     if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not operators:
         return None  # nothing runs: a result of a call is given a name
-    lines = tuple(dict.fromkeys(filter(None, map(place_of, origins))))
+    lines = tuple(dict.fromkeys(one.line for one in parts if one.line))
     dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)
-    called = getattr(first, "python_kernel_name", None) if node.is_extern() else None
-    name = str(called or "_".join(("triton", *(one.partition(".")[0] for one in operators)))[:60])
+    name = (getattr(first, "python_kernel_name", None) if node.is_extern() else "") or called
     return Kernel(
-        name,
+        str(name or "_".join(one.partition(".")[0] for one in operators)[:60]),
         not node.is_extern(),
         operators,
         lines,
         _of(node.get_read_write_buffers_sizes),
         _of(node.estimate_flops),
         str(NAMED_DTYPES.get(str(dtype).removeprefix("torch."), "")),
+        parts,
         tuple(dict.fromkeys(filter(None, map(_module, origins)))),
         _of(lambda: _counted(node)),
     )
@@ -228,7 +547,7 @@ def _module(node: Any) -> str:
     return ".".join(re.findall(r"\w+", path))
 
 
-def _saved(output: Any) -> Iterator[tuple[str, str, int]]:
+def _saved(output: Any, why: Mapping[str, str]) -> Iterator[Saved]:
     shown = output.meta.get("user_visible_output_idxs", ())
     seen = set()
     for place, node in enumerate(output.args[0]):
@@ -236,19 +555,115 @@ def _saved(output: Any) -> Iterator[tuple[str, str, int]]:
         if place in shown or node is None or not isinstance(value, torch.Tensor) or node.op == "placeholder" or value.device.type != "cuda":
             continue
         storage = value.untyped_storage()
-        size: Any = storage.nbytes()
-        if isinstance(size, int) and storage._cdata not in seen:
+        if storage._cdata not in seen:
             seen.add(storage._cdata)
-            yield operator_of(node), place_of(node), size
+            yield Saved(operator_of(node), place_of(node), _number(storage.nbytes()), why.get(node.name, ""))
 
 
-def events() -> list[Event]:
-    """Graph breaks, recompilations and limits so far."""
+# --------------------------------------------------------------------------------------------------
+# What Dynamo makes graphs of.
+
+
+class Breaks:
+    """Follows what graphs before a break hand to graphs after it."""
+
+    def __init__(self, graphs: list[Graph], number_of: Callable[[torch.Tensor], tuple[int, int] | None]) -> None:
+        """`number_of` tells which allocation a tensor is in, by a number that none has again, and its bytes."""
+        self._graphs, self._number_of = graphs, number_of
+        self.across: dict[tuple[str, str], int] = {}
+        """The most by break: its line and its cause."""
+        self._made: dict[int, tuple[_Run, int]] = {}
+
+    def install(self) -> None:
+        """Listen to the graphs that Dynamo gives to backends."""
+        kind: Any = importlib.import_module("torch._dynamo.output_graph").OutputGraph
+        compiled = kind.call_user_compiler
+
+        def call_user_compiler(output: Any, module: Any, inputs: Any) -> Any:
+            backend = _backend(output.compiler_fn)
+            if backend != INDUCTOR:
+                nodes = list(module.graph.nodes)
+                line = next((place for place in map(place_of, nodes) if place), "")
+                count = sum(one.op.startswith("call_") for one in nodes)
+                self._graphs.append(Graph("graph", line, backend=backend, operators=count))
+            function = compiled(output, module, inputs)
+            reason = output.compile_subgraph_reason
+            stops = _where(reason) if reason is not None and reason.graph_break else None
+
+            def run(*args: Any) -> Any:
+                self._enter(args)
+                made = function(*args)
+                if stops is not None:
+                    self._leave(stops, made)
+                return made
+
+            return run
+
+        kind.call_user_compiler = call_user_compiler
+
+    def _enter(self, args: Iterable[Any]) -> None:
+        if not self._made:
+            return
+        for one in args:
+            piece = self._piece(one)
+            if piece is not None and piece[0] in self._made:
+                run, size = self._made[piece[0]]
+                run.taken[piece[0]] = size
+                self.across[run.key] = max(self.across.get(run.key, 0), sum(run.taken.values()))
+
+    def _leave(self, key: tuple[str, str], made: Any) -> None:
+        run = _Run(key)
+        self.across.setdefault(key, 0)
+        for number, (other, _) in list(self._made.items()):
+            if other.key == key:
+                del self._made[number]
+        for one in made if isinstance(made, tuple | list) else (made,):
+            piece = self._piece(one)
+            if piece is not None:
+                self._made[piece[0]] = run, piece[1]
+
+    def _piece(self, one: Any) -> tuple[int, int] | None:
+        return self._number_of(one) if type(one) in (torch.Tensor, torch.nn.Parameter) and one.is_cuda else None
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.across.clear()
+        self._made.clear()
+
+
+class _Run:
+    """One run of a graph that ends at a break, and what of its results other graphs have taken."""
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        self.taken: dict[int, int] = {}
+
+
+def _backend(function: Any) -> str:
+    """What a program gave to `torch.compile` as its backend."""
+    for _ in range(8):
+        name = getattr(function, "compiler_name", None)
+        if name:
+            return str(name)
+        below = getattr(function, "_torchdynamo_orig_backend", None) or getattr(function, "_torchdynamo_orig_callable", None)
+        if below is None:
+            break
+        function = below
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _where(reason: Any) -> tuple[str, str]:
+    """Line and cause of a graph break."""
+    stack = list(reason.user_stack)
+    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "", _first(reason.reason)
+
+
+def events(across: Mapping[tuple[str, str], int]) -> list[Event]:
+    """Graph breaks, recompilations and limits so far; `across` has what is handed over each break, by line and cause."""
     utils: Any = importlib.import_module("torch._dynamo.utils")
     found: Counter[tuple[str, str, str]] = Counter()
     for one in utils.graph_break_reasons:
-        stack = list(one.user_stack)
-        found["graph break", f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "", _first(one.reason)] += 1
+        found["graph break", *_where(one)] += 1
     told = {cause for _, _, cause in found}
     for kind, what in (("graph_break", "graph break"), ("unimplemented", "left as it is")):
         for reason, count in utils.counters[kind].items():
@@ -266,7 +681,7 @@ def events() -> list[Event]:
             where = f"{record.co_filename}:{record.co_firstlineno}"
         if record.recompile_reason:
             found["recompilation", where, _first(record.recompile_reason)] += 1
-    return [Event(*key, count) for key, count in found.items()]
+    return [Event(*key, count, across.get(key[1:]) if key[0] == "graph break" else None) for key, count in found.items()]
 
 
 def _first(text: str) -> str:

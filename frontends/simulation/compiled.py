@@ -21,7 +21,7 @@ import torch
 
 import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
-from irscope.frontends.simulation.compilations import Compilations, Graph, events, followed, operator_of, place_of
+from irscope.frontends.simulation.compilations import Breaks, Compilations, Graph, Graphs, events, operator_of, place_of
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
@@ -67,6 +67,8 @@ class Compiler:
         self.partitions = Partitions(place_of, operator_of)
         self.uses: dict[str, Any] = {}
         """Settings of the compiler that decide about memory, as they were when it was last asked."""
+        self._graphs = Graphs(self.graphs, self.uses)
+        self._breaks = Breaks(self.graphs, self._number_of)
         self.busy = False
         """Whether something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
@@ -96,7 +98,7 @@ class Compiler:
         """What was compiled; None where nothing was."""
         if not self._installed:
             return None
-        return Compilations(list(self.graphs), events(), list(self.partitions.found))
+        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found))
 
     def wrote(self, file: str) -> bool:
         """Whether code in a file was generated here."""
@@ -107,9 +109,15 @@ class Compiler:
         self.launches = 0
         for found in (self.graphs, self.partitions.found, self.uses):
             found.clear()
+        self._graphs.reasons.clear()
+        self._breaks.clear()
         if self._installed:
             torch.compiler.reset()
             importlib.import_module("torch._inductor.utils").clear_caches()
+
+    def _number_of(self, tensor: torch.Tensor) -> tuple[int, int] | None:
+        piece = self.process.machine.piece_under(tensor)
+        return None if piece is None else (piece.number, piece.bytes)
 
     def _own_kernel(self, kernel: Any) -> None:
         """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
@@ -172,7 +180,8 @@ class Compiler:
         config.compile_threads = 1
         config.fx_graph_remote_cache = config.autotune_remote_cache = False
         self._folder.install()
-        followed(self.graphs, self.uses)
+        self._graphs.install()
+        self._breaks.install()
         self.partitions.install()
         utils: Any = importlib.import_module("torch._inductor.utils")
         utils.get_triton_attrs_descriptor_version.cache_clear()
@@ -188,6 +197,18 @@ class Compiler:
             return SimpleNamespace(config=choice, kernel=kernel, make_launcher=lambda: launcher)
 
         heuristics.CachingAutotuner._precompile_config = compiled
+        choose = heuristics.CachingAutotuner.autotune_to_one_config
+
+        def chosen(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
+            """It puts arguments aside that a kernel overwrites, some of them in the host's memory."""
+            before, self.busy = self.busy, True
+            try:
+                with self.process.tuning():
+                    return choose(autotuner, *args, **kwargs)
+            finally:
+                self.busy = before
+
+        heuristics.CachingAutotuner.autotune_to_one_config = chosen
         if KernelInterface.launched is not None:
             kernels: Any = importlib.import_module("torch._higher_order_ops.triton_kernel_wrap")
             kernels.identify_accessed_tensors = _accessed

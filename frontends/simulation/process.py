@@ -107,9 +107,13 @@ class Process:
             value = int(value) if dtype is not torch.bool else value
         if self.answer_by is not None:
             value = self.answer_by(sys._getframe(2), value)
+        self.note_read(value)
+        return value
+
+    def note_read(self, value: Any) -> None:
+        """The program has read a value of the device; those that the compiler reads are none of the program's."""
         if self.watch is not None and not self.compiler.busy:
             self.watch.answered(value)
-        return value
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:

@@ -64,8 +64,8 @@ def _copies(process: Process) -> dict[str, Kernel]:
         if into.is_cuda:
             values.to_device(into, source)
             machine.given(into)
-        elif not values.to_host(into, source) and process.watch is not None:
-            process.watch.answered(0)
+        elif not values.to_host(into, source):
+            process.note_read(0)
         return into
 
     def item(tensor: torch.Tensor) -> Any:

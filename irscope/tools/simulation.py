@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 
 if TYPE_CHECKING:
-    from irscope.frontends.simulation.compilations import Compilations, Kernel
+    from irscope.frontends.simulation.compilations import Buffer, Compilations, Kernel
     from irscope.frontends.simulation.watch import Answer, Mark, Step
     from irscope.frontends.simulation.world import Traffic
 
@@ -385,6 +385,13 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+    own = (
+        sorted({one.backend for one in simulation.compiled.graphs if not one.is_followed} - {*_COUNTED})
+        if simulation.compiled is not None
+        else []
+    )
+    if own:
+        yield "IRS645", f"what backend {', '.join(own)} asks of PyTorch is counted; what libraries of its own take besides is not known"
     if simulation.not_modelled:
         options = ", ".join(simulation.not_modelled)
         yield "IRS649", f"options of NCCL are not modelled: {options}; they change nothing that PyTorch's allocator gives"
@@ -478,6 +485,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
 
 
 def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
+    followed = [(number, graph) for number, graph in enumerate(compiled.graphs) if graph.is_followed]
     graphs = [
         (
             number,
@@ -490,14 +498,22 @@ def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
             _least([_kernel_seconds(one, target) for one in graph.kernels]),
             graph.buffers,
             graph.reused,
-            sum(size for _, _, size in graph.saved),
+            sum(one.bytes or 0 for one in graph.saved),
         )
-        for number, graph in enumerate(compiled.graphs)
+        for number, graph in followed
     ]
     columns = ["graph", "part", "line", "kernels:count", "calls:count", "operators:count", "moved:bytes", "least:seconds"]
     if graphs:
         title = "what was compiled: kernels that were generated, calls of libraries, least time by roofline"
         yield Table.of(graphs, [*columns, "buffers:count", "reused:count", "saved:bytes"], title)
+    others = [
+        (number, graph.backend, graph.line, graph.operators, _COUNTED.get(graph.backend, _BY_PYTORCH))
+        for number, graph in enumerate(compiled.graphs)
+        if not graph.is_followed
+    ]
+    if others:
+        columns = ["graph", "backend", "line", "operators:count", "what is counted"]
+        yield Table.of(others, columns, "compiled by other backends: their kernels are not known here")
     kernels: Counter[tuple[str, int, int | None, float | None, str, str]] = Counter(
         (one.name, number, one.bytes, _kernel_seconds(one, target), ", ".join(one.operators), ", ".join(one.lines))
         for number, graph in enumerate(compiled.graphs)
@@ -508,19 +524,61 @@ def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         made = [(*key[:2], count, *key[2:]) for key, count in ordered]
         columns = ["kernel", "graph", "count", "each moves:bytes", "least:seconds", "operators", "lines"]
         yield Table.of(made, columns, "kernels, those that move most first")
-    saved: Counter[tuple[int, str, str]] = Counter()
-    tensors: Counter[tuple[int, str, str]] = Counter()
+    saved: dict[tuple[int, str, str, str], list[int]] = {}
+    again: dict[tuple[int, str, str, str, str], list[int]] = {}
     for number, graph in enumerate(compiled.graphs):
-        for operator, line, size in graph.saved:
-            saved[number, operator, line] += size
-            tensors[number, operator, line] += 1
+        for one in graph.saved:
+            _add(saved, (number, one.operator, one.line, one.why), one.bytes)
+        for other in graph.recomputed:
+            _add(again, (number, other.operator, other.line, other.why, ", ".join(other.kernels)), other.bytes)
     if saved:
-        rows = [(*key, tensors[key], size) for key, size in saved.most_common()]
-        columns = ["graph", "operator", "line", "tensors:count", "bytes"]
-        yield Table.of(rows, columns, "saved for the backward besides inputs and parameters", whole="bytes")
+        columns = ["graph", "operator", "line", "why not computed anew", "tensors:count", "bytes"]
+        yield Table.of(_largest(saved), columns, "saved for the backward besides inputs and parameters", whole="bytes")
+    if again:
+        columns = ["graph", "operator", "line", "why", "in kernels", "tensors:count", "bytes"]
+        yield Table.of(_largest(again), columns, "computed anew in the backward instead of being saved", whole="bytes")
+    plan = [
+        (number, one.name, one.bytes, _MADE[one.made] + (f" of {one.instead}" if one.instead else ""), one.kernel, _ends(one))
+        for number, graph in enumerate(compiled.graphs)
+        for one in graph.plan
+    ]
+    if plan:
+        plan.sort(key=lambda row: -(row[2] or 0))
+        columns = ["graph", "buffer", "bytes", "made", "for kernel", "ends"]
+        yield Table.of(plan, columns, "buffers of the generated code, the largest first")
     if compiled.events:
-        events = [(one.what, one.line, one.count, one.cause) for one in compiled.events]
-        yield Table.of(events, ["what", "line", "count", "cause"], "where compiling stops, or begins anew")
+        events = [(one.what, one.line, one.count, one.across, one.cause) for one in compiled.events]
+        columns = ["what", "line", "count", "handed across:bytes", "cause"]
+        yield Table.of(events, columns, "where compiling stops, or begins anew")
+
+
+_COUNTED: Final = {
+    "eager": "all: it runs each operator as without torch.compile",
+    "aot_eager": "all: it runs each operator of the forward and backward graph",
+    "cudagraphs": "all: it captures each operator of the graphs in a CUDA graph",
+}
+_BY_PYTORCH: Final = "what it asks of PyTorch; not what its own libraries take besides"
+
+_MADE: Final = {"allocated": "allocated", "reuse": "in place", "library": "by the library"}
+
+
+def _ends(buffer: Buffer) -> str:
+    if buffer.heir:
+        return f"its place goes to {buffer.heir}"
+    return f"freed after {buffer.freed}" if buffer.freed else "returned"
+
+
+Row = TypeVar("Row", bound=tuple[object, ...])
+
+
+def _add(rows: dict[Row, list[int]], key: Row, size: int | None) -> None:
+    row = rows.setdefault(key, [0, 0])
+    row[0] += 1
+    row[1] += size or 0
+
+
+def _largest(rows: Mapping[Row, Sequence[int]]) -> list[tuple[object, ...]]:
+    return [(*key, *row) for key, row in sorted(rows.items(), key=lambda item: -item[1][1])]
 
 
 def _kernel_seconds(kernel: Kernel, target: Target) -> float | None:
