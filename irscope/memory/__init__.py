@@ -20,7 +20,8 @@ def plan_offsets(
 ) -> tuple[list[int], int]:
     """Offsets for buffers alive from `lower` up to, not including, `upper`, and the height of the arena.
 
-    Two buffers that are alive together never overlap. It stops as soon as the arena is as low as can be, at most after about `seconds`.
+    Two buffers that are alive together never overlap. It stops as soon as the arena is as low as can be, and
+    after about `seconds` of CPU time of this thread: on a busy machine it takes longer and finds the same.
     """
     # numpy is only needed here: simulating an allocator does without.
     from irscope.solvers.place import make_plan

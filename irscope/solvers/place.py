@@ -6,55 +6,22 @@ import heapq
 import importlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.compiled import can_compile, is_kept
 from irscope.errors import UsageError
 from irscope.memory.arena import BfcArena
 from irscope.memory.caching import BOUNDLESS, CachingAllocator
-
-Numbers: TypeAlias = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Buffers by index; each is alive from `lower` up to, not including, `upper`."""
-
-    lower: Numbers
-    upper: Numbers
-    size: Numbers
-
-    def __len__(self) -> int:
-        return len(self.size)
-
-    @cached_property
-    def moments(self) -> list[Numbers]:
-        """Buffers alive together, for each moment that no other one includes."""
-        return _moments(self.lower, self.upper)
-
-    @cached_property
-    def loads(self) -> Numbers:
-        """Bytes alive at each of the moments."""
-        return np.array([self.size[alive].sum() for alive in self.moments], dtype=np.int64)
-
-    @cached_property
-    def max_live(self) -> int:
-        """Most bytes alive at once: no arena can be lower."""
-        return max_live(self.lower, self.upper, self.size)
-
-    def part(self, buffers: Numbers) -> Problem:
-        """Only these buffers."""
-        return Problem(self.lower[buffers], self.upper[buffers], self.size[buffers])
-
-    def height(self, offsets: Numbers) -> int:
-        """The height of an arena with these offsets."""
-        return int((offsets + self.size).max(initial=0))
+from irscope.solvers.canonical import CompiledSearch, Floors, Numbers, OutOfSteps, PlainSearch, Problem
+from irscope.solvers.worktime import WorkTime
 
 
 def placement_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> Problem:
@@ -75,41 +42,12 @@ def placement_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence
     return Problem(starts, ends, -(-sizes // alignment) * alignment)
 
 
-def max_live(lower: Numbers, upper: Numbers, size: Numbers) -> int:
-    """Most bytes alive at once."""
-    times = np.concatenate([upper, lower])
-    changes = np.concatenate([-size, size])
-    # What ends at a time makes room before what starts at it.
-    order = np.lexsort((changes > 0, times))
-    return int(np.cumsum(changes[order]).max(initial=0))
-
-
 def apart(problem: Problem) -> list[Numbers]:
     """Groups of buffers that share no moment with one another, each in the order of its starts."""
     order = np.argsort(problem.lower, kind="stable")
     ends = np.maximum.accumulate(problem.upper[order])
     cuts = np.flatnonzero(problem.lower[order][1:] >= ends[:-1]) + 1
     return np.split(order, cuts)
-
-
-def _moments(lower: Numbers, upper: Numbers) -> list[Numbers]:
-    """The largest sets alive together: the moments just before an end that follows a start."""
-    count = len(lower)
-    times = np.concatenate([upper, lower])
-    is_start = np.repeat([False, True], count)
-    alive: dict[int, None] = {}
-    found: list[Numbers] = []
-    grew = False
-    for event in np.lexsort((is_start, times)).tolist():
-        if event >= count:
-            alive[event - count] = None
-            grew = True
-            continue
-        if grew:
-            found.append(np.fromiter(alive, dtype=np.int64, count=len(alive)))
-            grew = False
-        del alive[event]
-    return found
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -168,159 +106,6 @@ def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbe
         offsets[buffer] = offset
     return offsets
 
-
-# ----------------------------------------------------------------------------------------------------
-# Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
-
-# ----------------------------------------------------------------------------------------------------
-# Search for a placement below a given height, from the bottom up.
-#
-# Every placement can be pushed down until each buffer stands on the floor or on another one, and be told in the order of its offsets.
-# So it is enough to place, again and again, one of the buffers that could now stand lowest; what stands must leave, at every
-# moment, enough room for all that is still to come. (The idea is that of MiniMalloc, Moffitt, ASPLOS 2023.)
-
-_PLACED = np.int64(1 << 60)
-"""Stands for the lowest possible offset of a buffer that needs no place any more."""
-
-
-Attempt: TypeAlias = Generator["Attempt", bool, bool]
-"""Part of a search; it may hand over to another part and is told whether that succeeded. There can be more levels than calls may nest."""
-
-
-class OutOfSteps(Exception):
-    """The search was stopped before it knew."""
-
-
-class Floors:
-    """What of a problem stays the same from search to search."""
-
-    def __init__(self, problem: Problem) -> None:
-        count, moments = len(problem), len(problem.moments)
-        self.problem = problem
-        self.members = np.concatenate(problem.moments)
-        self.starts = np.cumsum([0, *map(len, problem.moments)])
-        self.first = np.full(count, moments, dtype=np.int64)
-        self.last = np.zeros(count, dtype=np.int64)
-        for moment, alive in enumerate(problem.moments):
-            self.first[alive] = np.minimum(self.first[alive], moment)
-            self.last[alive] = moment
-        together = (problem.lower[:, None] < problem.upper) & (problem.upper[:, None] > problem.lower)
-        np.fill_diagonal(together, False)
-        self.together: NDArray[np.bool_] = together
-        self.neighbours = [np.flatnonzero(row) for row in together]
-        ends = np.zeros(moments + 1, dtype=np.int64)
-        np.add.at(ends, self.first, 1)
-        np.add.at(ends, self.last, -1)
-        self.crossing = np.cumsum(ends)[: moments - 1]
-        """Buffers that live across the border after each moment but the last."""
-
-
-class CanonicalSearch:
-    """One search, with one order of preference among buffers that could stand equally low."""
-
-    def __init__(self, floors: Floors, capacity: int, order: Numbers, steps: int) -> None:
-        self._floors = floors
-        self._capacity = capacity
-        self._rank = np.empty(len(order), dtype=np.int64)
-        self._rank[order] = np.arange(len(order))
-        self._size = floors.problem.size
-        self._sizes = self._size.tolist()
-        self._first, self._last = floors.first.tolist(), floors.last.tolist()
-        self._steps_left = steps
-        self._offsets = np.zeros(len(order), dtype=np.int64)
-
-    def run(self) -> Numbers | None:
-        """Offsets below the capacity, or None where there are none."""
-        problem = self._floors.problem
-        if problem.max_live > self._capacity:
-            return None
-        lowest = np.zeros(len(problem), dtype=np.int64)
-        found = _run(self._fill(0, len(problem.moments), lowest, problem.loads, self._floors.crossing, 0, -1))
-        return self._offsets if found else None
-
-    def _fill(self, begin: int, end: int, lowest: Numbers, loads: Numbers, crossing: Numbers, level: int, previous: int) -> Attempt:
-        """Place all buffers of the moments from `begin` to `end` that still need a place, none of them below `level`."""
-        for buffer in self._candidates(lowest):
-            offset = int(lowest[buffer])
-            # Two that stand equally high and side by side are told in one order only.
-            if offset == level and self._comes_before(buffer, previous):
-                continue
-            if self._steps_left == 0:
-                raise OutOfSteps
-            self._steps_left -= 1
-            raised, left = self._after(buffer, offset, lowest, loads)
-            if not self._has_room(begin, end, raised, left):
-                continue
-            self._offsets[buffer] = offset
-            if (yield self._fill_parts(buffer, begin, end, raised, left, crossing, offset)):
-                return True
-        return False
-
-    def _comes_before(self, buffer: int, previous: int) -> bool:
-        """Whether it could have been placed before the previous one, and would have been preferred."""
-        return previous >= 0 and bool(self._rank[buffer] < self._rank[previous] and not self._floors.together[buffer, previous])
-
-    def _candidates(self, lowest: Numbers) -> list[int]:
-        """Buffers that could be next, lowest first: below the lowest top, else another one would fit underneath."""
-        found = np.flatnonzero(lowest < (lowest + self._size).min())
-        if len(found) > 1:
-            found = found[np.lexsort((self._rank[found], lowest[found]))]
-        order: list[int] = found.tolist()
-        return order
-
-    def _after(self, buffer: int, offset: int, lowest: Numbers, loads: Numbers) -> tuple[Numbers, Numbers]:
-        """Lowest offsets, and bytes to come at each moment, once a buffer is placed."""
-        raised = np.maximum(lowest, offset)
-        raised[buffer] = _PLACED
-        neighbours = self._floors.neighbours[buffer]
-        raised[neighbours] = np.maximum(raised[neighbours], offset + self._sizes[buffer])
-        left = loads.copy()
-        left[self._first[buffer] : self._last[buffer] + 1] -= self._sizes[buffer]
-        return raised, left
-
-    def _has_room(self, begin: int, end: int, lowest: Numbers, loads: Numbers) -> bool:
-        """Whether at every moment what is to come fits between the lowest place for any of it and the top."""
-        starts = self._floors.starts
-        members = self._floors.members[starts[begin] : starts[end]]
-        floors = np.minimum.reduceat(lowest[members], starts[begin:end] - starts[begin])
-        to_come = loads[begin:end]
-        return not bool(((floors + to_come > self._capacity) & (to_come > 0)).any())
-
-    def _fill_parts(self, buffer: int, begin: int, end: int, lowest: Numbers, loads: Numbers, crossing: Numbers, level: int) -> Attempt:
-        """Go on, apart for each stretch of time that no waiting buffer connects with another one."""
-        first, last = self._first[buffer], self._last[buffer]
-        if last > first:
-            crossing = crossing.copy()
-            crossing[first:last] -= 1
-        borders = (np.flatnonzero(crossing[begin : end - 1] == 0) + begin + 1).tolist()
-        cuts = [begin, *borders, end]
-        parts = [(low, high) for low, high in pairwise(cuts) if loads[low:high].any()]
-        if len(parts) == 1:
-            return (yield self._fill(*parts[0], lowest, loads, crossing, level, buffer))
-        # Short stretches first: where there is no way at all, that is known soonest.
-        for low, high in sorted(parts, key=lambda part: part[1] - part[0]):
-            inside = (self._floors.first >= low) & (self._floors.last < high)
-            if not (yield self._fill(low, high, np.where(inside, lowest, _PLACED), loads, crossing, level, -1)):
-                return False
-        return True
-
-
-def _run(attempt: Attempt) -> bool:
-    """The answer of an attempt and of all that it hands over to."""
-    waiting = [attempt]
-    answer: bool | None = None
-    while waiting:
-        try:
-            waiting.append(next(waiting[-1]) if answer is None else waiting[-1].send(answer))
-            answer = None
-        except StopIteration as done:
-            waiting.pop()
-            answer = bool(done.value)
-    return bool(answer)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
 # ----------------------------------------------------------------------------------------------------
 # Orders in which buffers may be placed: which of them matters most.
@@ -469,28 +254,61 @@ def place_below(problem: Problem, height: int, hint: Numbers, seconds: float, se
 # ----------------------------------------------------------------------------------------------------
 # Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
+_SIMPLE = "simple orders"
+_COMPILED_MODULE = "irscope.solvers.fill"
+_SLOWEST = 5_000.0
+"""Steps a second before any were timed."""
 _QUICK_ORDERS = ("Z", "TAW", "TZ", "WAT", "WZ", "AW", "LZ")
 _SEARCH_ORDERS = ("WAT", "TAW", "TWA", "TDW", "DTW", "ZTW", "AWT", "DW")
+_OFTEN = ("TWA", "WAT", "TWA", "TAW", "TWA")
+"""Orders that, disturbed a little, succeed most often."""
 _MOST_SEARCHED = 4_000
 """Buffers up to which a search pays; its tables grow with their square."""
-_FIRST_STEPS = 60_000
-_RESTART_STEPS = 500
 _MOST_NOISE = 0.25
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
-_PATIENCE = 30_000
 _ASKED_SHARE = 0.5
 """Of the time that is left, for one question to the solver."""
+_COMPILING = 8.0
+"""CPU seconds that must be left where the search has to be compiled, which takes 3 to 5 of them."""
+_LOADING = 1.0
+"""The same where its machine code lies in the cache."""
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How a search divides its steps: numbers for the plain one, and for the one that is compiled and fast."""
+
+    restart: int
+    """Steps of a short attempt."""
+    first: int
+    """Steps that each order gets as it is, before any is disturbed."""
+    patience: int
+    """Steps without success after which less is asked for."""
+
+
+_PLAIN = _Pace(restart=500, first=60_000, patience=30_000)
+_COMPILED = _Pace(restart=1_000, first=20_000, patience=16_000)
 Engine: TypeAlias = Literal["search", "cpsat"]
 
 
 @dataclass(frozen=True)
 class OffsetPlan:
-    """Where each buffer lies, how high the arena is, and that no arena can be lower than `max_live`."""
+    """Where each buffer lies, how high the arena is, and what was proven about lower ones."""
 
     offsets: list[int]
     height: int
     max_live: int
+    """Most bytes alive at once."""
+    bound: int
+    """No arena can be lower: `max_live`, or more where a search has tried all there is."""
+    solver: str
+    """What found it or looked for better: "simple orders", "search", "compiled search" or "CP-SAT"."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether no arena can be lower."""
+        return self.height <= self.bound
 
 
 def make_plan(
@@ -509,16 +327,17 @@ def make_plan(
     if engine == "cpsat":
         find_solver()
     problem = placement_problem(lower, upper, size, alignment)
-    deadline = time.monotonic() + seconds
+    clock = WorkTime(seconds)
     offsets = np.zeros(len(problem), dtype=np.int64)
     matters = np.flatnonzero((problem.size > 0) & (problem.upper > problem.lower))
     placed = problem.part(matters)
+    bound, solver = 0, _SIMPLE
     if len(matters):
-        offsets[matters] = _stacked(placed, deadline, seed, engine)
-    return OffsetPlan(offsets.tolist(), placed.height(offsets[matters]), placed.max_live)
+        offsets[matters], bound, solver = _stacked(placed, clock, seed, engine)
+    return OffsetPlan(offsets.tolist(), placed.height(offsets[matters]), placed.max_live, bound, solver)
 
 
-def _stacked(problem: Problem, deadline: float, seed: int, engine: Engine) -> Numbers:
+def _stacked(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tuple[Numbers, int, str]:
     """Buffers that live together with all others go to the bottom, where they cost nothing; the rest lies above them."""
     first_end, last_start = problem.upper.min(), problem.lower.max()
     always = (problem.lower < first_end) & (problem.upper > last_start)
@@ -526,28 +345,30 @@ def _stacked(problem: Problem, deadline: float, seed: int, engine: Engine) -> Nu
     bottom = np.flatnonzero(always)
     offsets[bottom] = np.cumsum(problem.size[bottom]) - problem.size[bottom]
     rest = np.flatnonzero(~always)
-    if len(rest):
-        part = problem.part(rest)
-        offsets[rest] = _lowest(part, deadline, seed, engine) + problem.size[bottom].sum()
-    return offsets
+    floor = int(problem.size[bottom].sum())
+    if not len(rest):
+        return offsets, floor, _SIMPLE
+    above, bound, solver = _lowest(problem.part(rest), clock, seed, engine)
+    offsets[rest] = above + floor
+    return offsets, bound + floor, solver
 
 
-def _lowest(problem: Problem, deadline: float, seed: int, engine: Engine) -> Numbers:
+def _lowest(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tuple[Numbers, int, str]:
     """Offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
     offsets = np.zeros(len(problem), dtype=np.int64)
     groups = apart(problem)
     jobs = [_Job(problem.part(group), problem.max_live, seed) for group in groups]
     for job in jobs:
-        job.quick(deadline)
+        job.quick(clock)
     # What is highest decides, so that is always where to go on.
-    while (highest := max(jobs, key=lambda job: job.height)).can_improve(deadline):
+    while (highest := max(jobs, key=lambda job: job.height)).can_improve(clock):
         if engine == "cpsat":
-            highest.ask(deadline)
+            highest.ask(clock)
         else:
-            highest.attempt()
+            highest.attempt(clock)
     for group, job in zip(groups, jobs, strict=True):
         offsets[group] = job.offsets
-    return offsets
+    return offsets, max(job.goal for job in jobs), highest.solver
 
 
 @dataclass
@@ -556,85 +377,106 @@ class _Job:
 
     problem: Problem
     goal: int
-    """A height that no placement can improve on."""
+    """A height that no placement can improve on; it rises where a search has tried all there is."""
     seed: int
     offsets: Numbers = field(init=False)
     height: int = field(init=False, default=-1)
     pace: float = field(init=False, default=0.0)
     """Seconds that placing all buffers takes."""
+    solver: str = field(init=False, default=_SIMPLE)
     _asked: int = field(init=False, default=0)
+    _tries: int = field(init=False, default=0)
+    _steps_a_second: float = field(init=False, default=_SLOWEST)
+    _search: PlainSearch | CompiledSearch = field(init=False)
+    _targets: _Targets = field(init=False)
+    _attempts: Iterator[tuple[Numbers, int]] = field(init=False)
     _best_order: tuple[Numbers, bool] = field(init=False)
 
-    def quick(self, deadline: float) -> None:
+    def quick(self, clock: WorkTime) -> None:
         """Place in several orders and keep the best; the first one always runs."""
         preferences = Preferences(self.problem)
         for tightest, word in product((True, False), _QUICK_ORDERS):
-            began = time.monotonic()
+            before = clock.left
             order = preferences.order(word)
             if self._keep(place_in_order(self.problem, order, tightest=tightest)):
                 self._best_order = order, tightest
-            self.pace = max(self.pace, time.monotonic() - began)
-            if self.height <= self.goal or not self._has_time(deadline):
+            self.pace = max(self.pace, before - clock.left)
+            if self.height <= self.goal or not self._has_time(clock):
                 return
 
-    def can_improve(self, deadline: float) -> bool:
+    def can_improve(self, clock: WorkTime) -> bool:
         """Whether a search may still find something lower."""
-        if self.height <= self.goal or not self._has_time(deadline):
-            return False
-        return len(self.problem) > _MOST_SEARCHED or not self._targets.closed
+        return self.height > self.goal and self._has_time(clock)
 
-    def attempt(self) -> None:
+    def attempt(self, clock: WorkTime) -> None:
         """Search once below the best known height."""
         if len(self.problem) > _MOST_SEARCHED:
             self._keep(self._promotion.next())
             return
+        self._choose(clock)
         order, steps = next(self._attempts)
-        target = self._targets.next(steps)
+        target = self._targets.next(steps, self.goal)
+        before = clock.left
+        # The last attempt ends with the time, as far as is known how long a step takes.
+        steps = max(1, min(steps, int(before * self._steps_a_second)))
         try:
-            found = CanonicalSearch(self._floors, target, order, steps).run()
+            found = self._search.run(target, order, steps)
         except OutOfSteps:
-            self._targets.missed(target, steps)
+            self._steps_a_second = steps / max(before - clock.left, 1e-6)
+            self._targets.missed(steps, is_goal=target == self.goal)
             return
         if found is None:
-            self._targets.impossible(target)
+            self.goal = max(self.goal, target + 1)
         else:
             self._keep(found)
             self._targets.reached(self.height)
 
-    def ask(self, deadline: float) -> None:
+    def ask(self, clock: WorkTime) -> None:
         """Let the solver look for what is as low as can be, and for something in between where that takes too long."""
-        target = self._targets.goal if self._asked == 0 else self._targets.goal + (self.height - self._targets.goal) // 2
-        left = deadline - time.monotonic()
+        target = self.goal if self._asked == 0 else self.goal + (self.height - self.goal) // 2
         self._asked += 1
+        self.solver = "CP-SAT"
+        # Its threads are others, and its limit is one of the clock on the wall.
+        began, worked = time.monotonic(), clock.left
         try:
-            found = place_below(self.problem, target, self.offsets, left * _ASKED_SHARE, self.seed)
+            found = place_below(self.problem, target, self.offsets, clock.left * _ASKED_SHARE, self.seed)
         except Impossible:
-            self._targets.impossible(target)
-            return
+            self.goal = max(self.goal, target + 1)
+            found = None
+        clock.charge(max(0.0, time.monotonic() - began - (worked - clock.left)))
         if found is not None:
             self._keep(found)
-            self._targets.reached(self.height)
+
+    def _choose(self, clock: WorkTime) -> None:
+        """Take the search that is compiled as soon as there is time to load it, or to compile it where the plain one did not do."""
+        if self.solver == _SIMPLE:
+            self._search, self._targets = PlainSearch(self._floors), _Targets(self.height, _PLAIN)
+            self._attempts = _attempts(Preferences(self.problem), self.seed, _PLAIN)
+            self.solver = "search"
+        if self.solver != "search" or not can_compile():
+            return
+        kept = is_kept(_COMPILED_MODULE)
+        self._tries += 1
+        if clock.left < (_LOADING if kept else _COMPILING) or not (kept or self._tries > len(_SEARCH_ORDERS)):
+            return
+        self._search, self._targets = CompiledSearch(self._floors), _Targets(self.height, _COMPILED)
+        self._attempts = _attempts(Preferences(self.problem), self.seed, _COMPILED)
+        with suppress(OutOfSteps):
+            self._search.run(self.goal, np.arange(len(self.problem)), 0)
+        self._steps_a_second = _SLOWEST
+        self.solver = "compiled search"
 
     @cached_property
     def _floors(self) -> Floors:
         return Floors(self.problem)
 
     @cached_property
-    def _targets(self) -> _Targets:
-        return _Targets(self.goal, self.height)
-
-    @cached_property
-    def _attempts(self) -> Iterator[tuple[Numbers, int]]:
-        return _attempts(Preferences(self.problem), self.seed)
-
-    @cached_property
     def _promotion(self) -> Promotion:
         order, tightest = self._best_order
         return Promotion(self.problem, order, self.offsets, self.seed, tightest=tightest)
 
-    def _has_time(self, deadline: float) -> bool:
-        needed = self.pace if len(self.problem) > _MOST_SEARCHED else 0.0
-        return time.monotonic() + needed < deadline
+    def _has_time(self, clock: WorkTime) -> bool:
+        return clock.left > (self.pace if len(self.problem) > _MOST_SEARCHED else 0.0)
 
     def _keep(self, offsets: Numbers) -> bool:
         """Take over offsets that are lower than those known."""
@@ -646,35 +488,30 @@ class _Job:
 
 
 class _Targets:
-    """Which height to try next: the goal and, as often, one between it and what is reached, so that something gets better anyway."""
+    """Which height to try next: the goal and, half as often, one between it and what is reached, so that something gets better anyway."""
 
-    def __init__(self, goal: int, best: int) -> None:
-        self.goal = goal
+    def __init__(self, best: int, pace: _Pace) -> None:
         self._best = best
+        self._pace = pace
         self._share = _FIRST_SHARE
         """Of what separates the best from the goal, the share that is asked for."""
         self._misses = 0
         self._spent = {True: 0, False: 0}
         """Steps spent on the goal, and on heights in between."""
 
-    @property
-    def closed(self) -> bool:
-        """Nothing lower is left to try."""
-        return self._best <= self.goal
-
-    def next(self, steps: int) -> int:
+    def next(self, steps: int, goal: int) -> int:
         """A height to try in so many steps; long searches are kept for the goal."""
-        if steps >= _FIRST_STEPS:
-            return self.goal
-        between = self._best - max(1, int((self._best - self.goal) * self._share))
-        return max(self.goal, between) if self._spent[False] <= self._spent[True] else self.goal
+        if steps >= self._pace.first:
+            return goal
+        between = self._best - max(1, int((self._best - goal) * self._share))
+        return max(goal, between) if 2 * self._spent[False] <= self._spent[True] else goal
 
-    def missed(self, target: int, steps: int) -> None:
+    def missed(self, steps: int, *, is_goal: bool) -> None:
         """Steps ran out before a height was reached."""
-        self._spent[target == self.goal] += steps
-        if target > self.goal:
+        self._spent[is_goal] += steps
+        if not is_goal:
             self._misses += steps
-            if self._misses >= _PATIENCE:
+            if self._misses >= self._pace.patience:
                 # Too much to ask; after the smallest share it may well have been bad luck.
                 self._share = self._share / 2 if self._share > _LEAST_SHARE else _FIRST_SHARE
                 self._misses = 0
@@ -682,14 +519,11 @@ class _Targets:
     def reached(self, height: int) -> None:
         """A lower placement was found."""
         self._best = min(self._best, height)
+        self._share = min(_FIRST_SHARE, self._share * 2)
         self._misses = 0
 
-    def impossible(self, target: int) -> None:
-        """There is no placement at or below this height."""
-        self.goal = max(self.goal, target + 1)
 
-
-def _attempts(preferences: Preferences, seed: int) -> Iterator[tuple[Numbers, int]]:
+def _attempts(preferences: Preferences, seed: int, pace: _Pace) -> Iterator[tuple[Numbers, int]]:
     """Orders, each with the steps it may take: known good ones for long, then disturbed ones, mostly for a short while.
 
     How long a search takes varies without bound from order to order, so many short
@@ -697,15 +531,15 @@ def _attempts(preferences: Preferences, seed: int) -> Iterator[tuple[Numbers, in
     """
     random = np.random.default_rng(seed)
     for word in _SEARCH_ORDERS:
-        yield preferences.order(word), _RESTART_STEPS
+        yield preferences.order(word), pace.restart
     for word in _SEARCH_ORDERS:
-        yield preferences.order(word), _FIRST_STEPS
+        yield preferences.order(word), pace.first
     attempt = 0
     while True:
         attempt += 1
-        for word in _SEARCH_ORDERS:
-            noise = _MOST_NOISE * random.random()
-            yield preferences.disturbed(word, noise, random), _RESTART_STEPS * _luby(attempt)
+        for word in (*_SEARCH_ORDERS, *_OFTEN):
+            noise = _MOST_NOISE * random.random() ** 2
+            yield preferences.disturbed(word, noise, random), pace.restart * _luby(attempt)
 
 
 def _luby(position: int) -> int:

@@ -20,7 +20,7 @@ from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.solvers.place import Engine, OffsetPlan, greedy_by_size, held_by_arena, make_plan, overlap, reserved_by_torch, while_running
 
@@ -63,7 +63,7 @@ class Plan(Analysis[Planned]):
     alignment: Bytes = 64
     """Every offset is a multiple of this many bytes."""
     seconds: Seconds = 10
-    """Time to search; it ends sooner where the arena is as small as can be."""
+    """CPU time to search; it ends sooner where the arena is as small as can be."""
     order: Literal["written", "scheduled"] = "written"
     """The order of the nodes: as written, or the one that schedule finds."""
     model: ScheduleModel = "ssa"
@@ -140,7 +140,7 @@ class Plan(Analysis[Planned]):
                     "onnxruntime_arena_bytes": Quantity(result.held, Provenance.MODELLED),
                     "pytorch_reserved_bytes": Quantity(result.reserved, Provenance.MODELLED),
                 },
-                "says": "no arena can be smaller" if result.plan.height <= least else "a smaller arena may exist",
+                "says": _says(result.plan),
             },
             units={"buffers": Kind.COUNT},
             tables=(Table.of(rows, columns=columns, title="buffers"),),
@@ -156,6 +156,13 @@ class Plan(Analysis[Planned]):
 
     def _held(self) -> tuple[str, ...]:
         return ("weights and inputs lie elsewhere",) if self.inputs == "held" else ("weights lie elsewhere",)
+
+
+def _says(plan: OffsetPlan) -> str:
+    if plan.proven:
+        return "no arena can be smaller"
+    below = f", none below {humanise(plan.bound, Kind.BYTES)}" if plan.bound > plan.max_live else ""
+    return f"a smaller arena may exist{below}; looked for by: {plan.solver}"
 
 
 # ----------------------------------------------------------------------------------------------------

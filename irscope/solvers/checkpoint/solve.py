@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import math
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from irscope.errors import UsageError
 from irscope.report.units import Kind, humanise
 from irscope.solvers.checkpoint.problem import Bounds, CheckpointProblem, Network, Phase
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
+from irscope.solvers.worktime import WorkTime
 
 # ----------------------------------------------------------------------------------------------------
 # Pareto front of the plans seen so far: for each peak the least time.
@@ -470,7 +470,7 @@ class CheckpointPlanner:
         self.seed = seed
         self.watch = watch
         plan = self.simulator.save_all()
-        self._began = time.monotonic()
+        self._work = WorkTime(0)
         self.is_free = AGAIN in self.simulator.states
         """Whether each storage can be chosen for itself."""
         self.tries_all = self.is_free
@@ -481,13 +481,13 @@ class CheckpointPlanner:
         self._seeded = False
 
     def plan(self, budget: int, *, seconds: float = 10.0, steps: int | None = None) -> Planned:
-        """The quickest plan within a budget of bytes that is found in a time, or in a number of steps of the search."""
+        """The quickest plan within a budget of bytes that is found in so many CPU seconds of this thread, or in a number of steps."""
         if budget < self.bounds.floor.bytes:
             raise UsageError(self._too_small(budget), code="IRS390", hint="a smaller batch needs less; so does a lower precision")
-        deadline = time.monotonic() + seconds
+        clock = WorkTime(seconds)
 
         def late() -> bool:
-            return steps is None and time.monotonic() > deadline
+            return steps is None and clock.over()
 
         self._seed_archive(late)
         bound = self.bounds.seconds(budget)
@@ -496,9 +496,7 @@ class CheckpointPlanner:
         annealer = Annealer(self.simulator, self.archive, self.seed)
         turn, misses, left = 0, 0, steps
         while not late() and not self._is_proven(budget, bound) and (left is None or left > 0):
-            count = (
-                self._round(deadline - time.monotonic()) if left is None else min(max(_ROUND // 16, min(_ROUND, (steps or 0) // 5)), left)
-            )
+            count = self._round(clock.left) if left is None else min(max(_ROUND // 16, min(_ROUND, (steps or 0) // 5)), left)
             if self.watch is not None:
                 self.watch(f"local search, {count} steps")
             annealer.run(budget, count, late, turn, misses)
@@ -510,10 +508,10 @@ class CheckpointPlanner:
     def curve(self, budgets: Sequence[int], *, seconds: float = 10.0, steps: int | None = None) -> list[Planned]:
         """Plans for several budgets, largest first, in a time for all of them together."""
         able = sorted((budget for budget in set(budgets) if budget >= self.bounds.floor.bytes), reverse=True)
-        began = time.monotonic()
+        clock = WorkTime(seconds)
         found: list[Planned] = []
         for at, budget in enumerate(able):
-            left = max(0.0, seconds - (time.monotonic() - began)) / (len(able) - at)
+            left = max(0.0, clock.left) / (len(able) - at)
             found.append(self.plan(budget, seconds=left, steps=steps))
         # A plan that was found for a smaller budget may be the best one for a larger budget.
         return [self._found(one.budget, one.bound, proven=one.proven) for one in found]
@@ -537,7 +535,7 @@ class CheckpointPlanner:
 
     def _round(self, seconds: float) -> int:
         """Steps of a round that leave time for more rounds; by how long plans have taken so far."""
-        spent = max(1e-4, time.monotonic() - self._began)
+        spent = max(1e-4, self._work.used)
         return max(_ROUND // 8, int(_SHARE * seconds * self.simulator.evaluations / spent))
 
     def _too_small(self, budget: int) -> str:

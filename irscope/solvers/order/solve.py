@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from irscope.solvers.order.bounds import Attempt, Cut, ExactSearch, least_while_running
 from irscope.solvers.order.problem import OrderProblem, Storage
+from irscope.solvers.worktime import WorkTime
 
 _SCANNED = 256
 """Operators looked at when the one that needs least is chosen; the ones that have been ready for longest come first."""
@@ -448,7 +448,7 @@ class Job:
         self.has_new_order = False
         self.witness: Cut | None = None
         """The highest cut of the whole that was found; a search may have proven more than it does."""
-        self._deadline = 0.0
+        self._clock = WorkTime(0)
         self._floor = 0
         self._steps = self._search()
 
@@ -457,9 +457,9 @@ class Job:
         """The stretch as a problem of its own."""
         return self._layout.window(self.begin, self._end)
 
-    def work(self, floor: int, deadline: float) -> bool:
+    def work(self, floor: int, clock: WorkTime) -> bool:
         """Do the next step; False when there is none. What is below the floor makes no difference to the whole."""
-        self._floor, self._deadline = floor, deadline
+        self._floor, self._clock = floor, clock
         return next(self._steps, False)
 
     def _search(self) -> Iterator[bool]:
@@ -506,9 +506,8 @@ class Job:
             self.bound = search.bound
         return True
 
-    def _stop(self, share: float) -> _Deadline:
-        now = time.monotonic()
-        return _Deadline(now + (self._deadline - now) * share)
+    def _stop(self, share: float) -> Callable[[], bool]:
+        return self._clock.part(share).over
 
     def _offer(self, order: Sequence[int], method: str) -> None:
         peak = max(self.part.needs(order), default=0)
@@ -523,16 +522,6 @@ class Job:
                 ops = self._layout.order
                 done = frozenset([*ops[: self.begin], *(ops[self.begin + one] for one in cut.done)])
                 self.witness = Cut(ops[self.begin + cut.op], cut.bytes, done)
-
-
-class _Deadline:
-    """Whether a moment has passed."""
-
-    def __init__(self, moment: float) -> None:
-        self._moment = moment
-
-    def __call__(self) -> bool:
-        return time.monotonic() > self._moment
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -566,7 +555,7 @@ def best_order(
     limit: LatencyLimit | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> Ordering:
-    """Search until the best order is proven best or time is up; never worse than the order as written.
+    """Search until the best order is proven best or so many CPU seconds of this thread are used; never worse than the order as written.
 
     `watch` is called now and then with what is being done, and may raise to end the search.
     """
@@ -578,7 +567,7 @@ class _Solver:
         self, problem: OrderProblem, seconds: float, seed: int, limit: LatencyLimit | None, watch: Callable[[str], None] | None
     ) -> None:
         self.problem = problem
-        self.deadline = time.monotonic() + seconds
+        self.clock = WorkTime(seconds)
         self.seed = seed
         self.limit = limit
         self.watch = watch
@@ -605,7 +594,7 @@ class _Solver:
         while heap and not self._late():
             height, at = heap[0]
             job = jobs[at]
-            if -height <= bound or not job.work(bound, self.deadline):
+            if -height <= bound or not job.work(bound, self.clock):
                 break
             bound = max(bound, job.bound)
             self._tell(job.method)
@@ -626,7 +615,7 @@ class _Solver:
         return self.best.proven or self._late()
 
     def _late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return self.clock.over()
 
     def _offer(self, order: list[int], method: str) -> int:
         peak = self.problem.peak(order)

@@ -1,4 +1,4 @@
-"""How low an arena gets: `python -m tests.tools.bench.placement [challenge|generated] [SECONDS] [NAMES]`.
+"""How low arenas get in 20 CPU seconds: `python -m tests.tools.bench.placement [challenge|generated] [SECONDS] [NAMES]`.
 
 The challenge instances are those of MiniMalloc; the generated sets look like the buffers of long networks.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from irscope.solvers.place import greedy_by_size, make_plan, while_running
+from tests.tools.bench.measurement import Measurement
 
 INSTANCES = Path(__file__).parents[2] / "data" / "minimalloc"
 Buffers: TypeAlias = tuple[list[int], list[int], list[int]]
@@ -64,6 +65,17 @@ def challenge(seconds: float, names: str) -> Iterator[str]:
         plan = make_plan(lower, upper, size, seconds=seconds)
         taken = time.process_time() - began
         yield f"| {name} | {len(size)} | {plan.max_live / capacity:.3f} | {plan.height / capacity:.3f} | {taken:.1f} |"
+
+
+def measure(seconds: float = 20) -> Iterator[Measurement]:
+    """For the benchmark of everything: heights of MiniMalloc's instances beside their capacities."""
+    for path in sorted(INSTANCES.glob("?.*.csv")):
+        capacity = int(path.name.split(".")[1])
+        began = time.thread_time()
+        plan = make_plan(*buffers(path), seconds=seconds)
+        taken = time.thread_time() - began
+        name = f"addresses, MiniMalloc's {path.name[0]}: height in {taken:.1f} of {seconds:g} CPU s"
+        yield Measurement(name, plan.height, "bytes", "its capacity", plan.height / capacity, 1.0)
 
 
 def sets(seconds: float, names: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from irscope.passes.training.memory import trace_in
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, Style
 from irscope.report.plot import write_plot
-from irscope.solvers.checkpoint import solve
+from irscope.solvers import worktime
 from irscope.tools.capture import StepSetup, open_training
 
 # `irscope train-plan` with a script of the user's.
@@ -171,7 +171,7 @@ def _words(path: Path) -> str:
 
 def test_pictures_draw_every_series(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that goes on by a millisecond whenever it is looked at: how far a search comes does not depend on how busy the machine is.
-    monkeypatch.setattr(solve, "time", SimpleNamespace(monotonic=count(0.0, 0.001).__next__))
+    monkeypatch.setattr(worktime, "time", SimpleNamespace(thread_time=count(0.0, 0.001).__next__))
     arguments = ["train-plan", f"{script}:blocks", "--bind", "batch=4096", "--passes", "training", "--seconds", "0.5"]
     wanted = {
         "memory": ("parameter", "gradient", "optimizer state", "activation", "temporary", "workspace", "peak", "backward", "MiB"),

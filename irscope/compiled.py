@@ -1,0 +1,66 @@
+"""Loops over plain arrays as machine code, by numba where it is installed (`pip install 'irscope[fast]'`).
+
+Whoever has such a loop has another way, too, with numpy alone, and says which of the two was taken. Compiling takes seconds, so the
+code is kept in irscope's own cache folder: one folder for each version of the source, of numba and of Python, so that it is never stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from irscope.files import cache_folder, private_folder
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def can_compile() -> bool:
+    """Whether numba is installed and wanted; IRSCOPE_COMPILED=0 says that it is not."""
+    return os.environ.get("IRSCOPE_COMPILED", "1") != "0" and importlib.util.find_spec("numba") is not None
+
+
+def is_kept(module: str) -> bool:
+    """Whether what the module compiles need not be compiled: it is loaded, or lies in the cache folder."""
+    if module in sys.modules:
+        return True
+    found = importlib.util.find_spec(module)
+    folder = _folder(found.origin) if found is not None and found.origin else None
+    return folder is not None and any(folder.rglob("*.nbc"))
+
+
+def machine_code(function: F) -> F:
+    """Compile a function of numbers and arrays when it is first called; it runs without the interpreter's lock. As it is without numba."""
+    if not can_compile():
+        return function
+    numba: Any = importlib.import_module("numba")
+    folder = _folder(inspect.getfile(function))
+    if folder is None:
+        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _folder(source: str) -> Path | None:
+    """The private folder for what is compiled from a file; None where none can be made."""
+    try:
+        key = hashlib.sha256(Path(source).read_bytes())
+        key.update(f"{version('numba')} {version('llvmlite')} {version('numpy')} {sys.version}".encode())
+        parent = private_folder(cache_folder())
+        return private_folder(private_folder(parent / "compiled") / f"{Path(source).stem}-{key.hexdigest()[:16]}")
+    except (OSError, RuntimeError, ImportError):  # RuntimeError: there is no home folder
+        return None

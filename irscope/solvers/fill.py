@@ -1,0 +1,348 @@
+"""The search for canonical placements as machine code: import it only where `can_compile` says so, as plain Python it is slow.
+
+It is the search of irscope.solvers.canonical with two things more, which pay only where a step is cheap. A buffer that was passed over
+(one that could have stood lower than what was placed last) must come to stand on another one that still waits, so it is at
+least as high as the lowest top of those: `least`. And at each moment what waits is stacked by these least offsets, which is the
+exact height of one stack with release dates, and more than floor and sum say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from irscope.compiled import machine_code
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_FAR = 1 << 62
+LOWS, LEASTS, DONE, ITEMS, NOW, ALONE = range(6)
+"""What `State.counts` counts: entries of the two trails, buffers placed, stretches told, placements ever made. The last is 0,
+and in marks whether what was placed meets nothing that waits."""
+
+
+class Fixed(NamedTuple):
+    """What stays the same: buffers sorted by their first moment, and which meet one another."""
+
+    size: Numbers
+    first: Numbers
+    last: Numbers
+    born: Numbers
+    """Where the buffers of each first moment begin."""
+    near_at: Numbers
+    near: Numbers
+    """Buffers alive together with each one."""
+    member_at: Numbers
+    member: Numbers
+    """Buffers alive at each moment."""
+
+
+class State(NamedTuple):
+    """What changes; whatever a step changes is written down, so that it can be taken back."""
+
+    rank: Numbers
+    """Which of two that could stand equally low goes first."""
+    offset: Numbers
+    low: Numbers
+    """Where each buffer could stand now."""
+    least: Numbers
+    """No placement from here has it lower."""
+    placed: Flags
+    waiting: Numbers
+    """Bytes to come at each moment."""
+    crossing: Numbers
+    """Waiting buffers that live across the border after each moment."""
+    counts: Numbers
+    low_who: Numbers
+    low_was: Numbers
+    least_who: Numbers
+    least_was: Numbers
+    changed: Numbers
+    """Moments whose stack changed."""
+    order: Numbers
+    """Buffers as they were placed."""
+    stamp: Numbers
+    member: Numbers
+    """Buffers alive at each moment, those that wait first, highest least offset first; the order is a help, and never wrong."""
+    begin: Numbers
+    end: Numbers
+    level: Numbers
+    behind: Numbers
+    owner: Numbers
+    following: Numbers
+    """Stretches of time to fill: moments, the offset and rank of what was placed before, whose failure theirs is, and what is next."""
+    item: Numbers
+    last_low: Numbers
+    last_rank: Numbers
+    height: Numbers
+    marks: Numbers
+    """Choices: for which stretch, what was tried last, the lowest top of any buffer, and the counts before it was placed."""
+
+
+def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers) -> State:
+    """Nothing is placed yet. The trails are as long as can be: what is never written takes no memory."""
+    count, moments, meets = len(fixed.size), len(loads), len(fixed.near)
+    items = count + moments + 2
+    return State(
+        rank=rank,
+        offset=np.zeros(count, np.int64),
+        low=np.zeros(count, np.int64),
+        least=np.zeros(count, np.int64),
+        placed=np.zeros(count, np.bool_),
+        waiting=loads.copy(),
+        crossing=np.append(crossing, 0).astype(np.int64),
+        counts=np.zeros(6, np.int64),
+        low_who=np.empty(meets + 1, np.int64),
+        low_was=np.empty(meets + 1, np.int64),
+        least_who=np.empty(meets + count * (count + 1) + 1, np.int64),
+        least_was=np.empty(meets + count * (count + 1) + 1, np.int64),
+        changed=np.empty(moments + 1, np.int64),
+        order=np.empty(count + 1, np.int64),
+        stamp=np.zeros(moments, np.int64),
+        member=fixed.member.copy(),
+        begin=np.empty(items, np.int64),
+        end=np.empty(items, np.int64),
+        level=np.empty(items, np.int64),
+        behind=np.empty(items, np.int64),
+        owner=np.empty(items, np.int64),
+        following=np.empty(items, np.int64),
+        item=np.empty(count + 1, np.int64),
+        last_low=np.empty(count + 1, np.int64),
+        last_rank=np.empty(count + 1, np.int64),
+        height=np.empty(count + 1, np.int64),
+        marks=np.empty((count + 1, 6), np.int64),
+    )
+
+
+@machine_code
+def _begin_choice(fixed: Fixed, state: State, top: int, item: int) -> None:
+    """A choice of what comes next in a stretch of time."""
+    height = _FAR
+    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
+        if not state.placed[buffer]:
+            height = min(height, state.low[buffer] + fixed.size[buffer])
+    state.item[top], state.height[top] = item, height
+    state.last_low[top], state.last_rank[top] = state.level[item], state.behind[item]
+
+
+@machine_code
+def _candidate(fixed: Fixed, state: State, top: int) -> int:
+    """The lowest buffer, the preferred one of several, after the one tried last; below the lowest top, else another would fit under it."""
+    item = state.item[top]
+    was_low, was_rank = state.last_low[top], state.last_rank[top]
+    found, lowest, best = -1, state.height[top], _FAR
+    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
+        at = state.low[buffer]
+        if state.placed[buffer] or at > lowest or at < was_low:
+            continue
+        rank = state.rank[buffer]
+        if at == was_low and rank <= was_rank:
+            continue
+        if at < lowest or (rank < best and found >= 0):
+            found, lowest, best = buffer, at, rank
+    return found
+
+
+@machine_code
+def _touch(fixed: Fixed, state: State, buffer: int, changed: int) -> int:
+    """Write down the moments of a buffer as changed."""
+    now = state.counts[NOW]
+    for moment in range(fixed.first[buffer], fixed.last[buffer] + 1):
+        if state.stamp[moment] != now:
+            state.stamp[moment] = now
+            state.changed[changed] = moment
+            changed += 1
+    return changed
+
+
+@machine_code
+def _raise_least(state: State, buffer: int, least: int) -> None:
+    at = state.counts[LEASTS]
+    state.least_who[at], state.least_was[at] = buffer, state.least[buffer]
+    state.counts[LEASTS] = at + 1
+    state.least[buffer] = least
+
+
+@machine_code
+def _put(fixed: Fixed, state: State, top: int, buffer: int) -> int:
+    """Place a buffer; how many moments changed."""
+    low = state.low[buffer]
+    state.last_low[top], state.last_rank[top] = low, state.rank[buffer]
+    for at in range(len(state.counts)):
+        state.marks[top, at] = state.counts[at]
+    state.order[state.counts[DONE]] = buffer
+    state.counts[DONE] += 1
+    state.counts[NOW] += 1
+    state.placed[buffer] = True
+    state.offset[buffer] = low
+    for moment in range(fixed.first[buffer], fixed.last[buffer] + 1):
+        state.waiting[moment] -= fixed.size[buffer]
+        if moment < fixed.last[buffer]:
+            state.crossing[moment] -= 1
+    changed = _touch(fixed, state, buffer, int(state.counts[ALONE]))
+    above = low + fixed.size[buffer]
+    state.marks[top, ALONE] = 1
+    for at in range(fixed.near_at[buffer], fixed.near_at[buffer + 1]):
+        other = fixed.near[at]
+        if state.placed[other]:
+            continue
+        state.marks[top, ALONE] = 0
+        if state.low[other] < above:
+            trail = state.counts[LOWS]
+            state.low_who[trail], state.low_was[trail] = other, state.low[other]
+            state.counts[LOWS] = trail + 1
+            state.low[other] = above
+            if state.least[other] < above:
+                _raise_least(state, other, above)
+                changed = _touch(fixed, state, other, changed)
+    return changed
+
+
+@machine_code
+def _support(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> int:
+    """Raise what was passed over to the lowest top that it can come to stand on; the moments changed, or -1 where it no longer fits."""
+    item, level, behind = state.item[top], state.last_low[top], state.last_rank[top]
+    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
+        low = state.low[buffer]
+        if state.placed[buffer] or low > level or (low == level and state.rank[buffer] > behind):
+            continue
+        stands = capacity + 1
+        for at in range(fixed.near_at[buffer], fixed.near_at[buffer + 1]):
+            other = fixed.near[at]
+            if not state.placed[other]:
+                stands = min(stands, max(state.least[other], level) + fixed.size[other])
+                if stands <= state.least[buffer]:
+                    break
+        if stands > state.least[buffer]:
+            if stands + fixed.size[buffer] > capacity:
+                return -1
+            _raise_least(state, buffer, stands)
+            changed = _touch(fixed, state, buffer, changed)
+    return changed
+
+
+@machine_code
+def _fits(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> bool:
+    """Whether at each moment what waits fits below the capacity, stacked by the least offsets."""
+    for at in range(changed):
+        moment = state.changed[at]
+        begin, end = fixed.member_at[moment], fixed.member_at[moment + 1]
+        total = 0
+        # The order is kept from one time to the next, so it is nearly sorted and this is nearly linear.
+        for one in range(begin, end):
+            buffer = state.member[one]
+            least = -1 if state.placed[buffer] else state.least[buffer]
+            place = one
+            while place > begin:
+                other = state.member[place - 1]
+                if (-1 if state.placed[other] else state.least[other]) >= least:
+                    break
+                state.member[place] = other
+                place -= 1
+            state.member[place] = buffer
+        for one in range(begin, end):
+            buffer = state.member[one]
+            if state.placed[buffer]:
+                break
+            total += fixed.size[buffer]
+            if state.least[buffer] + total > capacity:
+                return False
+    item, level = state.item[top], state.last_low[top]
+    for moment in range(state.begin[item], state.end[item]):
+        if state.waiting[moment] > 0 and level + state.waiting[moment] > capacity:
+            return False
+    return True
+
+
+@machine_code
+def _tell(state: State, top: int, begin: int, end: int, following: int) -> int:
+    item = int(state.counts[ITEMS])
+    state.begin[item], state.end[item], state.owner[item], state.following[item] = begin, end, top, following
+    state.level[item], state.behind[item] = state.last_low[top], state.last_rank[top]
+    state.counts[ITEMS] = item + 1
+    return item
+
+
+@machine_code
+def _split(state: State, top: int) -> int:
+    """What to fill next: stretches that no waiting buffer connects any more are filled apart, shortest first; -1 where all is placed."""
+    item = state.item[top]
+    following = int(state.following[item])
+    first = state.counts[ITEMS]
+    begin, end = state.begin[item], state.end[item]
+    some = False
+    for moment in range(begin, end):
+        some = some or state.waiting[moment] > 0
+        if moment + 1 == end or state.crossing[moment] == 0:
+            if some:
+                _tell(state, top, begin, moment + 1, following)
+            begin, some = moment + 1, False
+    # By length, longest first: each is followed by the one told before it.
+    for one in range(first + 1, state.counts[ITEMS]):
+        begin, end = state.begin[one], state.end[one]
+        place = one
+        while place > first and state.end[place - 1] - state.begin[place - 1] < end - begin:
+            state.begin[place], state.end[place] = state.begin[place - 1], state.end[place - 1]
+            place -= 1
+        state.begin[place], state.end[place] = begin, end
+    for one in range(first, state.counts[ITEMS]):
+        state.following[one] = following
+        following = one
+    return following
+
+
+@machine_code
+def _take_back(fixed: Fixed, state: State, top: int) -> None:
+    """Everything is again as it was before the choice placed a buffer."""
+    for at in range(state.counts[LOWS] - 1, state.marks[top, LOWS] - 1, -1):
+        state.low[state.low_who[at]] = state.low_was[at]
+    for at in range(state.counts[LEASTS] - 1, state.marks[top, LEASTS] - 1, -1):
+        state.least[state.least_who[at]] = state.least_was[at]
+    for at in range(state.marks[top, DONE], state.counts[DONE]):
+        buffer = state.order[at]
+        state.placed[buffer] = False
+        for moment in range(fixed.first[buffer], fixed.last[buffer] + 1):
+            state.waiting[moment] += fixed.size[buffer]
+            if moment < fixed.last[buffer]:
+                state.crossing[moment] += 1
+    for at in (LOWS, LEASTS, DONE, ITEMS):
+        state.counts[at] = state.marks[top, at]
+    if state.marks[top, ALONE]:
+        # Where it stands changes nothing for others: no other choice helps.
+        state.last_low[top] = _FAR
+
+
+@machine_code
+def fill(fixed: Fixed, state: State, capacity: int, steps: int) -> tuple[int, int]:
+    """Place all buffers below the capacity: 1 where `state.offset` has them, 0 where there is no way, -1 out of steps; the steps taken."""
+    state.begin[0], state.end[0], state.level[0], state.behind[0] = 0, len(state.waiting), 0, -1
+    state.owner[0], state.following[0] = -1, -1
+    state.counts[ITEMS] = 1
+    # Zeros that are no constants, for which each function would be compiled a second time.
+    top, taken = int(state.counts[ALONE]), int(state.counts[ALONE])
+    _begin_choice(fixed, state, top, top)
+    while True:
+        buffer = _candidate(fixed, state, top)
+        if buffer < 0:
+            # Nothing is left to try, so the placement that this stretch follows from was wrong, whatever was done in others since.
+            top = state.owner[state.item[top]]
+            if top < 0:
+                return 0, taken
+            _take_back(fixed, state, top)
+            continue
+        if taken >= steps:
+            return -1, taken
+        taken += 1
+        changed = _put(fixed, state, top, buffer)
+        changed = _support(fixed, state, top, capacity, changed)
+        if changed >= 0 and _fits(fixed, state, top, capacity, changed):
+            following = _split(state, top)
+            if following < 0:
+                return 1, taken
+            top += 1
+            _begin_choice(fixed, state, top, following)
+            continue
+        _take_back(fixed, state, top)
