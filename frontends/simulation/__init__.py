@@ -43,9 +43,10 @@ def capture_module(
     """The program that a module runs with these arguments: a compiled one, where it is compiled or is to be, else as Python runs it."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch is not installed", code="IRS192", hint="live models need it: pip install torch")
-    from irscope.frontends.eager.live import capture_program
+    from irscope.frontends.eager.live import capture_program, check_module
     from irscope.frontends.eager.running import is_compiled
 
+    check_module(module)
     wanted = None if compile is False else {} if compile is True else dict(compile)
     if wanted is None and not (device.startswith("cuda") and is_compiled(module)):
         return capture_program(module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
