@@ -19,6 +19,7 @@ from irscope.ir.graph import Graph, paused_gc
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.passes.graph.transforms import Annotate
+from irscope.passkit.base import Pass
 from irscope.passkit.manager import Manager
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
@@ -26,8 +27,13 @@ from irscope.passkit.registry import default_registry
 SIZES = (1000, 4000, 16000)
 MOST = 2.0
 """How many times the cost a node may grow from one size to the next, once; what is linear stays near 1."""
-NEEDED = {"checkpoint": "checkpoint{budget=50%}", "fixpoint": "fixpoint(dce)"}
-"""How a pass is written that cannot do without an option."""
+SIZES_IN_SHORT = (60, 240, 960)
+WRITTEN = {
+    "checkpoint": "checkpoint{budget=50%}",
+    "fixpoint": "fixpoint(fold,dce)",
+    **{name: f"{name}{{seconds=0}}" for name in ("ort-order", "plan", "recompute", "reorder", "schedule")},
+}
+"""How a pass is written that cannot do without an option, or searches for as long as it may."""
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------
@@ -106,14 +112,14 @@ class Work:
 
 def passes() -> list[str]:
     """Every registered pass and transform, as pipelines write it."""
-    return [NEEDED.get(name, name) for name in sorted(default_registry().entries)]
+    return [WRITTEN.get(name, name) for name in sorted(default_registry().entries)]
 
 
-def measured(text: str, program: Program, counted: bool) -> Work:
+def measured(asked: str | Pass, program: Program, counted: bool) -> Work:
     """One pass, its report, and all that it needs but inferred types."""
     manager = Manager(program)
     manager.apply(Annotate())
-    (subject,) = parse_pipeline(text, default_registry())
+    (subject,) = parse_pipeline(asked, default_registry()) if isinstance(asked, str) else (asked,)
     nodes = program.node_count
     profile = cProfile.Profile(subcalls=False) if counted else None
     failure = ""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.tools.bench.measurement import Measurement
 
 LIMIT_SECONDS = 5.0
 LIMIT_MB = 400
@@ -198,7 +201,7 @@ TOOLS: dict[str, Callable[[], Callable[[Path], float]]] = {
 """Each makes a function that loads a model, infers its shapes, and returns the share of node results that are known."""
 
 
-def measure(tool: str, path: Path) -> dict[str, float]:
+def measured(tool: str, path: Path) -> dict[str, float]:
     """CPU seconds without imports, peak memory, and the share of known results, in a process of its own."""
     command = [sys.executable, "-m", "tests.tools.bench.onnx_big", "--measure", tool, str(path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[3])
@@ -212,6 +215,71 @@ def _measure_here(tool: str, path: Path) -> None:
     started = process_time()
     share = work(path)
     print(json.dumps({"cpu": process_time() - started, "mb": peak_mb(), "mb_before": before, "known": share}))
+
+
+# -- whole processes ---------------------------------------------------------------------------------------------
+
+_ONNX = "import onnx, sys; onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1], load_external_data=False))"
+_ENGINE = "import sys; from pathlib import Path; from irscope.session import open_model; open_model(Path(sys.argv[1]))"
+PROCESSES: dict[str, tuple[list[str], float]] = {
+    "load and infer": (["-c", _ENGINE], 1.5),
+    "run --passes shapes": (["-m", "irscope", "run", "--passes", "shapes"], 2.0),
+    "run": (["-m", "irscope", "run"], 4.0),
+}
+"""What is run with the model's path behind it, and how many times onnx's own inference it may take."""
+PEER = "onnx's shape inference in C++"
+MOST_GROWTH = 10.5
+"""What a million nodes may take, in times of a hundred thousand."""
+
+
+def whole(arguments: list[str], path: Path) -> tuple[float, float]:
+    """CPU seconds of a whole process, imports and the end included, and its peak memory in MB; the less of two runs."""
+    found: list[tuple[float, float]] = []
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    root = Path(__file__).parents[3]
+    for _ in range(2):
+        command = [sys.executable, *arguments, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root, env=environment) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"{arguments} ended with {process.returncode}")
+        found.append((used.ru_utime + used.ru_stime, used.ru_maxrss / 1024))
+    return min(found)
+
+
+def _written(path: Path, nodes: int) -> int:
+    """Write a model in a process of its own: a child's peak begins at what its parent holds."""
+    code = "import sys; from tests.tools.bench.onnx_big import *; print(write_model(Path(sys.argv[1]), int(sys.argv[2])))"
+    command = [sys.executable, "-c", code, str(path), str(nodes)]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]).stdout)
+
+
+def processes(size: int = 100_000) -> Iterator[Measurement]:
+    """Whole processes over one file, beside onnx's own inference in the same run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "big.onnx"
+        nodes = _written(path, size)
+        peer, memory = whole(["-c", _ONNX], path)
+        yield Measurement(f"onnx.shape_inference, {nodes:,} nodes", peer, "CPU s")
+        yield Measurement("the same, memory", memory, "MB")
+        for name, (arguments, most) in PROCESSES.items():
+            seconds, held = whole(arguments, path)
+            yield Measurement(f"{name}, {nodes:,} nodes", seconds, "CPU s", PEER, seconds / peer, most)
+            yield Measurement(f"{name}, memory", held, "MB", goal=LIMIT_MB)
+
+
+def measure() -> Iterator[Measurement]:
+    """Whole processes over 100,050 nodes, and how loading and inference grow to a million."""
+    yield from processes()
+    arguments, _ = PROCESSES["load and infer"]
+    taken: list[float] = []
+    for size in (100_000, 1_000_000):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "big.onnx"
+            _written(path, size)
+            taken.append(whole(arguments, path)[0])
+    yield Measurement("load and infer, ten times the nodes", taken[1], "CPU s", "100,050 nodes", taken[1] / taken[0], MOST_GROWTH)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------
@@ -229,7 +297,7 @@ def compare(sizes: Iterable[int], tools: Iterable[str] = ("irscope", "onnx", "on
             path = Path(folder) / f"big{size}.onnx"
             nodes = write_model(path, size)
             for tool in tools:
-                print(_row(tool, nodes, measure(tool, path)), flush=True)
+                print(_row(tool, nodes, measured(tool, path)), flush=True)
             path.unlink()
 
 
@@ -243,18 +311,24 @@ def compare_external() -> None:
             if external:
                 print(f"data file: {(path.parent / f'{path.name}.data').stat().st_size / 1e9:.2f} GB")
             for tool in ("irscope run", "onnx data_prop"):
-                print(_row(tool, nodes, measure(tool, path)), flush=True)
+                print(_row(tool, nodes, measured(tool, path)), flush=True)
 
 
 def main() -> None:
     """Measure and print; nothing here passes or fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.onnx_big", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000,100000")
+    parser.add_argument("--whole", type=int, default=0, metavar="NODES", help="whole processes over so many nodes, beside onnx's")
     parser.add_argument("--external", action="store_true", help="also the model with 3.2 GB of external weights")
     parser.add_argument("--measure", nargs=2, metavar=("TOOL", "MODEL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
         _measure_here(arguments.measure[0], Path(arguments.measure[1]))
+        return
+    if arguments.whole:
+        for one in processes(arguments.whole):
+            ratio = "" if one.ratio is None else f"{one.ratio:6.2f} times, at most {one.goal}"
+            print(f"{one.name:40} {one.value:9.2f} {one.unit:6} {ratio}", flush=True)
         return
     compare(int(size) for size in arguments.sizes.split(","))
     if arguments.external:

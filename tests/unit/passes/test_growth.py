@@ -18,11 +18,13 @@ from irscope.ir.types import tensor
 from irscope.ops.spec import OpSpec
 from irscope.passes.inference.engine import Inference
 from irscope.passes.inference.shapes import Shapes
+from irscope.passkit.base import Analysis, PassContext
 from irscope.passkit.manager import Manager
 from irscope.report.options import RenderOptions
 from irscope.report.table import Cells, Column, Table
 from irscope.report.text import table_lines
 from irscope.session import Model, open_model
+from tests.tools.bench import growth
 from tests.tools.bench.onnx_big import write_model
 
 
@@ -122,3 +124,42 @@ def test_a_changed_model_is_read_again_when_it_is_bound(tmp_path: Path) -> None:
     assert not opened.is_as_read
     bound = opened.rebound({"batch": 2, "seq": 3})
     assert print_program(bound.program) == print_program(open_model(tmp_path / "model.onnx", bound.options).program)
+
+
+@pytest.mark.parametrize("text", growth.passes())
+def test_no_pass_is_quadratic(text: str) -> None:
+    """Calls of functions are the same in every run: where those a node double from each size to the next, more than a logarithm grows."""
+    for shape in growth.SHAPES:
+        found = growth.ladder(text, shape, growth.SIZES_IN_SHORT)
+        assert not growth.grows([one.calls for one in found]), (shape, found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("text", growth.passes())
+def test_no_pass_is_quadratic_over_large_graphs(text: str) -> None:
+    """Also where a list is walked within one call, which only time shows: a busy machine may slow one size, but not each more often."""
+    for shape in growth.SHAPES:
+        found = growth.ladder(text, shape)
+        assert not growth.grows([one.calls for one in found]), (shape, found)
+        for _ in range(3):
+            timed = growth.ladder(text, shape, counted=False)
+            if not growth.grows([one.seconds for one in timed]):
+                break
+        else:
+            raise AssertionError((shape, timed))
+
+
+def test_a_quadratic_pass_is_found() -> None:
+    class Pairs(Analysis[int]):
+        """Look at each pair of nodes."""
+
+        name = "pairs"
+
+        def compute(self, graph: Graph, ctx: PassContext) -> int:
+            return sum(len(one.inputs) for one in graph for other in graph if other is one)
+
+    def work(size: int) -> float:
+        return growth.measured(Pairs(), growth.chain(size), counted=True).calls
+
+    assert growth.grows([work(size) for size in growth.SIZES_IN_SHORT])
+    assert not growth.grows([100.0, 205.0, 300.0])
