@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import math
 import operator
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _SKIPPED: Final = re.compile(r"frame skipped: (\S+) \((.+?) line (\d+)\)")
 INDUCTOR: Final = "inductor"
+COMPARED: Final = "2.13"
+"""The version of torch whose compiler was compared with what its CUDA build counts."""
 _MADE, _REUSED = "empty_strided_cuda(", "# reuse"
 """How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""
 _CALLS: Final = re.compile(r"\s+(?:\w+ = )?(?:\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\()")
@@ -173,12 +176,15 @@ class Compilations:
     graphs: list[Graph] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
+    not_compared: str = ""
+    """The version of torch, where its compiler was not compared with that of a CUDA build."""
 
     def to_json(self) -> dict[str, Any]:
         """All but problems for solvers."""
         return {
             "graphs": [{key: value for key, value in asdict(one).items() if key != "text"} for one in self.graphs],
             "events": [asdict(one) for one in self.events],
+            "not_compared": self.not_compared,
             "partitions": [one.to_json() for one in self.partitions],
             "orders": [one.to_json() for both in self.partitions for one in (both.forward, both.backward) if one is not None],
         }
@@ -690,6 +696,7 @@ def _first(text: str) -> str:
     return (lines[0] + (f": {explained}" if explained else ""))[:200] if lines else ""
 
 
+_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _VERBOSE: Final = (
     "Developer debug context",
     "Set TORCHDYNAMO_VERBOSE",
@@ -710,7 +717,7 @@ def explained(error: BaseException) -> tuple[str, str] | None:
     got = re.search(r"[:,] got (\w+\(.*\))", text)
     if got is not None:
         text = f"{lines[0]}: {got[1]}"
-    places = _PLACE.findall(code)
+    places = [place for place in _PLACE.findall(code) if not place[0].startswith(_TORCH)]
     return f"{type(error).__name__}: {text}"[:300].rstrip("."), f"{places[-1][0]}:{places[-1][1]}" if places else ""
 
 

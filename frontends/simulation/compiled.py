@@ -21,7 +21,7 @@ import torch
 
 import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
-from irscope.frontends.simulation.compilations import Breaks, Compilations, Graph, Graphs, events, operator_of, place_of
+from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, operator_of, place_of
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
@@ -98,7 +98,7 @@ class Compiler:
         """What was compiled; None where nothing was."""
         if not self._installed:
             return None
-        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found))
+        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found), _not_compared())
 
     def wrote(self, file: str) -> bool:
         """Whether code in a file was generated here."""
@@ -137,7 +137,11 @@ class Compiler:
         try:
             self._install()
         except (AttributeError, ImportError) as error:
-            raise RuntimeError(f"the compiler of torch {torch.__version__} differs from those that are known here: {error}") from error
+            # Dynamo writes the whole traceback besides.
+            logging.getLogger("torch._dynamo.metrics_context").setLevel(logging.CRITICAL)
+            raise RuntimeError(
+                f"the compiler of torch {torch.__version__} differs from that of {COMPARED}, which is known: {error}"
+            ) from error
 
     def _install(self) -> None:
         if self._installed:
@@ -225,6 +229,11 @@ class Compiler:
             return [_TIE] if return_mode == "all" else _TIE
 
         benchmarking.InductorBenchmarker.benchmark_gpu = benchmark
+
+
+def _not_compared() -> str:
+    version = str(torch.__version__)
+    return "" if version.startswith(f"{COMPARED}.") else version
 
 
 def _with_triton() -> None:

@@ -107,10 +107,15 @@ def conv_gradient_rule(scratch: Scratch) -> None:
     last = len(sizes(w)) == 4 and (is_channels_last(x) or is_channels_last(w))
     as_images = (as_image(x), as_image(w)) if len(sizes(x)) == len(sizes(w)) == 3 else (x, w)
     if not call.attr("transposed") and len(sizes(x)) < 5 and is_depthwise(scratch, *as_images) and not last:
-        copies = [scratch.copy_unless_contiguous(dy, "contiguous gradient"), scratch.copy_unless_contiguous(x, "contiguous input")]
-        scratch.result(1)
-        scratch.result(0)
-        scratch.drop(*copies[::-1])
+        # As conv_depthwise2d_backward_cuda_out: only the gradient of the filters needs the input.
+        rows = scratch.copy_unless_contiguous(dy, "contiguous gradient")
+        if _wanted(scratch, 1) is not None:
+            given = scratch.copy_unless_contiguous(x, "contiguous input")
+            scratch.result(1)
+            scratch.drop(given)
+        if _wanted(scratch, 0) is not None:
+            scratch.result(0)
+        scratch.drop(rows)
     else:
         moved = "" if _in_format(x, last) else scratch.take("input in the kernel's layout", nbytes(x))
         gradient_last = is_channels_last(x) if moved == "" else last

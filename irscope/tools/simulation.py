@@ -385,6 +385,9 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+    if simulation.compiled is not None and simulation.compiled.not_compared:
+        version = simulation.compiled.not_compared
+        yield "IRS652", f"torch.compile is that of torch {version}, which was not compared with a CUDA build; that of 2.13 was"
     own = (
         sorted({one.backend for one in simulation.compiled.graphs if not one.is_followed} - {*_COUNTED})
         if simulation.compiled is not None
