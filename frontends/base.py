@@ -48,6 +48,9 @@ class LoadOptions:
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     compile: bool | Mapping[str, object] = False
     """Whether a named model is compiled before it is captured, from `--compile`; or arguments of torch.compile."""
+    use_cache: bool = False
+    """Whether the program of a name may be taken from the cache on disk, and is kept there. For processes that run one command: others
+    may have replaced what a module holds."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
 

@@ -92,6 +92,17 @@ def _new_private(path: Path, content: str) -> Path:
     return path
 
 
+def replace_private(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file of irscope's own that only this user can read, in place of what has that name, be it a link. Raises OSError."""
+    temporary = path.with_name(f"{os.urandom(8).hex()}.tmp")
+    try:
+        _fill_binary(os.open(temporary, _NEW_FILE, 0o600), pieces)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def link_target(path: Path) -> Path | None:
     """Where a symbolic link leads; None for anything else, and for the system's names of open streams."""
     return path.resolve() if path.is_symlink() and not is_stream(path) else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from irscope import diskcache
 from irscope._version import __version__
 from irscope.budget import reading
 from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_TORCH, find_device
@@ -245,6 +246,11 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
         from irscope.frontends.zoo.packages import check_installed
 
         check_installed(text)
+        # What torch.compile makes depends on compilers and kernels on disk, at which nobody looks again.
+        if options.use_cache and not options.compile and not diskcache.is_off():
+            from irscope.frontends.zoo.kept import load_kept
+
+            return load_kept(text, options, sink, settings)
         from irscope.frontends.zoo.load import load_named
 
         return load_named(text, options, sink, settings)

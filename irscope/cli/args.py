@@ -97,6 +97,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     parser.add_argument(
         "--trust-remote-code", action="store_true", help="run code that lies in the model's folder, where its configuration asks"
     )
+    parser.add_argument("--no-cache", action="store_true", help="make a named model anew, and keep nothing of it")
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
         "--ort-level",
@@ -279,6 +280,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
         use_ort=args.use_ort,
         trust_remote_code=args.trust_remote_code,
         compile=compile_settings(args.compile_with) if args.compile_with else args.compile,
+        use_cache=not args.no_cache,
         allowance=_allowance(args.reading_budget),
     )
 

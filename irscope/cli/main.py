@@ -52,6 +52,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "zoo": "List the models that can be named instead of a file.",
         "devices": "List the devices that predictions can be for, or explain one.",
         "config": "Set once what holds for all runs, such as the device.",
+        "cache": "List what is kept of models that were named, or delete it.",
         "completion": "Print a script that completes commands, options and names in bash, zsh or fish.",
         "explain": "Explain a diagnostic or error code.",
         "doctor": "Check the installation.",

@@ -15,6 +15,7 @@ _CLI = Path(__file__).parents[2] / "docs" / "cli.md"
 _ENVIRONMENT = {
     "IRSCOPE_HOME": "the folder for settings, calibrations and, in its folder cache, what irscope writes on its own",
     "IRSCOPE_CRASH_DIR": "the folder for crash reproducers",
+    "IRSCOPE_NO_CACHE": "if set, nothing is kept of models that are named, and nothing that was kept is read, as with --no-cache",
     "IRSCOPE_DEBUG": "if set, errors come with their full traceback, as with --debug",
     "NO_COLOR": "if set, no colours",
     "COLUMNS": "the width that text is laid out for",
@@ -23,7 +24,7 @@ _FILES = {
     "irscope.toml, pyproject.toml": "what `irscope check` reads",
     "irscope-baseline.json": "what `irscope check --update` writes",
     "$XDG_CONFIG_HOME/irscope": "settings of `irscope config`, and calibrations",
-    "$XDG_CACHE_HOME/irscope": "crash reproducers",
+    "$XDG_CACHE_HOME/irscope": "crash reproducers, and in its folder programs what is kept of models that are named",
 }
 
 

@@ -1,0 +1,272 @@
+"""What the program of a named model follows from: the key of its entry in the cache, and the files that were imported and read.
+
+Whoever reads an entry finds every file as it was, or makes the model anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from irscope._version import __version__
+from irscope.devices import target_of
+from irscope.frontends.base import LoadOptions
+from irscope.frontends.zoo.names import SCRIPT, parse_name
+from irscope.ir.types import Type
+from irscope.jsoncodec import Json
+from irscope.passkit.settings import Settings
+
+_OF_TERMINALS: Final = frozenset(
+    {"_", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "WINDOWID", "IRSCOPE_DEBUG"}
+)
+"""Variables of the environment that differ between terminals and between runs."""
+_OF_PACKAGES: Final = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TORCH", "PYTORCH_", "TIMM_", "PYTHON", "CUDA_", "USE_", "XDG_", "IRSCOPE_")
+"""How variables begin that packages of models read."""
+_LARGEST_HASHED: Final = 64 << 20
+"""Bytes of a file above which its size and times stand for its content."""
+_FRESH: Final = 2_000_000_000
+"""Nanoseconds: a file that was written so shortly before it was looked at may be written again with the same times."""
+_LEAVES_TRACE: Final = ("socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork")
+"""What a model's code may get its facts from, as Python's audit events name it, that cannot be looked at again."""
+
+
+def key_of(text: str, options: LoadOptions, settings: Settings) -> str:
+    """All that is known before anything is imported: the name, what was asked, versions, folders that Python imports from."""
+    name = parse_name(text)
+    is_own = name.package == SCRIPT or os.path.isdir(name.model)
+    asked = {field.name: _plain(getattr(options, field.name)) for field in dataclasses.fields(options) if field.name not in _NO_MATTER}
+    variables = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in _OF_TERMINALS and (name.package == SCRIPT or key.startswith(_OF_PACKAGES))
+    }
+    parts = (
+        text,
+        os.getcwd() if is_own else "",
+        sorted(asked.items()),
+        repr(target_of(settings)),
+        dataclasses.astuple(settings),
+        __version__,
+        sys.version,
+        sys.prefix,
+        [path for path in sys.path if path],
+        _installed(),
+        _own_code(),
+        sorted(variables.items()),
+        _importable(Path(name.model.rpartition(":")[0]).parent) if name.package == SCRIPT else (),
+    )
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_NO_MATTER: Final = ("use_cache", "allowance")
+
+
+def _plain(item: object) -> object:
+    if isinstance(item, Mapping):
+        return sorted((str(key), _plain(value)) for key, value in item.items())
+    if isinstance(item, frozenset | tuple | list):
+        return sorted(map(str, item)) if isinstance(item, frozenset) else [_plain(one) for one in item]
+    return item.text if isinstance(item, Type) else item
+
+
+def _installed() -> list[str]:
+    """Packages with their versions, as the names of their folders of metadata say."""
+    found: list[str] = []
+    for folder in sys.path:
+        try:
+            found += [
+                f"{folder}/{name}" for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info", ".egg-link", ".pth"))
+            ]
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def _own_code() -> str:
+    """A number that is another one after irscope itself was edited."""
+    said = hashlib.sha256()
+    for start in _own_folders():
+        for folder, folders, files in os.walk(start):
+            folders[:] = sorted(one for one in folders if one != "__pycache__")
+            for name in sorted(files):
+                if name.endswith((".py", ".json", ".toml")):
+                    found = os.stat(os.path.join(folder, name))
+                    said.update(f"{folder}/{name} {found.st_size} {found.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
+    return said.hexdigest()
+
+
+def _own_folders() -> list[str]:
+    """Where irscope's own code lies: its parts need not be below it."""
+    specs = [importlib.util.find_spec(name) for name in ("irscope", "irscope.frontends", "irscope.passes")]
+    return [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+
+
+def _importable(folder: Path) -> list[str]:
+    """Modules and packages in a script's folder: a new one may be what an import finds from then on."""
+    try:
+        found = list(os.scandir(folder))
+    except OSError:
+        return []
+    return sorted(one.name for one in found if one.name.endswith((".py", ".so")) or os.path.isfile(os.path.join(one.path, "__init__.py")))
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """What ran while a model was made."""
+
+    def __init__(self) -> None:
+        self.begun = time.time_ns()
+        self.opened: set[str] = set()
+        self.is_open_world = False
+        """Whether something was asked that cannot be asked again: another program, another machine."""
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path = arguments[0]
+            if isinstance(path, bytes):
+                path = os.fsdecode(path)
+            if isinstance(path, str) and not _writes(arguments):
+                self.opened.add(os.path.abspath(path))
+        elif event in _LEAVES_TRACE:
+            self.is_open_world = True
+
+    def files(self) -> list[str]:
+        """Files that were imported, and others that were opened to read."""
+        found = {file for module in list(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
+        found |= {path for path in self.opened if not path.endswith((".pyc", ".pyi")) and "__pycache__" not in path}
+        left_out = _left_out()
+        return sorted(path for path in map(os.path.abspath, found) if not path.startswith(left_out))
+
+
+def _left_out() -> tuple[str, ...]:
+    """Folders whose files are in the key already (Python's own, irscope's), and files that are none."""
+    import sysconfig
+
+    return (
+        "/proc/",
+        "/sys/",
+        "/dev/",
+        *(f"{os.path.abspath(path)}{os.sep}" for path in _own_folders()),
+        *_of_python(sysconfig.get_paths()),
+    )
+
+
+def _of_python(paths: Mapping[str, str]) -> list[str]:
+    """Python's own modules, without the packages that are installed in the same folder."""
+    try:
+        below = [entry.path for entry in os.scandir(paths["stdlib"]) if entry.name not in ("site-packages", "dist-packages")]
+    except OSError:
+        return []
+    return [f"{path}{os.sep}" if os.path.isdir(path) else path for path in below]
+
+
+def _writes(arguments: tuple[Any, ...]) -> bool:
+    mode, flags = (*arguments, None, None)[1:3]
+    if isinstance(mode, str):
+        return any(sign in mode for sign in "wax")
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT))
+
+
+_watching: list[Watched] = []
+_hooked: list[bool] = []
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    for one in _watching:
+        one.note(event, arguments)
+
+
+@contextmanager
+def watching() -> Iterator[Watched]:
+    """Record which files are read within the block. Python cannot take an audit hook back, so there is one, which then does nothing."""
+    if not _hooked:
+        _hooked.append(True)
+        sys.addaudithook(_hook)
+    watched = Watched()
+    _watching.append(watched)
+    try:
+        yield watched
+    finally:
+        _watching.remove(watched)
+
+
+def described(watched: Watched, more: list[str]) -> Json | None:
+    """Every file with what tells whether it is as it was; None where that cannot be told, so that nothing may be kept."""
+    if watched.is_open_world:
+        return None
+    files: list[Json] = []
+    for path in sorted({*watched.files(), *more}):
+        try:
+            found = os.stat(path)
+        except OSError:
+            files.append([path, None])
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            names: list[Json] = [*sorted(os.listdir(path))]
+            files.append([path, names])
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        if max(found.st_mtime_ns, found.st_ctime_ns) >= watched.begun - 1_000_000 and not _is_package(path):
+            return None  # written while it was read
+        digest = "" if _is_package(path) or found.st_size > _LARGEST_HASHED else _digest(path)
+        files.append([path, found.st_size, found.st_mtime_ns, 0 if _is_package(path) else found.st_ctime_ns, digest])
+    return {"files": files, "at": time.time_ns()}
+
+
+def still_holds(about: Json) -> bool:
+    """Whether every file is as it was."""
+    assert isinstance(about, dict)
+    at: Any = about["at"]
+    files: Any = about["files"]
+    return all(_is_same(one, at) for one in files)
+
+
+def _is_same(one: Any, at: int) -> bool:
+    try:
+        found = os.stat(one[0])
+    except OSError:
+        return one[1] is None
+    if len(one) == 2:
+        return isinstance(one[1], list) and stat.S_ISDIR(found.st_mode) and sorted(os.listdir(one[0])) == one[1]
+    path, size, modified, changed, digest = one
+    if found.st_size != size:
+        return False
+    newest = max(found.st_mtime_ns, found.st_ctime_ns if changed else 0)
+    if found.st_mtime_ns == modified and changed in (0, found.st_ctime_ns) and (newest < at - _FRESH or not digest):
+        return True
+    return bool(digest) and _digest(path) == digest
+
+
+def _is_package(path: str) -> bool:
+    """Whether a file is of an installed package, whose files are not edited within one size and time."""
+    return f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
+
+
+def _digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "?"
+
+
+def files_of(text: str, options: LoadOptions) -> list[str]:
+    """Files that a name stands for besides what its code reads: a folder's, and those of the model that an adapter goes on top of."""
+    found: list[str] = []
+    for folder in (parse_name(text).model, options.base):
+        if folder and os.path.isdir(folder):
+            where = os.path.abspath(folder)
+            found += [where, *(os.path.join(where, name) for name in os.listdir(where))]
+    return found
