@@ -40,16 +40,25 @@ def is_kept(module: str) -> bool:
 
 def machine_code(function: F) -> F:
     """Compile a function of numbers and arrays when it is first called; it runs without the interpreter's lock. As it is without numba."""
+    return _compiled(function)
+
+
+def machine_code_for_sums(function: F) -> F:
+    """The same, where floats are finite and sums may be made in another order, so that vectors can be used."""
+    return _compiled(function, fastmath=True)
+
+
+def _compiled(function: F, **options: bool) -> F:
     if not can_compile():
         return function
     numba: Any = importlib.import_module("numba")
     folder = _folder(inspect.getfile(function))
     if folder is None:
-        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)  # type: ignore[no-any-return]
     finally:
         numba.config.CACHE_DIR = before
 

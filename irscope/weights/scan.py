@@ -14,6 +14,8 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from irscope.compiled import can_compile, is_kept
+from irscope.ir.dtypes import DType
 from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import WIDE, Floats, Stored, Structure, decode_elements, is_narrow, packed_bytes
@@ -26,6 +28,9 @@ R = TypeVar("R")
 _JOB = 16 << 20
 """Bytes that a thread takes at once."""
 _PAUSE = 0.1
+_PAYS_LOADING = 1 << 28
+_PAYS_COMPILING = 8 << 30
+"""Bytes of float32 from which machine code saves more than the third of a CPU second that loading takes, or the 3 of compiling."""
 _MOST_THREADS = 8
 
 
@@ -131,10 +136,11 @@ def scan(
     """Statistics of each tensor in order, or why there are none. One pass over the bytes, and a second one for outliers."""
     tasks = [_task(tensor) if isinstance(tensor, Stored) else None for tensor in tensors]
     local = threading.local()
+    compiled = _is_compiled(sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored) and tensor.dtype is DType.F32))
 
     def window() -> Window:
         if not hasattr(local, "window"):
-            local.window = Window(files, options.near_zero, options.histogram)
+            local.window = Window(files, options.near_zero, options.histogram, compiled=compiled)
         made: Window = local.window
         return made
 
@@ -163,6 +169,11 @@ def scan(
                     found[piece.index] = _statistics(task, whole, options)
     _count_outliers(tasks, found, extremes, files, options, tick)
     return found
+
+
+def _is_compiled(amount: int) -> bool:
+    """Whether machine code pays for so many bytes of float32."""
+    return can_compile() and amount >= (_PAYS_LOADING if is_kept("irscope.weights.powers") else _PAYS_COMPILING)
 
 
 def _task(tensor: Stored) -> _Task:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -19,6 +19,7 @@ from irscope.ir.places import FileRegion
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles
 from irscope.weights.tensors import Stored, axes_of
+from tests.tools.bench.measurement import Measurement
 
 SIZE = 1 << 29
 """Bytes of the fp32 weights."""
@@ -105,7 +106,7 @@ def peers(path: Path) -> list[Speed]:
     return found
 
 
-def measure(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
+def speeds_of_irscope(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
     """irscope's own speeds."""
     found: list[Speed] = []
     with WeightFiles(str(paths["f32"][0])) as files:
@@ -127,12 +128,24 @@ def measure(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
     return found
 
 
+def measure() -> Iterator[Measurement]:
+    """For the benchmark of everything: rates on the wall beside a plain read of the same file by one thread, and those of CPU time."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = make(Path(folder))
+        made, read = speeds_of_irscope(paths), ceilings(paths["f32"][0])[0]
+        for speed in made:
+            yield Measurement(f"weights: {speed.name}", speed.wall, f"{speed.unit}/s", "plain read by one thread", speed.wall / read.wall)
+            yield Measurement(
+                f"weights: {speed.name}, a CPU second", speed.cpu, f"{speed.unit} a CPU s/s", "plain read", speed.cpu / read.cpu
+            )
+
+
 def main() -> None:
     """Measure and print; nothing here passes or fails."""
     with tempfile.TemporaryDirectory() as folder:
         paths = make(Path(folder))
         print(f"\nweights, {SIZE >> 20} MiB of fp32, warm, 1e9 a CPU second (and a second)")
-        made = measure(paths)
+        made = speeds_of_irscope(paths)
         for title, speeds in (("irscope", made), ("ceilings", ceilings(paths["f32"][0])), ("peers", peers(paths["f32"][0]))):
             print(f"  {title}")
             for speed in speeds:
