@@ -1,7 +1,8 @@
 """Loops over plain arrays as machine code, by numba where it is installed (`pip install 'irscope[fast]'`).
 
-Whoever has such a loop has another way, too, with numpy alone, and says which of the two was taken. Compiling takes seconds, so the
-code is kept in irscope's own cache folder: one folder for each version of the source, of numba and of Python, so that it is never stale.
+Whoever has such a loop has another way, too, with numpy alone; a search, whose answer may differ, says which was taken. Compiling
+takes seconds, so the code is kept in irscope's own cache folder: one folder for each version of the source, of numba and of Python,
+so that it is never stale.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ _JOB = 16 << 20
 """Bytes that a thread takes at once."""
 _PAUSE = 0.1
 _PAYS_LOADING = 1 << 28
-_PAYS_COMPILING = 8 << 30
-"""Bytes of float32 from which machine code saves more than the third of a CPU second that loading takes, or the 3 of compiling."""
+_PAYS_COMPILING = 2 << 30
+"""Bytes of float32 from which machine code saves more than loading takes, a fifth of a CPU second, or compiling, about one."""
 _MOST_THREADS = 8
 
 
