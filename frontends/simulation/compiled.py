@@ -98,7 +98,8 @@ class Compiler:
         """What was compiled; None where nothing was."""
         if not self._installed:
             return None
-        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found), _not_compared())
+        calls = [count for count in self.partitions.calls.values() if count]
+        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found), _not_compared(), calls)
 
     def wrote(self, file: str) -> bool:
         """Whether code in a file was generated here."""
@@ -107,7 +108,7 @@ class Compiler:
     def begin_again(self) -> None:
         """Forget what an earlier program compiled."""
         self.launches = 0
-        for found in (self.graphs, self.partitions.found, self.uses):
+        for found in (self.graphs, self.partitions.found, self.partitions.calls, self.uses):
             found.clear()
         self._graphs.reasons.clear()
         self._breaks.clear()

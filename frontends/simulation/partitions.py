@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -98,7 +99,6 @@ class Partition:
 
     def to_json(self) -> dict[str, Any]:
         """What is told of it."""
-        problem = self.problem()
         return {
             "line": self.line,
             "budget": self.budget,
@@ -108,15 +108,7 @@ class Partition:
             "unknown": self.unknown,
             "extra_flops": self.extra,
             "recomputed": [vars(one) for one in self.recomputed],
-            "buffers_peak": None if problem is None else peak_of_step(problem),
         }
-
-    def problem(self) -> CheckpointProblem | None:
-        """What to keep from the forward's kernels for those of the backward, with FLOPs for times; None where that is not known."""
-        first, second = self.forward, self.backward
-        if first is None or second is None or None in first.flops or None in second.flops:
-            return None
-        return _step(first, second, self.saved)
 
 
 def extra_of(several: Iterable[int | None]) -> int | None:
@@ -142,39 +134,61 @@ def peak_of_step(problem: CheckpointProblem) -> int:
     return peak
 
 
-def _step(first: Kernels, second: Kernels, saved: Sequence[str]) -> CheckpointProblem | None:
-    handed = dict(zip(saved, first.results[len(first.results) - len(saved) :], strict=True)) if len(saved) <= len(first.results) else {}
-    numbers: dict[tuple[int, str], int] = {}
-    storages: list[StepStorage] = []
-    given: list[int] = []
-    for part, kernels in enumerate((first, second)):
+def step_problem(partitions: Sequence[Partition]) -> CheckpointProblem | None:
+    """What to keep from the kernels of forwards for those of their backwards, with FLOPs for times; None where that is not known.
+
+    Forwards run one after the other, and backwards the other way round, each once.
+    """
+    step = _Step()
+    for one in partitions:
+        if one.forward is None or None in one.forward.flops or len(one.saved) > len(one.forward.results):
+            return None
+        step.add(one.forward, {}, one.forward.results[len(one.forward.results) - len(one.saved) :])
+    for place, one in reversed(list(enumerate(partitions))):
+        if one.backward is None or None in one.backward.flops or one.forward is None:
+            return None
+        handed = one.forward.results[len(one.forward.results) - len(one.saved) :]
+        step.add(one.backward, {name: (place, result) for name, result in zip(one.saved, handed, strict=True)}, ())
+    return checkpoint_problem(step.operators, step.storages)
+
+
+class _Step:
+    """Graphs one after the other."""
+
+    def __init__(self) -> None:
+        self.operators: list[StepOperator] = []
+        self.storages: list[StepStorage] = []
+        self._numbers: list[dict[str, int]] = []
+        """For each graph the storages by name."""
+
+    def add(self, kernels: Kernels, known: Mapping[str, tuple[int, str]], handed: Sequence[str]) -> None:
+        """`known` are inputs that an earlier graph has made; `handed` are results that end with their last use in another one."""
+        numbers: dict[str, int] = {}
+        given: list[int] = []
+        forward = kernels.part == "forward"
         for name, one in zip(kernels.names, kernels.problem.storages, strict=True):
-            known = numbers.get((0, handed.get(name, ""))) if part and one.is_input else None
-            if known is None:
-                known = len(storages)
-                # What the forward hands to the backward ends with its last use there.
-                stays = one.is_output and (bool(part) or name not in handed.values())
-                storages.append(StepStorage(f"{kernels.part} {name}", one.size, one.is_input and not part, stays))
-                if part and one.is_input:
-                    given.append(known)
-            numbers[part, name] = known
-    operators: list[StepOperator] = []
-    for part, kernels in enumerate((first, second)):
-        phase = Phase.BACKWARD if part else Phase.FORWARD
-        if part and given:
+            graph, made = known.get(name, (0, ""))
+            number = self._numbers[graph].get(made) if made and one.is_input else None
+            if number is None:
+                number = len(self.storages)
+                stays = one.is_output and name not in handed
+                self.storages.append(StepStorage(f"{kernels.part} {name}", one.size, one.is_input and forward, stays))
+                if one.is_input and not forward:
+                    given.append(number)
+            numbers[name] = number
+        self._numbers.append(numbers)
+        phase = Phase.FORWARD if forward else Phase.BACKWARD
+        if given:
             # Gradients of the results are there when the backward begins.
-            operators.append(StepOperator("gradients of results", (), tuple(given), 0.0, phase))
+            self.operators.append(StepOperator("gradients of results", (), tuple(given), 0.0, phase))
+        storages = kernels.problem.storages
         for place in kernels.order:
-            touched = [numbers[part, kernels.names[one]] for one in kernels.problem.touched[place]]
-            made = [
-                numbers[part, kernels.names[one]]
-                for one in kernels.problem.touched[place]
-                if kernels.problem.storages[one].touches[0] == place and not kernels.problem.storages[one].is_input
-            ]
+            touched = kernels.problem.touched[place]
+            made_here = [one for one in touched if storages[one].touches[0] == place and not storages[one].is_input]
+            reads, writes = (tuple(numbers[kernels.names[one]] for one in several) for several in (touched, made_here))
             repeat = Repeat.NEVER if kernels.fixed[place] else Repeat.FREELY
-            flops = (kernels.flops[place] or 0) * FLOP
-            operators.append(StepOperator(f"{kernels.part} {place}", tuple(touched), tuple(made), flops, phase, repeat))
-    return checkpoint_problem(operators, storages)
+            seconds = (kernels.flops[place] or 0) * FLOP
+            self.operators.append(StepOperator(f"{kernels.part} {place}", reads, writes, seconds, phase, repeat))
 
 
 _ATEN: Final = torch.ops.aten
@@ -265,6 +279,8 @@ class Partitions:
         self._cuts = 0
         self._packs = False
         self._chosen: tuple[float, str] | None = None
+        self.calls: Counter[int] = Counter()
+        """How often each graph of a training step ran, by identity."""
         self._before: list[int] = []
         """Kernels in the order that Inductor was about to change, by identity."""
 
@@ -272,6 +288,14 @@ class Partitions:
         """From here on."""
         self._follow_partitioner(importlib.import_module("torch._functorch.partitioners"))
         self._follow_scheduler(importlib.import_module("torch._inductor.scheduler"), importlib.import_module("torch._inductor.memory"))
+        graphs: Any = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+        call = graphs.__call__
+
+        def called(graph: Any, inputs: Any) -> Any:
+            self.calls[id(graph)] += not graph.fx_kwargs.get("is_inference")
+            return call(graph, inputs)
+
+        graphs.__call__ = called
 
     def _follow_partitioner(self, made: Any) -> None:
         choose, cut, pack, divide = (

@@ -18,7 +18,7 @@ from irscope.solvers.order.solve import best_order
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Compilations
-    from irscope.frontends.simulation.partitions import Partition
+    from irscope.solvers.checkpoint.problem import CheckpointProblem
     from irscope.solvers.order.solve import Ordering
 
 BUDGET: Final = "compile.activation_memory_budget"
@@ -62,6 +62,11 @@ class BudgetRow:
         """Of the last step."""
         found = steady(self.document)
         return None if found is None else found[key]["peak"]
+
+    @property
+    def runs_once(self) -> bool:
+        """Whether each graph runs once a step: what is kept for the backward adds up then."""
+        return set(self.document["compiled"]["calls"]) == {len(self.document["steps"])}
 
     @property
     def saved(self) -> int:
@@ -149,8 +154,10 @@ class CompilerTried:
         whole, extra, before = best.whole, best.extra, base.extra
         if whole and extra is not None and before is not None:
             said += f" for {_share((extra - before) / whole)} more FLOPs"
-            planned = self.plans.get(best.budget)
-            if planned is not None and planned.extra is not None and planned.bound is not None:
+            planned, as_it_is = self.plans.get(best.budget), self.plans.get(base.budget)
+            # Where buffers as they are modelled take no less with the budget, a plan that is as low says nothing.
+            sees_it = planned is not None and as_it_is is not None and planned.buffers < as_it_is.buffers
+            if sees_it and planned is not None and planned.extra is not None and planned.bound is not None:
                 said += f"; irscope's plan would need {_share((planned.extra - before) / whole)}"
                 said += f", no plan less than {_share((planned.bound - before) / whole)} (modelled)"
         return said
@@ -231,6 +238,8 @@ class CompilerTried:
             unknown = dict.fromkeys(name for one in self.rows for part in one.partitions for name in part["unknown"])
             if unknown:
                 yield f"FLOPs of {', '.join(unknown)} are not known, nor sums that they are in, nor plans"
+            if self.base is not None and not self.base.runs_once:
+                yield "no plans: graphs do not run once a step each"
             peaks = [one.peak() for one in self.rows]
             if any(a is not None and b is not None and a > b for a, b in itertools.pairwise(peaks)):
                 yield "peaks do not fall with the budget: what is not kept is there again while the backward computes it"
@@ -281,47 +290,39 @@ def compiler_tried(
     runs: Iterable[tuple[float | None, Mapping[str, Any]]], own: float | None, compiled: Compilations | None
 ) -> CompilerTried:
     """`runs` are documents by their budget; the program's own is among them. `compiled` is what the program as it is was made into."""
+    from irscope.frontends.simulation.partitions import step_problem
+
     rows = sorted((BudgetRow(budget, found) for budget, found in runs if budget is not None), key=lambda one: one.budget)
     rows = [one for one in rows if one.partitions]
     base = next((one for one in rows if one.budget == own), None)
     partitions = compiled.partitions if compiled is not None else []
-    plans = _plans(partitions, base, rows) if base is not None else {}
+    plans = _plans(step_problem(partitions), base, rows) if base is not None and partitions else {}
     kernels = [one for both in partitions for one in (both.forward, both.backward) if one is not None]
     orders = [(one.to_json(), best_order(one.problem, _ORDER_SECONDS / len(kernels))) for one in kernels]
     return CompilerTried(rows, own, plans, orders)
 
 
-def _plans(partitions: Sequence[Partition], base: BudgetRow, rows: Sequence[BudgetRow]) -> dict[float, Planned]:
-    problems = [one.problem() for one in partitions]
+def _plans(problem: CheckpointProblem | None, base: BudgetRow, rows: Sequence[BudgetRow]) -> dict[float, Planned]:
     before = base.extra
-    if before is None or not problems:
+    if before is None or problem is None or not base.runs_once:
         return {}
-    planners = [CheckpointPlanner(one) for one in problems if one is not None]
-    if len(planners) < len(problems):
-        return {}
-    found: dict[float, Planned] = {}
-    for row in rows:
-        peaks = [one["buffers_peak"] for one in row.partitions]
-        if len(peaks) == len(planners) and None not in peaks and row is not base:
-            found[row.budget] = _planned(planners, peaks, before)
-    return found
+    planner = CheckpointPlanner(problem)
+    peaks = {row.budget: row.document["compiled"]["buffers_peak"] for row in rows}
+    return {budget: _planned(planner, peak, before) for budget, peak in peaks.items() if peak is not None}
 
 
-def _planned(planners: Sequence[CheckpointPlanner], peaks: Sequence[int], before: int) -> Planned:
+def _planned(planner: CheckpointPlanner, peak: int, before: int) -> Planned:
     from irscope.frontends.simulation.partitions import FLOP
 
-    least = max(one.bounds.floor.bytes for one in planners)
-    extra = bound = before
-    for planner, peak in zip(planners, peaks, strict=True):
-        try:
-            plan = planner.plan(min(peak, planner.save_all.peak), steps=_SEARCH)
-        except UsageError:
-            return Planned(max(peaks), None, None, least)
-        if not plan.met:
-            return Planned(max(peaks), None, None, least)
-        extra += round(plan.seconds / FLOP)
-        bound += round((plan.seconds if plan.proven else plan.bound or 0) / FLOP)
-    return Planned(max(peaks), extra, bound, least)
+    least = planner.bounds.floor.bytes
+    try:
+        plan = planner.plan(min(peak, planner.save_all.peak), steps=_SEARCH)
+    except UsageError:
+        return Planned(peak, None, None, least)
+    if not plan.met:
+        return Planned(peak, None, None, least)
+    bound = plan.seconds if plan.proven else plan.bound or 0
+    return Planned(peak, before + round(plan.seconds / FLOP), before + round(bound / FLOP), least)
 
 
 def _remark(row: BudgetRow, plan: Planned) -> str:

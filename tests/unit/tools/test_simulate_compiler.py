@@ -21,7 +21,9 @@ def run(budget: float, peak: int, extra: int | None, saved: int = 0, **more: Any
         "phases": [{"forward": 2, "backward": 9, "the step": 9}],
         "compiled": {
             "graphs": [{"part": "forward", "saved": [["gelu", "a.py:3", saved]]}],
-            "partitions": [{**partition, "recomputed": [row], "buffers_peak": None}],
+            "partitions": [{**partition, "recomputed": [row]}],
+            "calls": [1, 1],
+            "buffers_peak": None,
             "orders": [],
         },
         "peak": {},
@@ -32,8 +34,10 @@ def run(budget: float, peak: int, extra: int | None, saved: int = 0, **more: Any
 def test_the_lowest_peak_is_told_with_what_it_takes() -> None:
     found = compiler_tried([run(1.0, 100, 10), run(0.5, 80, 60), run(0.25, 80, 90), run(0.0, 120, 400)], 1.0, None)
     assert found.verdict == "budget 0.5 lowers the peak by 20.00 MiB (20%) for 5.0% more FLOPs"
-    planned = CompilerTried(found.rows, 1.0, {0.5: Planned(50 * MIB, 40, 30, MIB)}, ())
+    planned = CompilerTried(found.rows, 1.0, {0.5: Planned(50 * MIB, 40, 30, MIB), 1.0: Planned(70 * MIB, 10, 10, MIB)}, ())
     assert planned.verdict.endswith("; irscope's plan would need 3.0%, no plan less than 2.0% (modelled)")
+    unseen = CompilerTried(found.rows, 1.0, {0.5: Planned(70 * MIB, 10, 10, MIB), 1.0: Planned(70 * MIB, 10, 10, MIB)}, ())
+    assert unseen.verdict == found.verdict, "as the buffers are modelled the budget saves nothing: a plan is no answer to it"
 
 
 def test_rows_are_shown_as_they_ran() -> None:
