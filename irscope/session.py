@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,7 +161,7 @@ class Model:
 
     def info(self) -> ModelInfo:
         """What reports say about the model itself."""
-        return replace(self._info(), sha256=file_digest(Path(self.program.path)) if self.program.path else "")
+        return replace(self._info(), digest=partial(file_digest, Path(self.program.path))) if self.program.path else self._info()
 
     def _info(self) -> ModelInfo:
         program = self.program
@@ -343,9 +344,14 @@ def check_target(settings: Settings) -> None:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, empty where it is gone or so large that hashing would dominate the run."""
     try:
-        if path.stat().st_size > _HASH_LIMIT:
-            return ""
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        found = path.stat()
+        return "" if found.st_size > _HASH_LIMIT else _digest(path, found.st_ino, found.st_size, found.st_mtime_ns)
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, inode: int, size: int, modified: int) -> str:
+    """SHA-256 of a file as it is now, which its inode, size and time tell from what it was before."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

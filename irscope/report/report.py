@@ -234,7 +234,8 @@ class ModelInfo:
 
     path: str
     format: str
-    sha256: str = ""
+    digest: Callable[[], str] = field(default=str, compare=False)
+    """Computes `sha256`, which takes as long as reading the file: only what prints it asks."""
     nodes: int | None = 0
     """None for a file of weights without a graph."""
     parameters: int | None = None
@@ -248,6 +249,11 @@ class ModelInfo:
     """What was to be said when the model was read."""
     unsized: int = 0
     """Parameters of unknown size, which the numbers leave out: these are lower bounds then."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the file's content; empty where there is no file."""
+        return self.digest()
 
     @property
     def is_guessed(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from irscope.devices import DeviceProfile, find_device
@@ -359,7 +360,7 @@ def recording_document(recording: Recording, device: str = "") -> Document:
     inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
     subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
     nodes = recording.mapping.nodes if recording.mapping is not None else 0
-    info = ModelInfo(model.name, model.format, model.sha256, nodes, bind=model.bind)
+    info = ModelInfo(model.name, model.format, partial(str, model.sha256), nodes, bind=model.bind)
     return Document(model=info, reports=(recording_report(recording, device),), subjects=(subject,))
 
 

@@ -76,3 +76,16 @@ def test_a_model_is_inferred_once(path: Path) -> None:
     assert isinstance(model.manager, Manager)
     before = model.manager.get("shapes")
     assert model.manager.get("shapes") is before
+
+
+def test_a_file_is_hashed_only_where_its_digest_is_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def digest(of: Path) -> str:
+        asked.append(of)
+        return "digest"
+
+    monkeypatch.setattr("irscope.session.file_digest", digest)
+    info = irscope.load(path).info()
+    assert not asked and info.facts()
+    assert info.sha256 == "digest" and asked == [path]

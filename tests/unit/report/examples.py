@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from hypothesis import strategies as st
 
@@ -73,7 +74,7 @@ def everything() -> Table:
 
 
 def document(*reports: Report) -> Document:
-    return Document("1.2.3", ModelInfo("model.onnx", "onnx", "ab" * 32, 12, 1000, 4000, {"batch": 8}), reports)
+    return Document("1.2.3", ModelInfo("model.onnx", "onnx", partial(str, "ab" * 32), 12, 1000, 4000, {"batch": 8}), reports)
 
 
 def with_table(table: Table) -> Document:
