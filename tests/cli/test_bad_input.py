@@ -338,6 +338,7 @@ COMMAND_LINES = {
     "export": "export -o timeline.csv --bind batch=1 cnn.onnx",
     "explain": "explain IRS482",
     "check": "check --update",
+    "cache": "cache ls",
     "completion": "completion bash",
     "repro": "repro cnn.onnx",
     "doctor": "doctor",
