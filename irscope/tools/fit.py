@@ -48,6 +48,8 @@ _ANALYSES = 50
 _LEAST_LOOKS = 60
 _EVENTS = 400_000
 """Replayed in one search: some seconds."""
+_LOOK_EVENTS = 20
+"""What a look takes besides its events, in events: of a tape with few of them nearly all."""
 _DOUBLINGS = 62
 _UNBOUNDED = 1 << 62
 _COMPUTED = (
@@ -439,7 +441,7 @@ class Search:
         assert self.simulator is not None
         if self._is_quick:
             return 0
-        return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + 1))
+        return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + _LOOK_EVENTS))
 
     def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:
         """How often PyTorch empties its cache with just so much memory; None where it runs out."""
