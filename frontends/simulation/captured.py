@@ -174,6 +174,7 @@ def capture_compiled(
     assert len(program.graph) == len(record.ops)
     run = DeviceRun(replace(found.tape, owners=owners), target.device.name, target.torch, found.compiled)
     program.observed = replace(program.observed, requests=run)
+    program.format = "compiled"
     program.metadata["class"] = found.name
     program.metadata["compiled"] = found.said
     return program
@@ -373,7 +374,8 @@ class Recorder:
         """The module and the line."""
         if site is not None:
             line = next((one for one in site.lines if not one.startswith("module ")), "")
-            return _shared(site.modules), line
+            # A library's call is of one operator, whose operands others may have made; a generated kernel of all.
+            return _shared(site.modules if site.generated else site.modules[:1]), line
         module = self.watch.running
         return "" if module is None else self.modules.get(id(module), ""), line_text(self.watch.line_of(sys._getframe(1)))
 

@@ -263,8 +263,13 @@ def _is_quantised(module: nn.Module) -> bool:
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program of a named model."""
-    if options.compile is not False:
-        options = replace(options, open_sizes=frozenset())  # a compiled program has its own sizes
+    if options.compile is not False and options.open_sizes:
+        raise UsageError(
+            f"a compiled program has no open sizes, such as {min(options.open_sizes)}",
+            code="IRS396",
+            where=text,
+            hint="`irscope run --compile --bind batch=N` compiles it for one size",
+        )
     made = make_named(text, options, sink=sink)
     with quiet():
         if made.chosen.open:

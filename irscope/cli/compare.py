@@ -64,6 +64,10 @@ class Command:
         ("irscope compare old.onnx new.onnx", "what did an optimiser, an exporter or a change make different?"),
         ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
         ("irscope compare --ort-level-b all model.onnx model.onnx", "what do the optimisations of ONNX Runtime change?"),
+        (
+            "irscope compare --compile-b ./train.py:build ./train.py:build",
+            "what does torch.compile change?",
+        ),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )
@@ -80,6 +84,7 @@ class Command:
         parser.add_argument(
             "--ort-level-b", choices=("off", "basic", "extended", "all"), default=None, help="the same of OTHER, where it is not MODEL's"
         )
+        parser.add_argument("--compile-b", action="store_true", help="take OTHER as torch.compile compiles it, MODEL as it runs eagerly")
         parser.add_argument(
             "--lifetime",
             choices=_LIFETIMES,
@@ -121,7 +126,7 @@ class Command:
         options = load_options(args)
         # Not this machine's GPU: a limit of --fail-on is judged alike everywhere.
         chosen = chosen_device(device_for(args.device) or DEFAULT_DEVICE)
-        a = _open(args.model, options, args)
+        a = _open(args.model, replace(options, compile=False) if args.compile_b else options, args)
         b = _open(args.other, _options_of_b(args, options), args)
         compared = compare_models(a, b, args.lifetime)
         if args.values or not compared.has_graph or any(limit.name == "weights" for limit in limits):
@@ -172,7 +177,8 @@ def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions
     """What was said about the first model, unless something else was said about the second."""
     own = load_options(argparse.Namespace(**{**vars(args), "input": args.input_b, "bind": args.bind_b}))
     level = args.ort_level_b or options.ort_level
-    return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind, ort_level=level)
+    compiled = options.compile or args.compile_b
+    return replace(options, inputs=own.inputs or options.inputs, bind=own.bind or options.bind, ort_level=level, compile=compiled)
 
 
 def _exit_code(verdict: Verdict | None) -> int:

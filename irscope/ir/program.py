@@ -111,6 +111,8 @@ EXPORTED: Final = Traits(Runtime.TORCH, "eager", is_exported=True)
 TORCHSCRIPT: Final = Traits(Runtime.TORCH, "eager", LocalNames.LINES, follows_strides=True, opens_inputs=True)
 CAPTURED: Final = Traits(Runtime.TORCH, "eager")
 ONNX: Final = Traits(Runtime.ONNXRUNTIME, "ort", opens_inputs=True)
+LIVE: Final = ("module", "compiled")
+"""Formats of programs that were captured from live modules."""
 FORMAT_TRAITS: Final[Mapping[str, Traits]] = {"pt2": EXPORTED, "torchscript": TORCHSCRIPT, "module": CAPTURED, "onnx": ONNX}
 """Traits that the text form need not repeat, as they follow from the format that a program was read from."""
 
@@ -184,7 +186,7 @@ class Program:
     symbols: dict[str, SymDim] = field(default_factory=dict)
     """Named sizes that a user may bind, with their bounds."""
     format: str = "irs"
-    """onnx, pt2, torchscript, irs, checkpoint or module; for people. Passes ask the traits."""
+    """onnx, pt2, torchscript, irs, checkpoint, module or compiled; for people. Passes ask the traits."""
     path: str = ""
     given: dict[str, int] = field(default_factory=dict)
     """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""

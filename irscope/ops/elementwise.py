@@ -709,6 +709,7 @@ _GENERATED = (
         infer=_infer_generated,
         cost=_cost_generated,
         summary="A kernel that a compiler generated: several operators in one pass over memory.",
+        roles=frozenset({OpRole.GENERATED}),
         slices=slicing.needs_all,
     ),
 )

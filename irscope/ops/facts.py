@@ -19,6 +19,8 @@ class OpRole(enum.Enum):
     """PyTorch returns the operand itself, and no view of it, where there is nothing to do."""
     LAYS_OUT = "lays out"
     """Copies only to bring elements into another order in memory, where they do not lie so."""
+    GENERATED = "generated"
+    """A kernel that a compiler made of several operators: what could be fused is."""
     DROPOUT = "dropout"
     """Does nothing outside training."""
     RESHAPE = "reshape"

@@ -37,7 +37,7 @@ class Identity:
     path: str
     """Path of the file, or the name."""
     format: str
-    """onnx, pt2, torchscript, irs, checkpoint, module, or what a plugin calls its own."""
+    """onnx, pt2, torchscript, irs, checkpoint, module, compiled, or what a plugin calls its own."""
     family: str
     """Such as "convolutional network"; empty where there is no graph to tell it from."""
     confidence: str

@@ -25,6 +25,7 @@ _FORMATS: Final = {
     "torchscript": "TorchScript",
     "irs": "irscope text",
     "module": "live module",
+    "compiled": "live module as torch.compile compiles it",
     "gguf": "GGUF",
 }
 _BOUND: Final = {

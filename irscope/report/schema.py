@@ -134,7 +134,7 @@ class ModelJson(TypedDict):
     """The model the document is about."""
 
     path: str
-    format: Annotated[str, "onnx, pt2, torchscript, irs, checkpoint, module, or what a plugin calls its own."]
+    format: Annotated[str, "onnx, pt2, torchscript, irs, checkpoint, module, compiled, or what a plugin calls its own."]
     sha256: Annotated[str, "Of the file's content; empty where the model is not a file."]
     nodes: int
     has_graph: Annotated[bool, "false for a file of weights: it has no nodes, and nothing that depends on them is known."]

@@ -120,6 +120,13 @@ def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Se
 
     It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
     """
+    if options.compile is not False:
+        raise UsageError(
+            "a training step is captured as it runs eagerly",
+            code="IRS396",
+            where=text,
+            hint="`irscope simulate` runs a training loop with torch.compile, and counts what the compiled program takes",
+        )
     if is_name(text):
         return _named_model(text, options, made, settings)
     if text.endswith(".pt2"):

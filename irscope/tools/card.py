@@ -20,7 +20,7 @@ from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_o
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
-from irscope.ir.program import Program, Runtime
+from irscope.ir.program import LIVE, Program, Runtime
 from irscope.ir.types import TensorType
 from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
@@ -382,6 +382,8 @@ class _Maker:
 
     def largest(self, memory: CardMemory) -> LargestSize:
         """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
+        if "compiled" in self.program.metadata:
+            return LargestSize("", None, None, None, "", "")  # it is another program for each size
         model = self._opened()
         symbols = list(model.program.symbols)
         if not symbols and memory.peak.value is not None:
@@ -411,7 +413,7 @@ class _Maker:
 
     def _opened(self) -> Model:
         """The model with an open size: as it was opened, else without the number that --bind gives its batch."""
-        if self.program.symbols or not self.model.options.bind or is_name(self.program.path) or self.program.format == "module":
+        if self.program.symbols or not self.model.options.bind or is_name(self.program.path) or self.program.format in LIVE:
             return self.model
         options = self.model.options
         try:
@@ -550,7 +552,7 @@ class _Maker:
 
     @property
     def _is_live(self) -> bool:
-        return self.program.format == "module" and not is_name(self.program.path)
+        return self.program.format in LIVE and not is_name(self.program.path)
 
     @property
     def _path(self) -> str:
@@ -566,6 +568,10 @@ class _Maker:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
         if options.base:
             found.append(f"--base {shlex.quote(options.base)}")
+        if options.compile is True:
+            found.append("--compile")
+        elif options.compile:
+            found.append(f"--compile-with {shlex.quote(','.join(f'{name}={value}' for name, value in options.compile.items()))}")
         if options.trust_remote_code:
             found.append("--trust-remote-code")
         if self.chosen.is_to_be_named:

@@ -17,7 +17,7 @@ from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
-from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, DeviceRun, End, Replayed, Tape, Unbounded
+from irscope.memory.tape import ACTIVATION, OUTPUT, DeviceRun, End, Replayed, Tape, Unbounded
 from irscope.ops.spec import MemoryEvent
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
@@ -317,8 +317,7 @@ def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
     owners = {slot: ranges[value] for slot, value in tape.owners.items() if value in ranges}
     kinds = list(tape.kinds)
     for slot, one in owners.items():
-        if kinds[slot] in (ACTIVATION, TEMPORARY):
-            kinds[slot] = OUTPUT if one.is_output else ACTIVATION
+        kinds[slot] = OUTPUT if one.is_output else ACTIVATION
     return replace(cast("ForwardTape", tape), owners=owners, kinds=kinds)
 
 

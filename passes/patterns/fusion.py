@@ -293,11 +293,15 @@ class Matcher:
 
     def _pointwise(self, node: Node, start: Node) -> bool:
         """Whether a node does something to each element on its own, and keeps the size of the results."""
+        if plays(node, OpRole.GENERATED):
+            return False  # what could be fused is
         if not plays(node, *_FREE, OpRole.RESHAPE) and (family(node) is not Family.ELEMENTWISE or len(node.outputs) != 1):
             return False
         return self._count(node.outputs[0]) == self._count(start.outputs[0])
 
     def _normalizes(self, node: Node) -> bool:
+        if plays(node, OpRole.GENERATED):
+            return False
         return family(node) is Family.ELEMENTWISE or plays(node, *_FREE, OpRole.MOMENT, OpRole.EXPAND, OpRole.CONVERT_LIKE)
 
     def _origins(self, value: Value | None) -> Iterator[Value]:

@@ -11,6 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from irscope.errors import Cancelled, IrscopeError
+from irscope.ops.facts import OpRole
+from irscope.ops.registry import plays
+from irscope.passes.cost.entries import Certainty
+from irscope.passes.memory.tapes import WARM
 from irscope.report.card import UNKNOWN, Card
 from irscope.report.celltext import signed
 from irscope.report.printable import one_line
@@ -95,11 +99,13 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
     """The document of two models: what decides, where they differ, how they were matched."""
     document = model_comparison(compared, everything=everything)
     (report,) = document.reports
-    rows = _rows(decision)
-    units = {**{name: _ROWS[name][1] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
+    compiled = compared.b.is_compiled and not compared.a.is_compiled
+    rows = {**_rows(decision), **(_compiled_rows(compared) if compiled else {})}
+    kinds = {**{name: kind for name, (_, kind) in _ROWS.items()}, **_COMPILED}
+    units = {**{name: kinds[name] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
     weights = weights_headline(compared)
     if compared.has_graph:
-        headline: tuple[str, ...] = (*_verdict(decision), _changes(rows, _SAID), *weights)
+        headline: tuple[str, ...] = (*(_compiled_verdict(rows) if compiled else ()), *_verdict(decision), _changes(rows, _SAID), *weights)
     else:
         headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
     shown = {name: {key: _plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
@@ -175,6 +181,61 @@ def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
             "change": derived(_share(a.value, b.value), a, b) if known else None,
         }
     return found
+
+
+_COMPILED: Final[Mapping[str, Kind]] = {
+    "first_run_bytes": Kind.BYTES,
+    "later_runs_bytes": Kind.BYTES,
+    "requests_of_a_run": Kind.COUNT,
+    "kernels": Kind.COUNT,
+    "calls_of_libraries": Kind.COUNT,
+}
+"""What is compared besides where one of the models is compiled: allocated bytes at the peak of a run, requests of the allocator, operators
+that do something, and of these those that torch's compiler did not generate."""
+
+
+def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
+    sides: list[dict[str, Quantity]] = []
+    for side in (compared.a, compared.b):
+        memory, nodes = side.device_memory, [node for node in side.nodes if side.costs.certainty.get(node) is not Certainty.FREE]
+        found = {name: UNKNOWN for name in _COMPILED}
+        if memory is not None:
+            found["first_run_bytes"], found["later_runs_bytes"] = memory.counter("cold", "allocated"), memory.counter("warm", "allocated")
+            tape = memory.tape
+            if tape is not None and memory.central is not None:
+                span = next(one for one in tape.spans if one.name == WARM)
+                kept = frozenset(tape.kept if span.again else ())
+                events = tape.events[tape.starts[span.first] : tape.starts[span.end]]
+                found["requests_of_a_run"] = Quantity(sum(event >= 0 and event not in kept for event in events))
+        found["kernels"] = Quantity(len(nodes))
+        found["calls_of_libraries"] = Quantity(sum(not plays(node, OpRole.GENERATED) for node in nodes))
+        sides.append(found)
+    rows: dict[str, dict[str, Cell]] = {}
+    for name in _COMPILED:
+        a, b = (side[name] for side in sides)
+        known = isinstance(a.value, int) and isinstance(b.value, int)
+        rows[name] = {
+            "a": a,
+            "b": b,
+            "difference": b - a if known else None,
+            "change": derived(_share(a.value, b.value), a, b) if known else None,
+        }
+    return rows
+
+
+def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
+    """What compiling does to memory, in a line."""
+    later, first = rows["later_runs_bytes"], rows["first_run_bytes"]
+    a, b, change = later["a"], later["b"], later["change"]
+    value = change.value if isinstance(change, Quantity) else change
+    if not isinstance(value, int | float):
+        return ["what compiling does to memory is not known"]
+    more = f"{abs(value):.1%} {'less' if value < 0 else 'more'} memory" if round(abs(value), 3) else "as much memory"
+    said = f"compiled needs {more}: {signed(_plain(b), Kind.BYTES)} beside {signed(_plain(a), Kind.BYTES)} allocated at the peak of a run"
+    dearer = first["b"]
+    if isinstance(dearer, Quantity) and isinstance(b, Quantity) and dearer.value != b.value and isinstance(dearer.value, int):
+        return [said, f"its first run takes {signed(_plain(dearer), Kind.BYTES)}: Inductor times candidates of its kernels there"]
+    return [said]
 
 
 def _plain(cell: Cell) -> Cell:

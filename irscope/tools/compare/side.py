@@ -32,6 +32,11 @@ class Side:
         """Whether there is a graph; of weights alone cost and memory are unknown."""
         return self.model.program.has_graph
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is what torch.compile made of a model."""
+        return "compiled" in self.model.program.metadata
+
     @cached_property
     def nodes(self) -> list[Node]:
         """Every node in order, those inside regions and functions included."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import irscope
+from irscope.cli.main import main
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.report.values import Provenance
@@ -152,3 +154,51 @@ def test_what_cannot_be_compiled_is_one_line(name: str) -> None:
     if name == "a break":
         line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "print(x)" in text)
         assert caught.value.where == f"{__file__}:{line}"
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.norm = nn.Linear(512, 2048), nn.Linear(2048, 512), nn.LayerNorm(512)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+def build(batch=16384):
+    return nn.Sequential(Block(), Block()).eval(), (torch.zeros(batch, 512),)
+"""
+
+
+def test_the_command_line_compiles_and_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.py").write_text(SCRIPT)
+    name = f"{tmp_path}/model.py:build"
+    assert main(["run", "-q", "--device", "h200", "--compile", name]) == 0
+    card = capsys.readouterr().out
+    assert "as torch.compile compiles it" in card and "better   fuse" not in card and " fuse " not in card
+    assert main(["compare", "-q", "--device", "h200", "--compile-b", name, name]) == 0
+    first = capsys.readouterr().out.splitlines()[:10]
+    assert any(re.match(r"  compiled needs [\d.]+% less memory: ", line) for line in first), first
+    assert main(["compare", "-q", "--device", "h200", "--format", "json", "--compile-b", name, name]) == 0
+    told = json.loads(capsys.readouterr().out)["reports"][0]
+    found = told["summary"]["decides"]
+    assert found["later_runs_bytes"]["difference"] < 0 and found["requests_of_a_run"]["b"] < found["requests_of_a_run"]["a"]
+    assert found["kernels"]["b"] - found["calls_of_libraries"]["b"] > 0 and found["moved_bytes"]["difference"] < 0
+    assert found["peak_allocated_bytes"]["a"] == found["later_runs_bytes"]["a"], "eager's runs are alike"
+
+
+def test_what_has_no_module_is_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.py").write_text(SCRIPT)
+    (tmp_path / "model.onnx").write_bytes(b"")
+    for line in (
+        ["run", "--compile", str(tmp_path / "model.onnx")],
+        ["train-plan", "--compile", f"{tmp_path}/model.py:build"],
+        ["run", "--compile-with", "mode", f"{tmp_path}/model.py:build"],
+        ["run", "--compile", "--device", "xeon-8480", f"{tmp_path}/model.py:build"],
+    ):
+        assert main(line) == 2
+        out, err = capsys.readouterr()
+        assert not out and "error IRS396: " in err and err.count("error") == 1
