@@ -65,7 +65,7 @@ class Command:
         ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
         ("irscope compare --ort-level-b all model.onnx model.onnx", "what do the optimisations of ONNX Runtime change?"),
         (
-            "irscope compare --compile-b ./train.py:build ./train.py:build",
+            "irscope compare --compile-b ./vision.py:build ./vision.py:build",
             "what does torch.compile change?",
         ),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),

@@ -24,6 +24,7 @@ FILES = {
     "model.pt2": "models/net.pt2",
     "model.pt": "models/net.pt",
     "train.py": "train_ddp.py",
+    "vision.py": "vision.py",
     "my_pass.py": "custom_pass.py",
     "run.jsonl": "recordings/net_pt2.torch-cpu.jsonl",
 }
