@@ -458,6 +458,10 @@ def _graph(graph: Any, text: str, written: _Written, decisions: _Decisions | Non
     for number, node in enumerate(graph.scheduler.nodes):
         kernel = _kernel(node, written.names.get(id(node), ""))
         if kernel is None:
+            # A result of a call is of the kernel that was called.
+            given = getattr(node.get_nodes()[0].node, "inputs", ())
+            maker = makers.get(given[0].get_name(), "") if given and type(node.get_nodes()[0].node).__name__ == "MultiOutput" else ""
+            makers.update((name, maker) for name in node.get_buffer_names() if maker)
             continue
         names[number] = kernel.name
         makers.update((name, kernel.name) for name in node.get_buffer_names())
@@ -468,7 +472,7 @@ def _graph(graph: Any, text: str, written: _Written, decisions: _Decisions | Non
                 one.kernels = (*dict.fromkeys((*one.kernels, kernel.name)),)
     for buffer, begin, end in written.buffers.values():
         # What is only written through, as by kernels of the program's own, is there for the next kernel.
-        buffer.kernel = makers.get(buffer.name) or next((names[one] for one in names if one >= begin), "")
+        buffer.kernel = makers.get(buffer.name) or next((names[one] for one in names if one >= begin >= 0), "")
         buffer.freed = "" if end is None else names.get(end, names.get(end - 1, ""))
         made.plan.append(buffer)
     if part == "forward":

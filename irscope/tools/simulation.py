@@ -550,8 +550,10 @@ def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         columns = ["graph", "buffer", "bytes", "made", "for kernel", "ends"]
         yield Table.of(plan, columns, "buffers of the generated code, the largest first")
     if compiled.events:
-        events = [(one.what, one.line, one.count, one.across, one.cause) for one in compiled.events]
-        columns = ["what", "line", "count", "handed across:bytes", "cause"]
+        # Of what is no break nothing is handed across: that is not unknown.
+        across = ["" if one.across is None else _text(one.across) for one in compiled.events]
+        events = [(one.what, one.line, one.count, size, one.cause) for one, size in zip(compiled.events, across, strict=True)]
+        columns = ["what", "line", "count", "handed across", "cause"]
         yield Table.of(events, columns, "where compiling stops, or begins anew")
 
 

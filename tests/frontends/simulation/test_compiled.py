@@ -13,7 +13,7 @@ from tests.tools.compiled_jobs import FOLDER, differences
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 TRUTH = {row["job"]["id"]: row for row in map(json.loads, (FOLDER / "truth.jsonl").read_text().splitlines())}
-QUICK = ("mlp/train/adamw/compiled", "gpt/infer/bfloat16/compiled")
+QUICK = ("mlp/train/adamw/compiled", "gpt/infer/bfloat16/compiled", "depth/train/sgd/bfloat16/eager")
 """What the others show at greater length is run only with all tests: each compilation takes seconds."""
 
 
