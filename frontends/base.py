@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from irscope.budget import Allowance
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
@@ -18,7 +19,7 @@ SOLE: Final = ""
 """The key of an input that was given without a name, as `--input 1,3,224,224`: the only one."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class LoadOptions:
     """What a user may say about a model that is being read."""
 

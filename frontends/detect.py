@@ -9,7 +9,6 @@ import importlib
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +16,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.zoo.names import definitions
+from irscope.immutable import immutable
 from irscope.plugins import Plugin, plugins_by_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ZIP = b"PK\x03\x04"
 _LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Kind:
     """One kind of file: the frontend that reads it, or what to do instead."""
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DTYPES_BY_TEXT
 from irscope.ir.graph import Attr
 
@@ -23,7 +23,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Attribute:
     """One attribute of the operator that is made."""
 
@@ -39,7 +39,7 @@ class Attribute:
     """What a number or flag stands for."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Template:
     """A rule that was read."""
 

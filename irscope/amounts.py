@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Annotated, Final, TypeAlias
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 
 RULE: Final = "K, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024"
 """What messages about amounts with such units say."""
@@ -30,7 +31,7 @@ def _scaled(*names: str) -> dict[str, Fraction]:
     return {f"{prefix}{name}": Fraction(factor) for name in names for prefix, factor in _POWERS.items()}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Measure:
     """What an amount is of: the units that may follow the number."""
 

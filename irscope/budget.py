@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from irscope.errors import LoadError
+from irscope.immutable import immutable
 
 DEFAULT_SECONDS: Final = 10.0
 """CPU seconds for a file whose structure is small."""
@@ -30,7 +30,7 @@ BETWEEN_LOOKS: Final = 20_000
 """Units of work, each about a microsecond, between two looks at the clock and at memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Allowance:
     """What a user allows; None stands for the default."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from irscope.immutable import immutable
 
-@dataclass(frozen=True, slots=True)
+
+@immutable
 class CodeDoc:
     """What a code means and what its reader can do about it."""
 

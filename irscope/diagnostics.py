@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from irscope.immutable import immutable
 
 
 class Severity(enum.IntEnum):
@@ -19,7 +20,7 @@ class Severity(enum.IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Diagnostic:
     """One remark; `node` names the operation, `location` the place in the model's source."""
 

@@ -11,11 +11,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from irscope.files import cache_folder, private_folder, replace_private
+from irscope.immutable import immutable
 from irscope.jsoncodec import Json, Misfit, loads
 
 OFF: Final = "IRSCOPE_NO_CACHE"
@@ -27,7 +27,7 @@ _MAGIC: Final = b"irscope cache 1 "
 _SUFFIX: Final = ".entry"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Entry:
     """A file of the cache, as `irscope cache ls` lists it."""
 

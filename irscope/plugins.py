@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -22,7 +22,7 @@ _GROUPS: Final = b"[irscope."
 """How the heading of each of the groups begins."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Plugin:
     """One entry point of an installed package."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
+from irscope.immutable import immutable
 from irscope.ir.places import Loc, Scope
 from irscope.ops.spec import OpCall
 
@@ -79,7 +80,7 @@ class StepOp:
     """Whether it only shows a piece otherwise and computes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Span:
     """The operators of one step."""
 
@@ -109,7 +110,7 @@ def module_of(parameters: Iterable[str]) -> str:
     return ".".join(parts[0] for parts in shared)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class LiveStep:
     """A live module and what its step was made with."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from textual.binding import Binding, BindingType
+
+from irscope.immutable import immutable
 
 # ----------------------------------------------------------------------------------------------------
 # The actions of the UI. Key bindings, footer, command palette and help are all generated from these records.
@@ -22,7 +23,7 @@ PANE_TITLES: dict[str, str] = {
 """Panes that every screen may have; a screen adds its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Action:
     """One action: the method `action_<name>` of the pane's owner, its keys, and its texts."""
 
@@ -149,7 +150,7 @@ def key_text(key: str) -> str:
 # The screens of the app, in the order of their keys. A screen is imported when it is first shown or asked for its keys.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScreenRecord:
     """One screen: its key, what people read about it, and where its class is."""
 

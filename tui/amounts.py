@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bind, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import ScalarType, TensorType, Type
@@ -146,7 +147,7 @@ _ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})
 """Kinds of which a module has the sum of its nodes; of others, such as a share, it has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Column:
     """One number per row: the sum of what is known, None where nothing is, and how many nodes are not in it."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.immutable import immutable
 from irscope.report.celltext import SIGNS
 from irscope.report.chart import Canvas, bar_column
 from irscope.report.printable import display_width, pad
@@ -277,7 +277,7 @@ class StepChart(ABC):
         return (Span(f"steps {self.start:,} to {self.stop - 1:,}{part} in program order, which is not time", "faint"),)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Limit:
     """A height that totals are not to pass, such as the memory of a device."""
 
@@ -501,7 +501,7 @@ _TALL = 7
 """Lines from which on a histogram has a rule below its bars."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bin:
     """What lies from `low` up to `high`: how many, and what they weigh together."""
 
@@ -548,7 +548,7 @@ def bars(bins: Sequence[Bin], width: int, symbols: Symbols) -> list[Line]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Histogram:
     """Counts in bins next to one another, of one width on the axis that they are for."""
 
@@ -644,7 +644,7 @@ def upright(histogram: Histogram, width: int, height: int, symbols: Symbols) -> 
 _LEAST_ACROSS, _LEAST_ROWS = 12, 3
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Roof:
     """What a device can do at most: bytes a second, and operations a second."""
 

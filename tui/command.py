@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ir.types import Type
 from irscope.passkit.settings import Settings
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Source:
     """The options with which the model was opened."""
 

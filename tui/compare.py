@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from shlex import join
@@ -16,6 +16,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from irscope.errors import Cancelled, IrscopeError
+from irscope.immutable import immutable
 from irscope.report.printable import cut_middle
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -69,7 +70,7 @@ _ASK = (
 )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Shown:
     """One comparison, prepared for display in the worker's thread."""
 

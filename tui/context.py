@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.program import Runtime
 from irscope.report.card import StatedSize
 from irscope.report.cardtext import sizes_text
@@ -42,7 +43,7 @@ PUT_IN: Final = "put in"
 _BY_USER: Final = frozenset({PUT_IN, "--bind"})
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Context:
     """One for all screens; each of them asks anew when it changes. `Session.change` changes it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,6 +15,7 @@ from textual.containers import Container
 
 from irscope.devices import DeviceProfile
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
@@ -52,7 +53,7 @@ _OWN = "nodes of its own"
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Timings:
     """The least time of each node as arrays, which may come from another process."""
 
@@ -169,7 +170,7 @@ def _outline_rows(times: Timings, outline: Outline) -> Iterator[int]:
         yield row
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Group:
     """Nodes that stand in one row."""
 
@@ -350,7 +351,7 @@ _SECONDS = 5
 """The column of times."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Timed:
     """Least times on a device, for a binding of symbols."""
 
@@ -514,7 +515,7 @@ class Cost:
         return (Span(f"{self.symbols.point} ", "mark"), Span(f"{name}: at most {rate}, bound by {group.binding}"))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Formulas:
     """FLOPs at any size, such as 416.14 M x batch."""
 
@@ -537,7 +538,7 @@ class Formulas:
         return formula_text(str(found), Kind.FLOPS) or ""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class View:
     """Rows of one grouping with their points."""
 

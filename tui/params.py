@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from irscope.errors import IrscopeError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -340,7 +341,7 @@ ALERTS = {
 _KINDS_OF_ALERTS = tuple(ALERTS)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Alert:
     """What is odd about the values of a tensor; false where nothing is."""
 
@@ -384,7 +385,7 @@ class Alert:
         return bool(self.kinds)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Values:
     """What the values say: alerts by row of the table of tensors, histograms by name."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, is_recording, write_text
+from irscope.immutable import immutable
 from irscope.report.card import FIELD_KINDS
 from irscope.report.celltext import signed
 from irscope.report.units import Kind, humanise
@@ -32,7 +32,7 @@ SAMPLES = Path(__file__).parent / "samples"
 """The folder of the models that come with irscope."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Known:
     """A file that can be opened."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import Cancelled, IrscopeError
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
 from irscope.ir.printer import ValueNames, loose_names
@@ -168,7 +169,7 @@ def step_ops(program: Program) -> dict[Node, StepOp]:
     return dict(zip(nodes, ops, strict=True)) if len(nodes) == len(ops) else {}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Bound:
     """What is shown for some sizes of symbols."""
 
@@ -185,7 +186,7 @@ class Update(Protocol):
         """Put the answer where the UI looks for it."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Names:
     """Names for values that have none of their own."""
 
@@ -195,7 +196,7 @@ class Names:
         results.names = self.names
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Sizes:
     """Bytes of results by row."""
 
@@ -206,7 +207,7 @@ class Sizes:
         results.refresh()
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Explained:
     """Why types are unknown."""
 
@@ -218,7 +219,7 @@ class Explained:
         results.remark(self.diagnostics)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Parameters:
     """Parameter totals."""
 
@@ -229,7 +230,7 @@ class Parameters:
         results.remark(self.report.diagnostics)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Counted:
     """Costs by node and by row."""
 
@@ -244,7 +245,7 @@ class Counted:
         results.remark(self.diagnostics)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Alive:
     """Live bytes over the steps, and the life of each storage."""
 
@@ -258,7 +259,7 @@ class Alive:
         results.refresh()
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Summed:
     """All memory over the steps for sizes that were put in."""
 
@@ -270,7 +271,7 @@ class Summed:
         results.refresh()
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Shared:
     """Which values share a storage."""
 
@@ -280,7 +281,7 @@ class Shared:
         results.aliases = self.aliases
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Folded:
     """Which modules are built alike."""
 
@@ -290,7 +291,7 @@ class Folded:
         results.folds = self.folds
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Failed:
     """A part that ended with an error; the others go on."""
 
@@ -306,7 +307,7 @@ class Failed:
         results.diagnostics.append(Diagnostic(Severity.ERROR, error.code, text, location=error.where, hint=error.hint))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Finished:
     """Nothing more will come."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.immutable import immutable
 from irscope.report.names import cut_names
 from irscope.report.printable import ColumnRoom, column_widths, display_width
 from irscope.tui.browse.outline import Ints, Mask
@@ -26,7 +26,7 @@ _LOOKED_AT = 2_000
 """A column is taken for blank when nothing stands in so many rows, and there are no more."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class TableColumn:
     """One column. `text` makes a cell; `keys` gives what rows are sorted by, None for a column that has no order."""
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from irscope.errors import IrscopeError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.bind import element_names
 from irscope.ir.graph import Node
 from irscope.ir.places import path_key
@@ -43,7 +44,7 @@ T = TypeVar("T")
 NOW, SOON, LATER = 0, 10, 20
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Request:
     """A request. `answer` runs in the worker's thread and touches no widget; `take` and `fail` run on the UI's thread."""
 
@@ -175,7 +176,7 @@ def look_again() -> None:
 _MOST = 200
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Place:
     """A row of the outline, seen on a screen."""
 

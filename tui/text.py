@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from irscope.codes import CODES
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.report.names import cut_name
 from irscope.report.options import ASCII as ASCII_GLYPHS
 from irscope.report.options import UNICODE as UNICODE_GLYPHS
@@ -148,7 +148,7 @@ def _span_pieces(span: Span, width: int) -> Iterator[Span]:
 # The characters the UI draws with, in Unicode or plain ASCII.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Symbols:
     """Signs that carry meaning without colour, and the glyphs of charts."""
 

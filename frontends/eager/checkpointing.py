@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from irscope.errors import UsageError
 from irscope.frontends.eager.record import Op, Record, Tensor
 from irscope.frontends.eager.running import bench
+from irscope.immutable import immutable
 from irscope.report.units import Kind, humanise
 from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import Region, RegionSimulator
@@ -33,7 +34,7 @@ _NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"
 _STATISTICS = (3, 4)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class RegionPolicy:
     """One module to be checkpointed: what is saved; everything else in it runs again in the backward."""
 
@@ -181,7 +182,7 @@ def _set_generator(state: tuple[torch.device, Any]) -> None:
 # -- recorded steps as a problem ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CostModel:
     """The larger of computing and moving bytes, and a constant for the launch."""
 
@@ -212,7 +213,7 @@ _SEVERAL = 3
 """Calls of modules of one class that make it a kind of block."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class RecordedStep:
     """The problem, and the recorded operators that its own stand for."""
 
@@ -411,7 +412,7 @@ _ROUNDS = 4
 """How often the budget of the search is lowered when the step that was checked needs more than was simulated."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class ModulePlan:
     """What to save and what to recompute in a module's step, and what that costs."""
 

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ import torch
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import DiagnosticSink
+from irscope.immutable import immutable
 from irscope.passkit.settings import Settings
 
 _depth = 0
@@ -302,7 +302,7 @@ class CannotPretend(Exception):
     """This installation of torch does not have the parts that would be replaced."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Slots:
     """Places of methods in the two tables."""
 

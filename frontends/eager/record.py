@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Loc, Scope, root_scope
@@ -69,7 +70,7 @@ class Tensor:
         return tuple([size for size in self.shape if isinstance(size, int)])
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class GeneratedKernel:
     """A kernel that torch's compiler generated, in the place of an operator."""
 

@@ -22,6 +22,7 @@ from irscope.frontends.eager.record import Record, Storage
 from irscope.frontends.eager.recorder import StepRecorder, watched_steps
 from irscope.frontends.eager.routes import attention
 from irscope.frontends.eager.running import Bench, bench
+from irscope.immutable import immutable
 from irscope.ir.program import Assumed
 
 STEPS = 3
@@ -29,7 +30,7 @@ STEPS = 3
 AUTOCAST = {"": None, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Plan:
     """How a step is made."""
 

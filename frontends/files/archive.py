@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from irscope.errors import LoadError
+from irscope.immutable import immutable
 from irscope.ir.places import FileRegion
 
 _END = struct.Struct("<4s4H2LH")
@@ -32,7 +32,7 @@ _STORED, _DEFLATED = 0, 8
 _UTF8, _ENCRYPTED = 0x800, 0x1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Entry:
     """One file of an archive, as the central directory describes it."""
 

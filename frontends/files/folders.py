@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.files import checkpoint as checkpoints
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
@@ -29,7 +30,7 @@ _WEIGHTS: Final = (INDEX, "model.safetensors", "pytorch_model.bin.index.json", "
 """In the order in which `from_pretrained` looks for them."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Tensors:
     """The tensors of a checkpoint by file, as stored."""
 
@@ -133,7 +134,7 @@ _PART: Final = re.compile(
 """How peft calls the two matrices of a module; older versions with the adapter's own name between."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Pair:
     """The two matrices that an adapter puts beside a module: `down` is [rank, inputs], `up` [outputs, rank]."""
 
@@ -146,7 +147,7 @@ class Pair:
         return sizes_of(self.down)[0]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Adapter:
     """A LoRA adapter: what its adapter_config.json says, and what its weights are."""
 

@@ -20,6 +20,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.checkpoint import WeightTable
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import paused_gc
 from irscope.ir.places import FileRegion
@@ -62,7 +63,7 @@ _PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.
 """How llama.cpp calls the parts of a split file (`llama_split_path`)."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Listed:
     """A list in metadata: how long it is, and its items where they are few."""
 

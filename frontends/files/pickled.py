@@ -18,6 +18,7 @@ from irscope.budget import admit, claim, spend
 from irscope.errors import LoadError
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, STORAGE_DTYPES
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Literal, Payload
@@ -32,7 +33,7 @@ _AT_ONCE = 4096
 Buffer: TypeAlias = "bytes | memoryview"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Global:
     """A function or class that the pickle names; never looked up."""
 
@@ -52,7 +53,7 @@ class Stub:
     state: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Storage:
     """The bytes behind one or more tensors."""
 

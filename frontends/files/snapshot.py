@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from irscope.budget import Allowance, reading, spend
 from irscope.errors import LoadError
 from irscope.frontends.files.snapshotstream import Columns, Frame, KnownStack, NoSnapshot, Rows, frame_of, read_columns
+from irscope.immutable import immutable
 
 _START: Final = 256
 _MOST: Final = 4 << 30
@@ -25,7 +26,7 @@ _FOREIGN: Final = ("/torch/", "\\torch\\", "<frozen", "importlib")
 _GRAIN: Final = 512
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TraceEvent:
     """What the allocator did."""
 
@@ -44,7 +45,7 @@ class TraceEvent:
         return line_of(self.frames)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Annotation:
     """Where something that has a name begins or ends."""
 
@@ -54,7 +55,7 @@ class Annotation:
     device: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SnapshotBlock:
     """A part of a segment."""
 
@@ -65,7 +66,7 @@ class SnapshotBlock:
     frames: tuple[Frame, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SnapshotSegment:
     """What the device gave at once."""
 
@@ -78,7 +79,7 @@ class SnapshotSegment:
     blocks: tuple[SnapshotBlock, ...]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Snapshot:
     """One file."""
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.budget import spend
+from irscope.immutable import immutable
 
 _WINDOW: Final = 2 << 20
 """Bytes of a file that are decoded at once: what the caches of a processor hold."""
@@ -743,7 +744,7 @@ class _Machine:
         return Columns(**found)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class KnownStack:
     """A list of frames that was decoded with its entry."""
 

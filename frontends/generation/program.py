@@ -43,6 +43,7 @@ from irscope.frontends.zoo.agreement import compare_weights, stored_dtype
 from irscope.frontends.zoo.names import file_in, is_name, parse_name
 from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, may_run, not_found, own_dtype, with_base
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut, Rhythm
 from irscope.memory.tape import Tape
@@ -80,7 +81,7 @@ def of_the_model() -> Iterator[None]:
         raise ModelFails from error
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Wish:
     """What to load and to generate."""
 
@@ -136,7 +137,7 @@ class Wish:
         return min(sum(self.proposed(start) == self.candidates for start in starts[1:]), len(starts) - 2)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CacheLayer:
     """What one layer keeps of the tokens so far."""
 
@@ -455,7 +456,7 @@ class Generator:
         return value
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Source:
     """What a model is made from."""
 

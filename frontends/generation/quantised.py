@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import torch
@@ -18,13 +18,14 @@ from torch.nn import functional as F
 from irscope.errors import LoadError
 from irscope.frontends.files.folders import Tensors
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.immutable import immutable
 from irscope.ir.graph import Role
 from irscope.ir.program import WEIGHTS, Assumed, PackedPart, Program
 from irscope.weights.packed import Packed, PackedWeight, Shaped
 from irscope.weights.schemes import Scheme, scheme_in
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Kernel:
     """How a layer computes with its codes."""
 
@@ -35,7 +36,7 @@ class Kernel:
     """Whether the codes are turned into plain weights before the first forward, and stay so."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Held:
     """What a linear layer holds in the place of its weight."""
 
@@ -495,7 +496,7 @@ _EXPERT: Final = re.compile(r"\.experts\.\d+\.")
 """In names of checkpoints; transformers 5 runs all experts of a layer from one tensor."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Layers:
     """What stands for the linear layers of a folder whose weights are quantised."""
 

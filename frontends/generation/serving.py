@@ -16,6 +16,7 @@ from irscope.frontends.generation.program import Generator, Wish, cache_of, of_t
 from irscope.frontends.generation.quantised import PackedLinear
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.immutable import immutable
 
 _PROBE: Final = 8
 """Tokens whose cache is looked at."""
@@ -27,7 +28,7 @@ _LATENT_PLAN: Final = {"q_proj": "colwise", "q_b_proj": "colwise", "kv_b_proj": 
 """What engines share of latent attention, which the plans of transformers leave whole (vLLM's deepseek_v2.py)."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Share:
     """A parameter as one rank holds it."""
 
@@ -50,7 +51,7 @@ class Kept:
     is_latent: bool
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Served:
     """A model as an engine would load it, on one rank of `tp`."""
 

@@ -7,7 +7,6 @@ comes out is checked by reading it again, so a rule that was turned around wrong
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from irscope.frontends.onnx.rules import Rule, Table
 from irscope.frontends.onnx.standard import TABLE
 from irscope.frontends.onnx.types import NUMBERS
 from irscope.frontends.templates import Attribute, Template, parse_template
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Node, Value
 from irscope.ops.registry import find_op
@@ -43,7 +43,7 @@ class CannotWrite(Exception):
     """A node that no operator of ONNX stands for; the text says why."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Operation:
     """A node of ONNX to be: names are given by who writes it."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from irscope.frontends.onnx.call import Call, Mismatch, Operand
 from irscope.frontends.templates import Attribute, Template, parse_template
+from irscope.immutable import immutable
 from irscope.ir.graph import Attr, Role, Value
 from irscope.ops.registry import find_op
 
@@ -39,7 +39,7 @@ _READERS: dict[str, Callable[[Call, str], Attr]] = {
 """How the kinds of attributes in operators' records are read; what may be any number in a record is a float in ONNX."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Line:
     """One line of a rule, with readers for its attributes."""
 

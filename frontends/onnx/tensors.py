@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 from irscope.diagnostics import DiagnosticSink
@@ -15,6 +14,7 @@ from irscope.errors import LoadError
 from irscope.frontends.onnx.protos import SparseTensorProto, TensorProto
 from irscope.frontends.onnx.reader import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, ModelFile, refuse, short
 from irscope.frontends.onnx.types import DTYPES, MOST_AXES, pack_field, packed_size, unpack
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Role
 from irscope.ir.places import Blob, FileRegion, Literal, Payload, Scalar
@@ -44,7 +44,7 @@ _TYPED_FIELDS: dict[DType, str] = {
 _RARELY_LEARNED = frozenset({DType.I64, DType.I32, DType.U64, DType.U32, DType.BOOL, DType.STR})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Constant:
     """The type of a tensor and where its values are, None where they are unknown."""
 

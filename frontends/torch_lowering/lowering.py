@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 
 from irscope.frontends.templates import Attribute, parse_template
 from irscope.frontends.torch_lowering.signatures import Argument, Signature
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Called
@@ -29,7 +30,7 @@ class CannotLower(Exception):
     """This use of an operator has no counterpart; it becomes a foreign node."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AtenCall:
     """One call with its arguments by name."""
 

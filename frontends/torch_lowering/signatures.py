@@ -6,11 +6,11 @@ import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import TypeAlias
 
 from irscope.frontends.torch_lowering.dtypes import C10_DTYPES
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
@@ -42,7 +42,7 @@ _OTHER_PACKAGES: dict[str, list[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Param:
     """One argument of an operator."""
 
@@ -58,7 +58,7 @@ class Param:
         return self.default is _MISSING
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Signature:
     """One overload of one operator."""
 

@@ -6,7 +6,6 @@ import ast
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
@@ -16,6 +15,7 @@ from irscope.frontends.torchscript.emit import Emitter, flattened
 from irscope.frontends.torchscript.interpreter import dotted
 from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.values import Item, ScriptObject
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim, symbol
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
@@ -154,7 +154,7 @@ _INDEX_NAMES = ("id", "token", "index", "indices", "label")
 Types = dict[str, TensorType]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Verdict:
     """What a run of the code with some types said."""
 
@@ -163,7 +163,7 @@ class Verdict:
     """Whole numbers that the code compared with one another."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Guess:
     """A type for every input, such that the model accepts them all."""
 
@@ -172,7 +172,7 @@ class Guess:
     """Where the sizes come from."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Sizes:
     """What inputs are tried at."""
 
@@ -271,7 +271,7 @@ _DEEPEST = 40
 _MOST_STEPS = 20_000
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Use:
     """A layer that an input reaches: convolution, linear, embedding, recurrent or norm."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from irscope.frontends.torchscript.source import Function, ScriptClass
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
@@ -43,7 +44,7 @@ class TensorList:
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Uninitialized:
     """What a variable holds in a branch that never reads it."""
 
@@ -61,7 +62,7 @@ class Frame:
     """The function that called this one."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Returned:
     """Control flow left the function."""
 

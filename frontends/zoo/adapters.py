@@ -6,7 +6,6 @@ Forward, element types and names of parameters are those of peft 0.21 (`peft/tun
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from irscope.errors import LoadError, UsageError
 from irscope.frontends.files.folders import Adapter, Pair, sizes_of
 from irscope.frontends.generation.quantised import PackedLinear, held_by_scheme, kept_by_default, replace_linears
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
 from irscope.weights.schemes import Scheme
@@ -115,7 +115,7 @@ def put_on(module: nn.Module, adapter: Adapter) -> None:
             _replace(parts, path, _Copied(parts[path]))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Lora:
     """What is trained beside the layers of a model whose own weights are frozen."""
 

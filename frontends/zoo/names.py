@@ -13,11 +13,11 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.immutable import immutable
 from irscope.optiontext import OptionsError, items, read_options
 from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
@@ -37,7 +37,7 @@ OptionValue: TypeAlias = object
 """What an option is worth: a number, a truth value, None, a text, or a list of these."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Name:
     """A model that is made: of a package, or by the user's own file, with options of its own."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions, several_inputs, stated
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Assumed
@@ -23,7 +24,7 @@ Fill: TypeAlias = Literal["noise", "ids", "ones"]
 DEFAULT_SIZES: Final = {"batch": 1, "seq": 128}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Wanted:
     """One input of a model."""
 
@@ -45,7 +46,7 @@ class Wanted:
     """Whether some of its sizes are usual ones, because neither the model nor its package says any."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Recipe:
     """A model that can be made."""
 
@@ -65,7 +66,7 @@ class Recipe:
     """What the package or the model's own configuration leaves open or says otherwise."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Chosen:
     """Inputs as the user wants them."""
 

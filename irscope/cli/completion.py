@@ -11,12 +11,12 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from irscope.cli.main import COMMANDS, command_named, parser_of
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream
+from irscope.immutable import immutable
 
 SHELLS: Final = ("bash", "zsh", "fish")
 SOURCES: Final = ("passes", "devices", "ops", "codes", "zoo")
@@ -110,7 +110,7 @@ def _devices() -> Iterator[str]:
 # What there is to complete.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Argument:
     """An option, or an argument by its place, and what completes its value."""
 
@@ -123,7 +123,7 @@ class Argument:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Described:
     """One command."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import platform
-from dataclasses import dataclass
 from importlib import metadata
 
 from irscope._version import __version__
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import ExitCode
+from irscope.immutable import immutable
 from irscope.report.report import Document, Report
 from irscope.report.table import Table
 
@@ -26,7 +26,7 @@ _PACKAGES = {
 _REQUIRED = ("numpy", "onnx", "textual")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Finding:
     """One thing that is wrong, with what to do."""
 

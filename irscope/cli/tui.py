@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from irscope.cli.args import (
 )
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
+from irscope.immutable import immutable
 from irscope.ir.program import Runtime
 from irscope.passkit.instruments import Instrument, PassEvent
 
@@ -115,7 +116,7 @@ def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
     return path, None
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Found:
     """What was read, and what is to be laid beside it."""
 

@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Protocol
 from irscope.devices.profile import DeviceProfile, parse_profile, read_profile
 from irscope.errors import UsageError
 from irscope.files import config_folder
+from irscope.immutable import immutable
 from irscope.plugins import plugins
 
 ENTRY_POINT_GROUP = "irscope.devices"
@@ -141,7 +141,7 @@ DEFAULT_DEVICE = "h200"
 DEFAULT_TORCH = (2, 13)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Target:
     """Device, torch and allocator options that a prediction is for."""
 

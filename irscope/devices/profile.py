@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from irscope.amounts import BYTES, FLOPS, SECONDS
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.jsoncodec import Misfit, decode, loads
 
 Name = TypeVar("Name", bound=str)
@@ -19,7 +20,7 @@ KERNELS = ("convolution", "pointwise", "depthwise")
 """Kinds of convolution: in general; 1 by 1 in steps of 1, which is a matrix product; each channel for itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figure:
     """A number (or an interval, where `hi` is larger) with its source."""
 
@@ -35,7 +36,7 @@ class Figure:
         return self.lo == self.hi
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Level:
     """A level of memory: how much it holds and how fast it is."""
 
@@ -46,7 +47,7 @@ class Level:
     """Bytes a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WorkspaceRule:
     """What a library takes for a convolution besides its result: so many times the bytes of input, filter and result."""
 
@@ -57,7 +58,7 @@ class WorkspaceRule:
     date: str
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class DeviceProfile:
     """One device. Rates are dense peaks in FLOP/s (a multiply-add is 2), never those for structured sparsity."""
 
@@ -141,7 +142,7 @@ MAX_BYTES = 1 << 20
 _HINT = "docs/roofline.md describes device files"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SourceJson:
     """Where a figure comes from."""
 
@@ -149,7 +150,7 @@ class SourceJson:
     date: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FigureJson:
     """A number, or an interval, in a unit."""
 
@@ -161,7 +162,7 @@ class FigureJson:
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LevelJson:
     """A level of memory."""
 
@@ -170,7 +171,7 @@ class LevelJson:
     size: FigureJson | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WorkspaceJson:
     """Factors of a rule for workspaces."""
 
@@ -181,7 +182,7 @@ class WorkspaceJson:
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceJson:
     """A device file."""
 

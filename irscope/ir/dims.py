@@ -13,6 +13,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dim_algebra import (
     broadcast,
     ceildiv,
@@ -200,7 +201,7 @@ def _default_symbol(name: str) -> Dim:
     return unknown(name) if name.startswith("?") else symbol(name)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Ratio:
     """A quotient that has not been rounded yet."""
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from irscope.immutable import immutable
+
 CALLED_MODULE: Final = "Module."
 """Begins the function's name in places whose call stack is complete, where the function runs because its module was called."""
 
@@ -110,7 +112,7 @@ def root_scope() -> Scope:
     return Scope(None, "")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Loc:
     """A place in the source that defined the model, with the statement there and the call that led to it."""
 
@@ -130,14 +132,14 @@ class Loc:
 Scalar: TypeAlias = bool | int | float | complex | str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Literal:
     """Values small enough to stand in the graph, flat in row-major order."""
 
     values: tuple[Scalar, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FileRegion:
     """Bytes in a file, not read yet; weights that share a `storage` are tied."""
 
@@ -147,7 +149,7 @@ class FileRegion:
     storage: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Blob:
     """Packed little-endian bytes that came with the model file; never part of the text form."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, runs
 from irscope.ir.places import Scope
@@ -16,7 +17,7 @@ from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, Tu
 # When a run of the model made each storage and when it let go of it: known for models that were watched, not for files.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Life:
     """One storage that the run made; positions count the nodes of the main graph."""
 
@@ -29,7 +30,7 @@ class Life:
     """Bytes of the whole storage, which may be more than those of the value that had it first."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Observed:
     """Lifetimes and sizes that hold until the graph's nodes, their attributes or its declarations change."""
 
@@ -57,7 +58,7 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
 # Weights in few bits, as quantisers store them: several tensors for one weight.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PackedPart:
     """What one tensor of a quantised weight is for."""
 
@@ -89,7 +90,7 @@ class LocalNames(enum.Enum):
     """Which lines ran is known, not their text: where a variable's name is unknown, its live range is modelled."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Traits:
     """How a model is run, and what its file leaves open; a frontend says so for its programs. The defaults promise nothing."""
 
@@ -124,7 +125,7 @@ WEIGHTS: Final = "weights"
 """What an assumption about weights is about."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Assumed:
     """Something that a prediction depends on and that was not specified, with the value that was assumed."""
 
@@ -148,7 +149,7 @@ class Assumed:
         return f"{self.what}={self.value}{f' ({self.why})' if self.why else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Called:
     """A call of one of PyTorch's operators that a node was made of, as the file or the run made it."""
 
@@ -158,7 +159,7 @@ class Called:
     """By name, defaults included: values, numbers, formulas, texts, element types, tuples of these."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FileNode:
     """A node of the model's file, with what it was lowered to."""
 
@@ -167,7 +168,7 @@ class FileNode:
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class FileNodes:
     """What a program was made of, so that it can be written again: the nodes of the file's main graph, by number, and its names."""
 
@@ -218,7 +219,7 @@ class Program:
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
     file_nodes: FileNodes | None = None
     """The file's nodes and names, where they were asked for (`LoadOptions.keep_calls`) and the format has them."""
-    traits: Traits = Traits()
+    traits: Traits = field(default_factory=Traits)
     """How it is run and what its file leaves open."""
     observed: Observed | None = None
     """When a run made and dropped storages, for models that were watched while they ran."""
@@ -321,7 +322,7 @@ PLAIN_ATTRS = frozenset({bool, int, float, complex, str, type(None)})
 """Types of attribute values that hold nothing else; most attributes are of these."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mentions:
     """What occurs in the types and attributes of a program, each once, in the order in which it first occurs."""
 

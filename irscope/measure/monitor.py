@@ -11,10 +11,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from irscope.immutable import immutable
 from irscope.measure.machine import nvml_handle
 from irscope.recording.records import Machine, Sample
 
@@ -28,7 +29,7 @@ _WRAPS: Final = 1 << 20
 _JOINED: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Spent:
     """Counters since the system began; None where they cannot be read."""
 

@@ -7,9 +7,11 @@ polynomials of batch, prompt and new tokens, so is their sum; it is found from s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
+
+from irscope.immutable import immutable
 
 
 class Sizes(NamedTuple):
@@ -28,7 +30,7 @@ BY_PROMPT: Final = ((0, 0, 0), (0, 1, 0), (0, 2, 0), (1, 0, 0), (1, 1, 0), (1, 2
 BY_BOTH: Final = ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0), (1, 1, 0), (1, 0, 1))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Window:
     """Bytes of each sequence that grow with the tokens until so many are seen."""
 
@@ -41,7 +43,7 @@ class Window:
         return at.batch * self.rate * min(at.prompt + (at.new if self.of != "prompt" else 0), self.most)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Polynomial:
     """Bytes by the sizes, with what windows keep."""
 
@@ -76,7 +78,7 @@ class Polynomial:
         return found + ([str(factor[0, 0])] if factor.get((0, 0)) else [])
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Piece:
     """Lengths between which the highest of some moments is told."""
 
@@ -93,7 +95,7 @@ class Piece:
         return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class PeakFormula:
     """The peak of a phase."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from irscope.immutable import immutable
 from irscope.memory.tape import Action, Tape, Verb
 
 _PLACE: Final = attrgetter("at")
@@ -36,7 +37,7 @@ Request: TypeAlias = "tuple[str, Any, Any]"
 """`take` with a stream, `free` with a reference, or an action's verb with what it is about and its other number."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class StepRequests:
     """What one step asked of the allocator, without its place among the steps."""
 
@@ -131,7 +132,7 @@ class NoLaw(Exception):
     """The steps do not grow by lines that few captures show."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Piece:
     """A stretch of steps in which every size is a straight line."""
 

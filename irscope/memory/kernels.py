@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from irscope.devices import Target
+from irscope.immutable import immutable
 from irscope.memory.tape import TEMPORARY, WORKSPACE, Spread, Tape
 from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, Result, Take, Unknown, Workspace
 
@@ -20,7 +20,7 @@ _HOPPER = 4096 * _KIB * 8
 _LT = 1024 * _KIB
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Buffer:
     """Scratch memory passed to a library for a matrix product."""
 
@@ -30,7 +30,7 @@ class Buffer:
     """Whether it is kept after its first allocation; otherwise each call allocates and frees its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WorkspacePolicy:
     """Workspaces of a matrix product, in order, by the library that computes it."""
 

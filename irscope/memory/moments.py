@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim, bounds
 from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stretch, Tape
 from irscope.report.values import Provenance, Quantity, largest, quantity
@@ -25,7 +26,7 @@ ROUNDED = "blocks of 512 bytes, large ones with a rest"
 _Numbers: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Moments:
     """One entry for each step: the moment at which most bytes are allocated."""
 

@@ -15,6 +15,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, OutOfMemory, Segment
 from irscope.memory.caching.allocator import PendingFrees
@@ -33,7 +34,7 @@ class Unbounded(Exception):
     """A size has no upper bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Spread:
     """The interval of sizes of an allocation whose size is unknown."""
 
@@ -59,7 +60,7 @@ Verb: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Action:
     """What happens to streams and pools between two requests."""
 
@@ -76,7 +77,7 @@ class Action:
     """Of the device's memory, to which the process is limited from here on."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Span:
     """Steps of a tape that are replayed together: a forward, a training step, or what is between two of them."""
 
@@ -90,7 +91,7 @@ class Span:
     """Whether the same requests were replayed before, so that what is kept is there."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bytes:
     """Counters of torch.cuda.memory_stats()."""
 
@@ -355,7 +356,7 @@ class Tape(Generic[Owner]):
             return replay.done
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class DeviceRun(Generic[Owner]):
     """What a program that was loaded and run asked of one device's allocator."""
 

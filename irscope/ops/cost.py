@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 
 FLOP_CLASSES = ("matmul", "elementwise", "transcendental", "reduction", "move")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cost:
     """Sums that may be symbolic. Fields are FLOPs by class, multiply-adds among them, and bytes touched."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from irscope.immutable import immutable
 
 
 class OpRole(enum.Enum):
@@ -115,7 +116,7 @@ class OpRole(enum.Enum):
     """How the result lies depends on the kernel that the device has."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Factors:
     """The operands that a matrix product multiplies."""
 
@@ -125,7 +126,7 @@ class Factors:
     """Whether products are summed over the first axis of the right factor, unless `trans_b` says otherwise; else over its second."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FusedAttention:
     """Which operands of an operator that does a whole attention are what."""
 
@@ -172,7 +173,7 @@ class Packing(enum.Enum):
     """Of the tensor's own shape, several codes of `bits` bits in a byte, blocks along `quantize_axis`."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CodedOperand:
     """A weight that the operator takes as codes, shifted by zero points and multiplied by scales."""
 

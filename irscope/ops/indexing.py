@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
@@ -115,7 +115,7 @@ def _evaluate_gather_nd(call: OpCall) -> Known | None:
     return np.stack(parts).reshape(shape) if parts else np.zeros(shape, dtype=x.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Index:
     """One entry of an advanced index: how many axes it takes, and the shape that it brings."""
 

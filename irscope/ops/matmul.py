@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Unpack
 
 import numpy as np
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
@@ -524,7 +524,7 @@ _PRODUCTS = (
 # Einstein sums: sizes from the equation, costs of contracting the operands from left to right.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Equation:
     """An equation applied to operands: labels of each axis, and the size of each label."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NoReturn
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal
 from irscope.ir.dtypes import DType
 
@@ -30,7 +30,7 @@ _MOST_FACTORS: Final = 2
 Limits = frozenset[tuple[SymDim, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Real:
     """One float made of sizes: `over / under`, exactly or the nearest float; not known where `under` is 0."""
 

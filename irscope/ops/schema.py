@@ -14,7 +14,8 @@ from __future__ import annotations
 import ast
 import enum
 import re
-from dataclasses import dataclass
+
+from irscope.immutable import immutable
 
 
 class AliasMark(enum.Enum):
@@ -25,7 +26,7 @@ class AliasMark(enum.Enum):
     WRITES = "!"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Param:
     """One operand or attribute."""
 
@@ -40,7 +41,7 @@ class Param:
     mark: AliasMark = AliasMark.MUST
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Schema:
     """A parsed operator schema."""
 
@@ -130,7 +131,7 @@ def _parse_param(part: str, schema: str) -> Param:
 # -- what signatures of ATen share with these ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Declaration:
     """One argument or result as it is written: `Tensor(a!)[]? name=default`."""
 

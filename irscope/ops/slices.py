@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import Shape, TensorType
 
@@ -20,7 +20,7 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Slices:
     """A tensor by axis: its slices where they can be told apart, and the number that each slice holds everywhere (NaN: several)."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack
 
 from irscope.devices.catalogue import Target
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bounds, equal, total_of, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
@@ -270,7 +271,7 @@ TakeKind: TypeAlias = Literal["temporary", "workspace"]
 GemmPath: TypeAlias = Literal["cublas", "lt"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Take:
     """So many bytes are asked for; a later `Drop` of the same label gives them back."""
 
@@ -279,14 +280,14 @@ class Take:
     kind: TakeKind = "temporary"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Drop:
     """What a `Take` of this call took is given back."""
 
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Result:
     """Where in the order a result's storage is made; a result that shares another's storage needs none."""
 
@@ -295,14 +296,14 @@ class Result:
     """Bytes of the storage where they are more than the result's own elements (a padded result)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Gemm:
     """A matrix product by cuBLAS or cuBLASLt; its workspace is a policy of the torch version, not of the operator."""
 
     path: GemmPath
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unknown:
     """Temporary memory whose size cannot be known from the file."""
 
@@ -313,7 +314,7 @@ class Unknown:
     """None: no bound is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Workspace:
     """What a library is given for one kernel: it chooses the size on the device, a model tells what that may be."""
 
@@ -339,7 +340,7 @@ class NeedsNumbers(Exception):
 # How PyTorch lays out results; the rules are in irscope.ops.layouts.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StridesRule:
     """Strides of a result from those of the operands."""
 
@@ -426,7 +427,7 @@ Takes: TypeAlias = "Callable[[OpCall, int], int]"
 """Bytes that the kernel takes while it runs besides its results, given the number of threads."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrtKernel:
     """Kernels of ONNX Runtime, by the operator's name in the file, that an operator of irscope stands for."""
 
@@ -488,7 +489,7 @@ CostRule: TypeAlias = Callable[[OpCall], Cost]
 Lookup: TypeAlias = Callable[[OpCall], "bool | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AliasRule:
     """Result and operand that share storage: always, or (`may`) depending on the call."""
 
@@ -497,7 +498,7 @@ class AliasRule:
     may: bool = False
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class OpSpec:
     """One operator. Build it with `op()` in a family's module. Passes ask its fields and never compare names of operators."""
 

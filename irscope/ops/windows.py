@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, exact_div, floordiv, less, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
@@ -32,7 +32,7 @@ from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, RuleError,
 # Sizes of sliding windows: how far a convolution or pooling reaches along each spatial axis.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Axis:
     """One spatial axis of a window operator."""
 
@@ -102,7 +102,7 @@ def spread(call: OpCall, size: Dim, axis: Axis, extra: int) -> Dim:
     return call.context.note_size(result)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Layout:
     """Where batch, channels and spatial axes of an image tensor are."""
 

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Literal, TextIO
 
 from irscope.files import as_output_error, write_text
+from irscope.immutable import immutable
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.passkit.base import Pass
@@ -21,7 +22,7 @@ from irscope.report.table import Table
 Kind = Literal["analysis", "transform"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PassEvent:
     """One pass that starts, ends or fails. `depth` is how many passes wait for it."""
 

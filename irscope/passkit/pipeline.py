@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import IrscopeError, PipelineError
+from irscope.immutable import immutable
 from irscope.optiontext import Given, OptionsError, read_options
 from irscope.passkit import options
 from irscope.passkit.base import Pass
@@ -17,7 +18,7 @@ _REFERENCE = re.compile(r'"(?:\\.|[^"\\])*"(?::[A-Za-z_]\w*)?|[^\s,{}()"]+')
 _MAX_DEPTH = 50
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Element:
     """One parsed element before its pass is looked up."""
 

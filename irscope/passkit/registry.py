@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.passkit.base import Pass
 from irscope.plugins import Plugin, plugins_by_name
 
@@ -16,7 +17,7 @@ ENTRY_POINT_GROUP = "irscope.passes"
 BUILTIN_TABLE = "irscope.passes"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PassEntry:
     """A pass that can be named: where its class is, and one line on what it does."""
 

@@ -7,18 +7,18 @@ import os
 import platform
 import re
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from irscope._version import __version__
 from irscope.errors import LoadError
 from irscope.files import private_file
+from irscope.immutable import immutable
 
 FOLDER_VARIABLE = "IRSCOPE_CRASH_DIR"
 _RUN_LINE = re.compile(r"^# RUN: (.+)$", re.M)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reproducer:
     """What a reproducer file asks for."""
 

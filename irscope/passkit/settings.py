@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from irscope.immutable import immutable
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Settings:
     """Defaults for options that many passes share."""
 

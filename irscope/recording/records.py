@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+from irscope.immutable import immutable
+
 SCHEMA = "irscope.recording/1"
 COLD = "cold"
 WARM = "warm"
@@ -23,7 +25,7 @@ class Input:
     """As irscope writes types: f32[1,3,224,224]."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ModelRecord:
     """Which model was run."""
 
@@ -40,7 +42,7 @@ class ModelRecord:
     """Assumptions: what was not specified, and the value that was assumed: sizes and types of inputs."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DeviceRecord:
     """What it ran on."""
 
@@ -53,7 +55,7 @@ class DeviceRecord:
     driver: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Header:
     """The first line: what was run, with what, and how."""
 
@@ -73,7 +75,7 @@ class Header:
     schema: str = SCHEMA
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Times:
     """How long something took over `n` runs, in microseconds."""
 
@@ -83,7 +85,7 @@ class Times:
     p95_us: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OpRecord:
     """One operator of a run, in the order in which they ran."""
 
@@ -116,7 +118,7 @@ class OpRecord:
     """The line of the program that called it, or whose result it differentiates: train.py:21."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MemoryEvent:
     """Memory that was asked for or given back."""
 
@@ -147,7 +149,7 @@ class MemoryEvent:
     """On which it is; 0 is the default one."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Level:
     """A counter of an allocator."""
 
@@ -155,7 +157,7 @@ class Level:
     peak: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Held:
     """A block that is there when the warm run begins, where that is told: what a program keeps from step to step."""
 
@@ -172,7 +174,7 @@ class Held:
     stream: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Counters:
     """Counters of the allocator after a run, its peak being that of this run; before: when the model and its inputs are there."""
 
@@ -186,7 +188,7 @@ class Counters:
     reserved: Level | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Latency:
     """How long whole runs took."""
 
@@ -197,7 +199,7 @@ class Latency:
     time: Times
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Energy:
     """Energy of the device over plain runs."""
 
@@ -210,7 +212,7 @@ class Energy:
     """How it was read."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Machine:
     """The machine while it was recorded: what could be read of it, and what could not."""
 
@@ -234,7 +236,7 @@ class Machine:
     """What could not be read, and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Sample:
     """The machine at one moment; what is not told could not be read."""
 
@@ -266,7 +268,7 @@ class Sample:
     """Why the clock is lowered just now."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Alive:
     """Memory that was in use when there was no more."""
 
@@ -276,7 +278,7 @@ class Alive:
     scope: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Problem:
     """Something a reader must know before believing the numbers."""
 
@@ -295,7 +297,7 @@ class Problem:
     alive_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NodeMapping:
     """How the nodes of the file are found again among the operators that ran, where the executor changes the graph."""
 
@@ -310,7 +312,7 @@ class NodeMapping:
     unmapped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Said:
     """What the tool found about all that ran, of which the events are a part: the verdict of `irscope simulate`, the outcome."""
 
@@ -321,7 +323,7 @@ class Said:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SaidTable:
     """A table of the same: peaks of each step, categories, what was alive at the peak, collectives."""
 
@@ -334,7 +336,7 @@ class SaidTable:
     """A cell for each column; null for what is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class End:
     """The last line: a file without it was cut short."""
 
@@ -346,7 +348,7 @@ class End:
     """False when the run failed; what was recorded before stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Recording:
     """Everything a file says."""
 
@@ -405,7 +407,7 @@ LINES: Mapping[str, type[Line]] = {
 WORKSPACE = "workspace"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Peak:
     """The highest point of a run."""
 
@@ -416,7 +418,7 @@ class Peak:
     op: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figures:
     """The four figures of a run, in bytes. None where the executor does not tell."""
 

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final, NamedTuple, overload
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
 from irscope.ir.places import Scope, path_key
@@ -120,7 +121,7 @@ class Lane(NamedTuple):
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Contents:
     """What an open group shows."""
 
@@ -512,7 +513,7 @@ def _number_anew(tree: BoxTree, where: list[int]) -> None:
 # Placing what is visible.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Measure:
     """How large things are, in the unit of a drawing."""
 
@@ -560,7 +561,7 @@ class Line(NamedTuple):
     """The group, and the layer below which it turns."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Scene:
     """Everything that is visible, placed; outer boxes before inner ones."""
 

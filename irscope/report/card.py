@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Final
 
 from irscope.diagnostics import Diagnostic
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.ir.program import Assumed
 from irscope.report.options import shown_alone, shown_card
 from irscope.report.printable import well_formed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 UNKNOWN: Final = Quantity(None, Provenance.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardWeights:
     """Parameters, buffers and constants of one element type, or of one scheme where they are quantised."""
 
@@ -30,7 +31,7 @@ class CardWeights:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Identity:
     """What the model is."""
 
@@ -54,7 +55,7 @@ class Identity:
     """Bits that a parameter takes, scales and all, where some are quantised."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardInput:
     """One input under the model's own name."""
 
@@ -64,7 +65,7 @@ class CardInput:
     """Sizes, formulas, and None for what is not known; None where not even the rank is."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StatedSize:
     """A size that the numbers of the card are for, and who stated it."""
 
@@ -91,7 +92,7 @@ ASSUMED_SIZE: Final = "assumed"
 EXAMPLE_SIZE: Final = "the file's example"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Part:
     """One of the parts that memory at the peak is the sum of."""
 
@@ -99,7 +100,7 @@ class Part:
     bytes: Quantity
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class HeldTensor:
     """A tensor that is in memory at the peak."""
 
@@ -112,7 +113,7 @@ class HeldTensor:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardDevice:
     """The device that the card is for, and why it is this one."""
 
@@ -126,7 +127,7 @@ class CardDevice:
     """Such as "this machine's GPU" or "set by irscope config"."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardMemory:
     """What the model takes on the device."""
 
@@ -166,7 +167,7 @@ class CardMemory:
         return (self.reserved, "reserved") if self.reserved.value is not None else (self.peak, "of tensors")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LargestSize:
     """The largest size of one open symbol that fits on the device."""
 
@@ -184,7 +185,7 @@ class LargestSize:
     """What finds or explains it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardCost:
     """What one run costs at the stated sizes."""
 
@@ -203,7 +204,7 @@ class CardCost:
     """Joules."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardUnknown:
     """What no number counts."""
 
@@ -222,7 +223,7 @@ class CardUnknown:
         return not (self.operators or self.tensors or self.weights)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardRemark:
     """Something that would save memory, time or work."""
 
@@ -234,7 +235,7 @@ class CardRemark:
     """The pass that found it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Command:
     """What to type next, and what it answers."""
 
@@ -242,7 +243,7 @@ class Command:
     answers: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardDescribed:
     """What a file of weights says of the model that they are of."""
 
@@ -258,7 +259,7 @@ class CardDescribed:
     """The arithmetic behind these in words, or why they are not known."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Card:
     """Everything that one screen says about a model."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from irscope.immutable import immutable
 from irscope.report.card import Card, CardDescribed, CardInput, StatedSize
 from irscope.report.celltext import LEGEND, SIGNS
 from irscope.report.options import PIPE_WIDTH, RenderOptions
@@ -53,7 +53,7 @@ _JOULES = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"))
 _COUNTS = ((10**15, " P"), (10**12, " T"), (10**9, " G"), (10**6, " M"))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Item:
     """One thing that the card says."""
 
@@ -598,7 +598,7 @@ def _cut_end(text: str, width: int, ellipsis: str) -> str:
 # The card for pages: everything it says, nothing cut or left out for want of room.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tile:
     """One number of a card, to be read at a glance."""
 
@@ -611,7 +611,7 @@ TENSOR_HEADS: Final = ("size", "tensor", "category", "made in", "why it is alive
 """Of the columns of `CardView.tensors`."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CardView:
     """The texts of a card."""
 

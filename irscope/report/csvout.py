@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+from irscope.immutable import immutable
 from irscope.report.options import RenderOptions
 from irscope.report.printable import escaped, printable
 from irscope.report.report import Document, Report
@@ -32,7 +32,7 @@ _OWN_FORMULA = re.compile(r"-(?:[\w .*+/%,)-]|(?<=[-+*/% (,])\(|(?<=max)\(|(?<=m
 _LONGEST_NAME = 100
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Section:
     """One table with the pass it belongs to."""
 

@@ -12,12 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Final
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Value
 from irscope.report.boxes import Box, BoxKind, BoxTree, Contents, Line, Measure, Placed, bytes_of, scene, within_module
 from irscope.report.names import cut_name
@@ -73,7 +74,7 @@ def _no_facts(box: Box) -> Sequence[tuple[str, str]]:
     return ()
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Paint:
     """What colours mean."""
 
@@ -85,7 +86,7 @@ class Paint:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Drawing:
     """What is drawn."""
 

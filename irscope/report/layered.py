@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from irscope.immutable import immutable
 
 _SWEEPS: Final = 12
 """Sweeps for the order; most graphs of networks are settled after three."""
@@ -43,7 +45,7 @@ class Segment(NamedTuple):
     """It belongs to an edge that goes upward, against all others: the graph has a cycle."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Layers:
     """Which layer each box is in, and its place there. Numbers from `count` on are bends."""
 

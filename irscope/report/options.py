@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TextIO
 
+from irscope.immutable import immutable
 from irscope.report.printable import can_encode
 
 PIPE_WIDTH: Final = 100
 """Columns where no terminal says how many there are."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Glyphs:
     """The characters that tables and charts are drawn with."""
 
@@ -32,7 +32,7 @@ UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis=
 ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RenderOptions:
     """How to write a document; a renderer takes what concerns it."""
 

@@ -6,12 +6,13 @@ import enum
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from irscope.immutable import immutable
 from irscope.report.celltext import signed
 from irscope.report.chart import axis, drawable, highest, totals
 from irscope.report.printable import legible
@@ -74,7 +75,7 @@ class Style(enum.Enum):
     """A bar for each of the panel's names."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Curve:
     """One series of a panel; a height is None where it is unknown."""
 
@@ -89,7 +90,7 @@ class Curve:
     """Which points of the series these are, counted from 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Peak:
     """The highest point of a curve, or of a whole."""
 
@@ -97,7 +98,7 @@ class Peak:
     y: Number
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Panel:
     """Curves over one pair of axes, or bars by name."""
 
@@ -223,7 +224,7 @@ def rows_of(marks: Sequence[Mark], left: Number, right: Number, width: int) -> l
     return rows
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Reading:
     """What a panel shows at one place."""
 

@@ -6,8 +6,9 @@ import functools
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from irscope.immutable import immutable
 
 LONGEST_TEXT: Final = 2_000
 """Characters of a cell in a terminal or on a page; files of data hold all."""
@@ -85,7 +86,7 @@ def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:
     return head + ellipsis + _tail(text, room - display_width(head))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ColumnRoom:
     """The room that a column of a table wants: all of it, the least it may be cut to, and when it goes where the room is short."""
 

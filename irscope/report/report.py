@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from irscope._version import __version__
 from irscope.diagnostics import Diagnostic
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.program import Assumed
 from irscope.report.card import Card
 from irscope.report.celltext import CellWriter
@@ -62,7 +63,7 @@ _TITLES: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Coverage:
     """How much of the model a pass knows; `unknown` names what it does not, each once."""
 
@@ -228,7 +229,7 @@ def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
     return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"taken: {', '.join(usual)}"] if usual else [])]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ModelInfo:
     """What a document says about the model itself; None where a number is unknown."""
 
@@ -296,7 +297,7 @@ class ModelInfo:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Subject:
     """One of several things that a document is about, such as a side of a comparison."""
 
@@ -307,7 +308,7 @@ class Subject:
     """Such as what was assumed about it."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Document:
     """Everything one run found out about a model: what every renderer takes."""
 

@@ -12,11 +12,12 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.places import path_key
 from irscope.report.report import Document, Report
 from irscope.report.table import Column, Table
@@ -30,7 +31,7 @@ _TOKEN = re.compile(r'\s*(?:(<=|>=|!=|==|[=<>~()])|"((?:[^"\\]|\\.)*)"|([^\s()=<
 _EXAMPLE = 'for example: bytes > 1MiB and name ~ "layer1.*"'
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Selection:
     """What a user wants to see of the tables."""
 
@@ -43,7 +44,7 @@ class Selection:
         return bool(self.sort or self.filter) or self.top is not None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Comparison:
     """`column operator value`, as it is written."""
 
@@ -54,7 +55,7 @@ class Comparison:
     """Whether the value is a text in quotes."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Condition:
     """A parsed filter: the columns it reads, and the test."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from irscope.immutable import immutable
 from irscope.report.table import Table
 from irscope.report.values import Quantity, derived, quantity
 
@@ -18,7 +18,7 @@ _MOST_COLUMNS: Final = 3
 """Stretches of steps beside each other in a terminal of 80 columns."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CountedStep:
     """What is counted in one step."""
 

@@ -11,12 +11,13 @@ from operator import add
 from typing import Any, TypeGuard, overload
 
 from irscope.errors import PassError, UsageError
+from irscope.immutable import immutable
 from irscope.report.options import shown_alone
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Column:
     """One column; `provenance` holds for every cell that does not say otherwise."""
 
@@ -182,7 +183,7 @@ class Table:
         return replace(self, data=data, keys=None if keys is None else [*keys, ""], rest=left)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mark:
     """A place on a series' x axis with a label, such as the peak."""
 
@@ -190,7 +191,7 @@ class Mark:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Limit:
     """A height that a series is not to pass, such as the memory of a device."""
 
@@ -205,7 +206,7 @@ class Limit:
         return f"{self.label}: {humanise(self.y, self.kind)}"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Series:
     """Columns over an x axis: a timeline or a histogram. `stacked` columns are parts of a whole; each holds until the next x
     unless the series is `sampled`."""
@@ -330,7 +331,7 @@ def check_columns(title: str, columns: Sequence[Column], data: Mapping[str, Sequ
 _SUFFIXES = {"bytes": Kind.BYTES, "flops": Kind.FLOPS, "seconds": Kind.SECONDS, "ratio": Kind.RATIO, "count": Kind.COUNT}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Entry:
     """One value of a summary."""
 
@@ -361,7 +362,7 @@ def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterato
         yield Entry(path, cell, stated or _guess(path, cell))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Group:
     """Values of a summary next to one another below one parent."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.immutable import immutable
 from irscope.report.cardtext import card_lines
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
@@ -31,7 +32,7 @@ LEAST_FIRST = 18
 """The first column tells the rows apart, so it keeps more."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GridColumn:
     """A column of finished texts. Only a `cuttable` one may lose characters; a number never does."""
 
@@ -56,7 +57,7 @@ class GridColumn:
         return self.natural_width if is_whole else self.least
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Grid:
     """Columns with the widths they got, and those that found no room."""
 

@@ -6,10 +6,11 @@ import enum
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from irscope.errors import PassError
+from irscope.immutable import immutable
 from irscope.report.printable import well_formed
 
 Number: TypeAlias = int | float
@@ -38,7 +39,7 @@ _SUREST_FIRST = (Provenance.EXACT, Provenance.MEASURED, Provenance.MODELLED, Pro
 _DOUBT = {provenance: place for place, provenance in enumerate(_SUREST_FIRST)}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Quantity:
     """A number that says where it comes from, the formula it was computed by, and the interval it lies in.
 

@@ -8,7 +8,6 @@ moment, enough room for all that is still to come. (The idea is that of MiniMall
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
@@ -16,10 +15,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from irscope.immutable import immutable
+
 Numbers: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Problem:
     """Buffers by index; each is alive from `lower` up to, not including, `upper`."""
 

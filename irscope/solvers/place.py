@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from irscope.compiled import can_compile, is_kept
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.memory.arena import BfcArena
 from irscope.memory.caching import BOUNDLESS, CachingAllocator
 from irscope.solvers.canonical import CompiledSearch, Floors, Numbers, OutOfSteps, PlainSearch, Problem
@@ -275,7 +276,7 @@ _LOADING = 1.0
 """The same where its machine code lies in the cache."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Pace:
     """How a search divides its steps: numbers for the plain one, and for the one that is compiled and fast."""
 
@@ -292,7 +293,7 @@ _COMPILED = _Pace(restart=1_000, first=20_000, patience=16_000)
 Engine: TypeAlias = Literal["search", "cpsat"]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class OffsetPlan:
     """Where each buffer lies, how high the arena is, and what was proven about lower ones."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name, is_script
+from irscope.immutable import immutable
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed
 from irscope.optiontext import OptionsError, read_options
@@ -37,7 +38,7 @@ _FAILED = ("IRS189", "IRS379")
 """Codes of a step that raises."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class StepSetup:
     """How a step is made; see `capture_training`."""
 
@@ -51,7 +52,7 @@ class StepSetup:
     tuning: Tuning | None = None
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Tuning:
     """What is done to a model before it is trained."""
 

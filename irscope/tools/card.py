@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.zoo.names import is_name
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
@@ -658,7 +659,7 @@ def _memory_unknown(why: str) -> CardMemory:
     return CardMemory(NOT_KNOWN, why, "", "", NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, (), (), "", "", "", None, None, ())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Counters:
     """What a runtime counts on the device; unknown where it does not."""
 

@@ -15,7 +15,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -27,6 +27,7 @@ from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.files import write_text
 from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name, is_script
+from irscope.immutable import immutable
 from irscope.ir.spelling import parse_input_type
 from irscope.jsoncodec import LARGEST, Misfit, decode, encode, loads
 from irscope.passkit.instruments import Instrument
@@ -88,7 +89,7 @@ _BY_FORMULA: Final = frozenset({"flops", "macs", "bytes"})
 """Numbers whose formula tells whether they depend on a size."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Budget:
     """One limit."""
 
@@ -141,7 +142,7 @@ def read_budget(text: str, where: str = "budget", line: int = 0) -> Budget:
 # The file: irscope.toml, or [tool.irscope] of pyproject.toml.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Entry:
     """Models that are checked alike."""
 
@@ -158,7 +159,7 @@ class Entry:
     budgets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Settled:
     """The whole file; what models do not say holds for all."""
 
@@ -176,7 +177,7 @@ AS_MODELLED: Final = "as-modelled"
 _POLICIES: Final = ("surely", AS_MODELLED)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Target:
     """One model at its sizes on one device, with what it has to keep."""
 
@@ -191,7 +192,7 @@ class Target:
     line: int
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Plan:
     """What the file asks for."""
 
@@ -395,7 +396,7 @@ def _said(name: str, type_: str) -> str:
 # The baseline.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bounded:
     """A number with what is known of its interval."""
 
@@ -404,7 +405,7 @@ class Bounded:
     high: int | float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Stored:
     """What one model was like."""
 
@@ -413,7 +414,7 @@ class Stored:
     numbers: Mapping[str, int | float | Bounded] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Baseline:
     """What all models were like when `irscope check --update` ran."""
 
@@ -491,7 +492,7 @@ def _stored_number(one: Quantity) -> int | float | Bounded | None:
 # Judging.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Judged:
     """One budget of one model, and whether it is kept."""
 
@@ -512,7 +513,7 @@ class Judged:
         return float(now - base) / float(base)  # type: ignore[operator]  # both are numbers
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CheckedModel:
     """One model with its numbers, or with why there are none."""
 
@@ -544,7 +545,7 @@ class CheckedModel:
         return Stored(self.sha256, self.card.memory.runtime, kept)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Checked:
     """All models of a plan, judged."""
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import UsageError
 from irscope.files import config_folder, write_text
+from irscope.immutable import immutable
 from irscope.jsoncodec import Misfit, loads
 
 KEYS: Final[Mapping[str, str]] = {"device": "device that memory and time are predicted for, as --device takes it"}
@@ -95,7 +95,7 @@ def _is_path(text: str) -> bool:
 # The device.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Chosen:
     """A device, and why it is this one."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import LoadError, UsageError
+from irscope.immutable import immutable
 from irscope.optiontext import OptionsError, read_options
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
@@ -44,7 +45,7 @@ _CROWDED: Final = 1.5
 """Kinds of layers whose numbers differ by less than this factor are padded to the larger (`_get_kv_cache_groups_uniform_page_size`)."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Engine:
     """An engine and its settings."""
 
@@ -109,7 +110,7 @@ def _setting(engine: str, key: str, value: str | None) -> float:
     return number
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Group:
     """Layers whose blocks have one number."""
 

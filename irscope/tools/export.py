@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from irscope.errors import UsageError
 from irscope.frontends.load import open_nodes
+from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ir.places import is_within, path_key
 from irscope.passes.cost.flops import Flops
@@ -34,7 +35,7 @@ from irscope.session import Model
 PICTURE_KINDS: Final = ("svg", "html", "dot", "mmd")
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class View:
     """What of a graph is drawn."""
 

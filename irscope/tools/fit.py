@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -11,6 +11,7 @@ from irscope.amounts import parse_bytes
 from irscope.devices import target_of
 from irscope.devices.catalogue import all_devices
 from irscope.errors import PassError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
@@ -61,7 +62,7 @@ _COMPUTED = (
 _End: TypeAlias = Literal["bytes", "most"]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Need:
     """What the model needs at one binding."""
 
@@ -82,7 +83,7 @@ class Need:
     """What liveness calls the device's peak at this binding; None where no allocator's is known."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Fit:
     """The largest size that fits, and what stops larger ones."""
 
@@ -531,7 +532,7 @@ def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sizes.items()))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Span:
     """Sizes of one symbol, with those of others."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from irscope.amounts import parse_bytes
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
+from irscope.immutable import immutable
 from irscope.memory.caching import CachingAllocator
 from irscope.memory.tape import Outcome, Span, Tape
 from irscope.passkit.settings import Settings
@@ -35,7 +36,7 @@ _REPLAYED: Final = 2_000_000
 Told = Callable[[int, int | None, str], None]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Look:
     """What one size takes."""
 

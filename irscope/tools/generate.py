@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.moments import alive_at
@@ -37,7 +38,7 @@ PHASES: Final = ("load", "prefill", "decode")
 _DOING: Final = {"load": "loading", "prefill": "reading the prompt", "decode": "decoding"}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Phase:
     """What the allocator counts in a stretch of the program."""
 

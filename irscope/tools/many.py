@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -16,6 +16,7 @@ from irscope._version import __version__
 from irscope.diagnostics import Severity
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.zoo.names import PACKAGES, is_pattern
+from irscope.immutable import immutable
 from irscope.report.card import FIELD_KINDS, Card
 from irscope.report.jsonout import summary_json
 from irscope.report.printable import one_line, well_formed
@@ -74,7 +75,7 @@ _SAFE: Final = "PYTHONSAFEPATH"
 # -- a row for each ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Row:
     """One model at one size, or why it could not be analysed."""
 

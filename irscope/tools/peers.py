@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from irscope.errors import IrscopeError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node
@@ -41,7 +42,7 @@ class CannotCount(IrscopeError):
     default_code = "IRS405"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Counted:
     """What a counter said of one model."""
 
@@ -57,7 +58,7 @@ class Counted:
     """Nodes it could not count, with the reason."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Peer:
     """One counter."""
 
@@ -155,7 +156,7 @@ class ReconciledRow:
         return self.ours - self.theirs
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Reconciled:
     """The comparison with one counter."""
 

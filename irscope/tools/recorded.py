@@ -11,6 +11,7 @@ from typing import Final
 from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import catalogued
 from irscope.errors import IrscopeError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
@@ -39,7 +40,7 @@ PHASES: Final = ("data", "forward", "backward", "optimizer")
 # How far a recording can be trusted.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Trust:
     """What the machine was like while it was recorded."""
 
@@ -108,7 +109,7 @@ _CONVOLUTIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Least:
     """Of some operators: FLOPs of matrix products and convolutions, bytes of their operands and results, seconds at least."""
 
@@ -229,7 +230,7 @@ class Group:
         return sum(op.time.median_us for op in self.ops if op.time is not None) / 1e6
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Spent:
     """The time of a recorded run: that of its operators, and between them."""
 

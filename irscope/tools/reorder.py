@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.nodefile import as_program, graph_module, open_file, reordered, save_program
 from irscope.frontends.load import NodeFile, open_nodes
+from irscope.immutable import immutable
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.session import Model, open_model
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class FileOrder:
     """An order of a file's nodes, and what it needs."""
 
@@ -134,7 +134,7 @@ def open_nodes_of(model: Model) -> NodeFile:
 # Orders in which some operators stay together: those that one node of the file was lowered to.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Groups:
     """Operators of a problem in groups; the operators of one run one after the other, in the order as written."""
 
@@ -192,7 +192,7 @@ def group_order(problem: OrderProblem, groups: Groups, wanted: Sequence[int], se
 # Torch modules and exported programs with the order of operators that needs least memory.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class ScheduledProgram:
     """A program in its new order, with the peak before and after."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.load import load_program
 from irscope.frontends.rewriting import Original
+from irscope.immutable import immutable
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.passes.cost.flops import Flops
@@ -32,7 +33,7 @@ _SMALL: Final = 4096
 """Bytes of weights that are compared by value."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Rewritten:
     """A model that was written."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
@@ -99,7 +100,7 @@ class BudgetRow:
         return found
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Planned:
     """irscope's plan for the kernels as they are, where the buffers of each graph take no more at once than they do with a budget."""
 
@@ -113,7 +114,7 @@ class Planned:
     """Bytes that every plan needs."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CompilerTried:
     """What settings of the compiler do to a program."""
 

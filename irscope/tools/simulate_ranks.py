@@ -23,6 +23,7 @@ from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode
 from irscope.frontends.simulation import check_machine
+from irscope.immutable import immutable
 from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
@@ -49,7 +50,7 @@ _SEVERITY: Final = ("finished", "steps", "oom", "needs_value", "error")
 # -- one run in a process of its own ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Program:
     """What is run: a script or a module, and its arguments."""
 

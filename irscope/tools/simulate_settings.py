@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from irscope.errors import ExitCode
+from irscope.immutable import immutable
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
@@ -46,7 +47,7 @@ class Setting(NamedTuple):
         return self.conf.partition(":")[0] or self.change.partition("=")[0]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Trial:
     """A run with some settings."""
 
@@ -68,7 +69,7 @@ class Trial:
         return all(one["applied"] for one in self.document.get("settings", ()))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Tried:
     """What each of the settings does to the peak."""
 

@@ -9,7 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
@@ -37,7 +38,7 @@ _LEFT_OUT = frozenset({"device", "layout", "memory_format", "pin_memory", "non_b
 """Arguments that change neither sizes nor arithmetic; without them a call works on tensors of any device."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Call:
     """One call of an ATen operator; tensors are their types."""
 

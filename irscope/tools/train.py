@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.files import write_text
+from irscope.immutable import immutable
 from irscope.memory.moments import ROUNDING
 from irscope.passes.memory.cuda import Counter
 from irscope.passes.training.activations import ActivationList, Activations, activations_csv, nodes_csv
@@ -73,7 +73,7 @@ _STRETCH = 64
 """How many times a size that fits the next guess may be."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Size:
     """A size of the batch when something is recomputed."""
 
@@ -100,7 +100,7 @@ class Size:
         return self.planned is not None and self.planned.met
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class BatchSweep:
     """The step at several sizes of the batch, and the largest that fits."""
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.weights.scan import Pool, Tick
 from irscope.weights.source import Unreadable, WeightFiles
@@ -32,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnergyKept:
     """Shares of the sum of squares that are left, in the order of the shares that are pruned."""
 
@@ -98,7 +99,7 @@ class _Set:
         return EnergyKept(self.elements, self.energy, tuple(min(1.0, max(0.0, 1 - one.lost / self.energy)) for one in self.borders))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Some:
     """Magnitudes of a window as bit patterns, with how often each is there."""
 
@@ -288,7 +289,7 @@ class Grouped:
         self.largest += other.largest
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Grouping:
     """A tensor with the axis along which its elements stand in groups."""
 
@@ -434,7 +435,7 @@ def _nearest_in(table: Array32) -> Round:
     return nearest
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Format:
     """A way to store weights: the largest number it holds before scaling, its rounding, and how scales may be shared."""
 
@@ -462,7 +463,7 @@ FORMATS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Choice:
     """A format with the way its scales are shared."""
 

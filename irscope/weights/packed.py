@@ -17,9 +17,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.program import PackedPart
 
@@ -28,7 +29,7 @@ Shaped: TypeAlias = "tuple[DType, tuple[int, ...]]"
 Tensors: TypeAlias = "Mapping[str, Shaped]"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PackedWeight:
     """A weight in few bits."""
 
@@ -48,7 +49,7 @@ class PackedWeight:
     """Neighbours that share a scale, where the tensors tell; 0 otherwise."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Packed:
     """The weights in few bits of a checkpoint."""
 
@@ -181,7 +182,7 @@ _BESIDE: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Look:
     tensors: Tensors
     config: Mapping[str, Any]

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.weights.tensors import Floats, fraction_bits_of, pattern_values
 
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Quantile:
     """A value that at least this share of the finite elements does not exceed; between `low` and `high` where bins are wider."""
 
@@ -26,7 +27,7 @@ class Quantile:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Octave:
     """How many elements have a magnitude from `low` up to, but not including, twice that."""
 
@@ -35,7 +36,7 @@ class Octave:
     positive: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EvenBins:
     """How many finite elements lie in stretches of equal width, which have an edge at zero.
 
@@ -58,7 +59,7 @@ class Kept:
     energy: float
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Spectrum:
     """The largest singular value of a matrix, how far the iteration still was from one, and the stable rank."""
 
@@ -127,7 +128,7 @@ class TensorStatistics:
         return self.count > 0 and self.finite == self.count and self.min == self.max
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unread:
     """Why the values of a tensor are not known."""
 

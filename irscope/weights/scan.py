@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from irscope.compiled import can_compile, is_kept
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
@@ -121,7 +122,7 @@ class _Task:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Piece:
     """Consecutive windows of a tensor."""
 

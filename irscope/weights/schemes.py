@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.optiontext import OptionsError, read_options
 
@@ -29,7 +30,7 @@ class StoredPart(NamedTuple):
         return (math.prod(self.shape) * (self.dtype.bits or 8) + 7) // 8
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Scheme:
     """A way to store matrices, with its settings."""
 
@@ -141,7 +142,7 @@ def _example(name: str) -> str:
     return f"for example {name}{{{inner}}}"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Kind:
     like: str
     family: str

@@ -11,10 +11,10 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
+from irscope.immutable import immutable
 from irscope.ir.places import Blob, Computed, FileRegion, Payload
 
 _AT_ONCE = 1 << 30
@@ -26,7 +26,7 @@ class Unreadable(Exception):
     """A weight whose values cannot be had; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bytes:
     """A run of bytes, in memory or in an open file."""
 
@@ -144,7 +144,7 @@ class Malformed(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DataFile:
     """A regular file that may be read, without links in its path."""
 

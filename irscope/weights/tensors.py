@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Value
@@ -164,7 +164,7 @@ WINDOW = 1 << 21
 _MOST_GATHERED = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Stored:
     """Elements as they lie in memory: row-major, or with axes in another order, which `axes` then takes into account."""
 
@@ -318,7 +318,7 @@ Mask = npt.NDArray[np.bool_]
 _MOST_SLICES = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Axes:
     """A tensor as rows (its first axis) of columns (its second), each an inner run of elements."""
 
@@ -417,7 +417,7 @@ def decode_elements(raw: Array, dtype: DType, count: int) -> Array:
     return table[codes[:count]]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Quantized:
     """Codes with what turns them into numbers.
 
@@ -451,7 +451,7 @@ class Quantized:
         )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Rows:
     """Makes whole rows of numbers."""
 

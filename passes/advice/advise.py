@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
@@ -39,7 +40,7 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Ranked:
     """A finding with its source, and which share of the model's memory, time or work it saves."""
 

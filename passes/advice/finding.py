@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from irscope.devices import find_device, target_of
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
@@ -34,7 +35,7 @@ Sureness: TypeAlias = Literal["exact", "modelled", "bound"]
 """Whether a saving is counted, follows from a model of how the model is run, or is the most that can be had."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Finding:
     """What could be done, why, what it saves, and how sure that is. A saving of None is not known, one of 0 is none."""
 
@@ -54,7 +55,7 @@ class Finding:
     """Whether the model's results stay the same, up to rounding."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Enquiry:
     """What a source is given: the program and other passes through `ctx`, options, and a clock."""
 
@@ -72,7 +73,7 @@ class Enquiry:
         return Clock.of(self.ctx, self.device)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Source:
     """Something that has advice to give; one that needs values of weights is only asked where these are to be read."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind, int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
@@ -25,7 +26,7 @@ BALANCE = 2.0
 """Within this factor of one another arithmetic and memory are called balanced: both figures are no better known than that."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NodeBound:
     """One node: the least time of one run, by what it needs."""
 
@@ -287,7 +288,7 @@ def rate_name(dtype: DType) -> str:
     return "i32"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Rates:
     """Rates of one device. `tf32` says where products of f32 may run as TF32: PyTorch does so in convolutions, unless told otherwise."""
 

@@ -11,6 +11,7 @@ from typing import ClassVar, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure, SourceJson
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.jsoncodec import decode, loads
 from irscope.ops.registry import find_op
@@ -34,7 +35,7 @@ Ends: TypeAlias = "tuple[float, float | None]"
 """Lower and upper bound; None where there is no upper bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Term:
     """One part of the sum: an amount times a constant. None where there is no constant."""
 
@@ -51,7 +52,7 @@ class Term:
         return low * self.constant.lo, None if high is None else high * self.constant.hi
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ClassShare:
     """What the operators of one family take."""
 
@@ -190,7 +191,7 @@ class Energy(Analysis["Spent"]):
         )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Spent:
     """The answer: parts of the energy, and what makes carbon of it."""
 
@@ -336,7 +337,7 @@ def _middle(ends: Ends) -> Quantity:
 PICO = 1e-12
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Constants:
     """What a joule is made of."""
 
@@ -377,7 +378,7 @@ class Constants:
         return Figure(alone.lo, max(whole, alone.lo), f"{alone.source}; at most {device.title}'s rated power at its peak rate", alone.date)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnergyFigureJson:
     """An interval and what says so, as the file of constants has it."""
 
@@ -387,7 +388,7 @@ class EnergyFigureJson:
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class EnergyJson:
     """The file of constants."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bind, exact_div, product, symbol
 from irscope.ir.graph import Facet, Graph, Node
 from irscope.ir.places import path_key
@@ -330,7 +331,7 @@ def _formulas(node: Node, spec: OpSpec | None, types: Inferred, cost: Cost) -> F
 # The formula of a cost rule, found by giving the rule symbols in place of sizes.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Formulas:
     """A rule in the sizes of its operands and results."""
 

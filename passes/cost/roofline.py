@@ -11,6 +11,7 @@ from irscope.devices import find_device, target_of
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Facet, Graph, Names, Node
 from irscope.ir.places import Scope
@@ -208,7 +209,7 @@ _TRAFFIC_NOTE = "memory: bytes read and written by an operator, weights included
 _BOTTLENECK = "bottleneck: what takes the time on {device}: compute, memory, balanced (within a factor of 2), launch, free or unknown"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Layering:
     """The two results that the table joins."""
 

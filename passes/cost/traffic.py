@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.cost.count import Costs, NodeCosts
@@ -24,7 +25,7 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Compulsory:
     """What must be moved however the model is run. A part is None where a size is unknown."""
 
@@ -39,7 +40,7 @@ class Compulsory:
         return self.inputs + self.weights + self.outputs
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Moved:
     """The answer of the pass."""
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from irscope.errors import PassError
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, int_or_zero
 from irscope.ir.graph import Node
@@ -30,7 +31,7 @@ LOADING = -1
 """In place of a step while the model is loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Owner:
     """What asked for memory."""
 
@@ -51,7 +52,7 @@ class Owner:
         return f"{self.category} (modelled)" if self.modelled else self.category
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Event:
     """One action of the allocator."""
 

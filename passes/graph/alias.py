@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.program import Observed
 from irscope.ir.types import Layout, TensorType, Type, tensor
@@ -22,7 +23,7 @@ _ALWAYS_VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::view_as"})
 """They raise where a copy would be needed."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class MayShare:
     """A result that shares its operand's storage or is a copy, depending on strides that are not known."""
 

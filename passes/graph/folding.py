@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Role, Value
 from irscope.ir.places import Computed, Payload
@@ -28,7 +29,7 @@ Array = npt.NDArray[Any]
 _FLOATS: Final = (DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Source:
     """A weight as it was when something was folded: its type and where its values are."""
 
@@ -235,7 +236,7 @@ def _stem(name: str | None) -> str:
 # Results that depend on weights alone.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Evaluation:
     """A node over weights, to be computed by its operator's evaluate rule."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from irscope.budget import OverBudget, spend
+from irscope.immutable import immutable
 from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
@@ -54,7 +55,7 @@ class Reason:
         return self.root or self
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Assumption:
     """Two sizes taken as equal because an operator requires it."""
 
@@ -75,7 +76,7 @@ class Branch:
     """What decides it, where it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Problem:
     """A node whose rule could not be applied; `fault` says whether the model contradicts itself or irscope has a bug."""
 

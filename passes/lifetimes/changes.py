@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from irscope.immutable import immutable
 from irscope.ir.dim_arrays import Numbers
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
@@ -32,7 +33,7 @@ _EXACT, _LAYOUT, _REWRITE = "exact", "if the layout allows", "needs a rewrite"
 _NARROWER = {DType.F32: 2, DType.F64: 2}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Edit:
     """One storage whose live range would change."""
 

@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import accumulate
 from operator import add
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, dim_max, unknown
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Life, Observed, Program
@@ -22,7 +23,7 @@ OUTPUT = "output"
 UNUSED = "nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Tenant:
     """A tensor in a storage that several tensors may occupy in turn."""
 
@@ -204,7 +205,7 @@ def read_values(node: Node) -> list[Value]:
 # References that keep storages alive after their last use, and def-use information about storages.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Hold:
     """A reference that keeps a storage alive after its last use."""
 

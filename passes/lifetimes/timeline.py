@@ -11,6 +11,7 @@ from operator import add
 from typing import Literal, TypeAlias
 
 from irscope.devices import DeviceProfile
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
@@ -231,7 +232,7 @@ def _resident(graph: Graph) -> dict[str, Dim | None]:
 # Which storages are alive at a step, found in logarithmic time plus the size of the answer.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Windows:
     """Intervals of steps, each with all storages that are alive anywhere in it, in order of birth.
 
@@ -290,7 +291,7 @@ ROLES = {"param": "parameter", "const": "constant"}
 """Categories of what a graph declares, where they are called otherwise than its role."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Held:
     """Memory that is in use at a step: a tensor, a kernel's temporary memory, or weights and inputs."""
 
@@ -360,7 +361,7 @@ class HeldOver:
                     self.add_slot(label_of(tenant.value), category, size, (first, last), tenant.value.node)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Footprint:
     """Memory over the steps of one run: at each step parts that add up to the total, and the largest total is the peak."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from irscope.devices import Target
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
@@ -25,7 +26,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.patterns.walk import family
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Fused:
     """One operator that runs in place of the operators of a module call."""
 

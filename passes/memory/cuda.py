@@ -12,6 +12,7 @@ import numpy as np
 from irscope.devices import DeviceProfile, Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
@@ -71,7 +72,7 @@ def fitting(fits: bool, target: Target, low: int | None, high: int | None, reser
     return Quantity(fits) if is_sure else derived(fits, reserved)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Shortage:
     """A model that is too large for the device."""
 
@@ -82,7 +83,7 @@ class Shortage:
     """Known devices with enough memory, the smallest first."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Basis:
     """The program that the requests are derived from: as Python runs it, which may differ from the one in the file."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from irscope.immutable import immutable
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
@@ -33,7 +34,7 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Advice:
     """One change with what it leaves."""
 

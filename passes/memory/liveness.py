@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.immutable import immutable
 from irscope.ir.dims import total_of
 from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
@@ -148,7 +149,7 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Counters:
     """What the report says of an allocator."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from irscope.amounts import read_size
 from irscope.errors import PassError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.bind import known_symbols, open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim
@@ -23,7 +23,7 @@ MOST_POINTS = 100_000
 _EXAMPLE = "for example batch=1..128, batch=1,2,4,8 or batch=8..64..8"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Points:
     """Bindings to evaluate, in order."""
 
@@ -149,7 +149,7 @@ _AT_ONCE = 1 << 22
 """Heights computed at once, to bound memory."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Peaks:
     """What a timeline says at each point."""
 
@@ -236,7 +236,7 @@ Heights = Callable[[Sequence[int]], Sequence[int]]
 """Bytes needed at each of some sizes."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Largest:
     """Result of the search for the largest size that fits."""
 

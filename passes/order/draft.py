@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from irscope.errors import PassError
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -21,7 +21,7 @@ from irscope.solvers.order.recompute import Recipe
 _NAMED = 8
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Draft:
     """The problem, and what its numbers stand for."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.registry import find_op
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
@@ -19,7 +20,7 @@ WRITE_AFTER_WRITE = "write after write"
 EFFECT = "effect"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Edge:
     """`before` must run before `after` because of what both do to a storage, or to the world."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from irscope.amounts import Bytes, Seconds
 from irscope.errors import PassError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
@@ -30,7 +31,7 @@ _OTHERS = (
 )
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Planned:
     """Buffers with their offsets; no two that are alive together share a byte."""
 
@@ -169,7 +170,7 @@ def _says(plan: OffsetPlan) -> str:
 # Storages as buffers of one arena: from which step to which each lies there, as written or in the order that was found.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Buffer:
     """One stretch of the arena, from step `lower` up to, not including, `upper`."""
 

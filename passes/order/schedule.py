@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 from irscope.amounts import SHARE, Seconds, read_amount
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
@@ -289,7 +290,7 @@ _GIVEN_AWAY = "let the model free its inputs after their last use"
 _RECOMPUTED = "recompute what is needed again instead of keeping it"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Lever:
     """One kind of change with what it makes possible."""
 
@@ -302,7 +303,7 @@ class Lever:
     """No order needs less then."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Known:
     """What else is known about the model."""
 
@@ -453,7 +454,7 @@ KEPT = "kept to the end"
 INSIDE = "only exists while the node runs"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Held:
     """Bytes that are alive in every order, at the node where the bound is reached."""
 

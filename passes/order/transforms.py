@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from irscope.amounts import Seconds
 from irscope.errors import PassError
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.graph.alias import Alias
@@ -25,7 +26,7 @@ from irscope.solvers.order.solve import Ordering, best_order
 _ROUNDS = 4
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Recomputed:
     """The order found, in which some nodes run more than once."""
 

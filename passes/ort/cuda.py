@@ -21,6 +21,7 @@ from typing import Final, TypeAlias, cast
 
 from irscope.devices.catalogue import Target
 from irscope.devices.profile import DeviceProfile
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -332,7 +333,7 @@ def _copied(found: Launches, value: int, readers: Iterable[Launch], node: Node, 
 # What kernels take while they run.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Taken:
     """Bytes that a kernel takes for itself."""
 
@@ -432,7 +433,7 @@ def _rearranged(launch: Launch, found: Launches, types: Inferred) -> KernelPacki
 # The session: two arenas, twice.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CudaOptions:
     """Options of the provider and of the session."""
 

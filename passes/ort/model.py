@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -46,7 +47,7 @@ KEPT = "the run: nothing reads it"
 _IF: Final = "If"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrtOptions:
     """How the session is set up."""
 

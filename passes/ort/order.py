@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from irscope.amounts import Seconds
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, paused_gc
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
@@ -33,7 +34,7 @@ from irscope.report.units import Kind
 from irscope.solvers.order.problem import sorted_by
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class OneOrder:
     """What a session with one setting does with the file as it is, and with its nodes in the scheduled order."""
 

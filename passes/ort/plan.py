@@ -7,6 +7,7 @@ from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
@@ -425,7 +426,7 @@ class _Packing:
 # Two runs of a session through the arena: bytes after each kernel, and the peaks.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrtUsage:
     """Bytes as ONNX Runtime's profile counts them."""
 
@@ -437,7 +438,7 @@ class OrtUsage:
     """Held by the arena: mem_arena_held."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrtRun:
     """One run."""
 
@@ -454,7 +455,7 @@ class OrtRun:
     """Bytes of the block that holds what is not returned; 0 where there is none, or no room for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OrtFigures:
     """Memory of a session before it runs, and in its first and second run."""
 
@@ -481,7 +482,7 @@ class Inner:
     """Whether its pattern is known, so that it takes one block."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Session:
     """Memory of a session besides its buffers."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
@@ -25,7 +26,7 @@ from irscope.report.values import Provenance
 from irscope.weights.source import WeightFiles
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Kind:
     """The answer of the pass."""
 
@@ -113,7 +114,7 @@ class Work:
         return sum(self.by_node.get(node, 0) for node in dict.fromkeys(nodes)) / self.total
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Evidence:
     """One thing that was found."""
 
@@ -127,7 +128,7 @@ class Evidence:
         return len(self.nodes)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Verdict:
     """The family and how sure it is."""
 

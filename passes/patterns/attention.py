@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Node, Value
 from irscope.ops.facts import FusedAttention, OpRole
 from irscope.ops.registry import attention_of, factors_of, plays
@@ -20,7 +20,7 @@ _MASK_DEPTH = 400
 _NEAR = 12
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Attention:
     """One attention: the nodes that do it, in order."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.facts import OpRole
@@ -33,7 +34,7 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Group:
     """One group; `hindrance` says why it must not be fused, where it must not."""
 
@@ -55,7 +56,7 @@ class Group:
         return less if isinstance(less, SymDim) else max(less, 0)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Fusions:
     """The answer of the pass: groups in program order, and those that were found but must not be fused."""
 

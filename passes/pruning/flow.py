@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import Shape, TensorType
@@ -208,7 +208,7 @@ _MOST_SLICES = 1 << 25
 """Twice the rows and columns of a model of 100 layers with 10 matrices each, 16,384 wide: 256 MB of numbers."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Verdict:
     """What becomes of every slice."""
 

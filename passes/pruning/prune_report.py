@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, int_or_zero
 from irscope.ir.graph import Attr, Facet, Graph, Node, Value
 from irscope.ir.types import TensorType, Type
@@ -47,7 +48,7 @@ _NOTES = (
 _AXES = ("rows", "columns")
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class DeadSlices:
     """Slices of zeros along one axis of a weight, with how many of them can go and what keeps the others."""
 
@@ -248,7 +249,7 @@ def _row(one: Thinned) -> tuple[object, ...]:
 # What a model costs without the slices that can go: every node that gets smaller is counted again by its operator's rule.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Smaller:
     """A weight of which slices can go: by axis which ones, and the type that is left."""
 
@@ -360,7 +361,7 @@ class _Shrink:
 # How far the matrices of a model could be thinned out: energy kept by magnitude, and readiness for 2:4 sparsity.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Thinned:
     """One matrix."""
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from irscope.amounts import SHARE, Seconds, parse_bytes, read_amount
 from irscope.devices import target_of
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.sizes import CONVENTION
 from irscope.passes.training.memory import trace_in
@@ -25,7 +26,7 @@ from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans,
 from irscope.training import Piece, StepOp, Trace
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class StepProblem:
     """The problem of the steady step, and what its numbers stand for."""
 

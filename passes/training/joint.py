@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from irscope.errors import LoadError
+from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Names, Node, Role, Value
@@ -25,7 +25,7 @@ _RESIDENT: dict[Role, Category] = {Role.PARAMETER: "parameter"}
 _WHERE = "save torch.export's joint export, or name a live module: `irscope train-plan torchvision:resnet50`"
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class JointOutputs:
     """What the results of a joint graph are."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
+from irscope.immutable import immutable
 from irscope.report.table import Table
 from irscope.report.values import Provenance, Quantity
 
@@ -40,7 +41,7 @@ class Kept(NamedTuple):
     """Tokens after which no more is kept; 0 for none."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Described:
     """What the metadata of a file says of its model."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from irscope.immutable import immutable
 from irscope.ir.dims import int_or_zero
 from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.sizes import at_least, within
@@ -37,7 +38,7 @@ _NOTES = (
 Format = Literal["int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TensorError:
     """Signal to noise of one matrix in dB by format and granularity, such as int4_g128, and the smallest that reaches the target."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from irscope.devices.catalogue import target_of
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import int_or_zero
 from irscope.ir.dtypes import DTypeKind
 from irscope.ir.graph import Facet, Graph, Node, Value
@@ -39,7 +40,7 @@ _EXPERTS: Final = re.compile(r"(?:^|[._/])experts(?:[._/]|$)")
 _BY_NAME: Final = "which matrices are embeddings and which gives the logits is told by their names: there is no graph"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Stored:
     """One weight of at least two axes."""
 
@@ -247,7 +248,7 @@ def _quantised(totals: ParameterTotals) -> Iterator[str]:
 # -- what a weight is ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Use:
     kept: str = ""
     role: Literal["", "embedding", "head"] = ""

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.program import Program
@@ -119,7 +120,7 @@ _DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 _FEW_BITS = {2: DType.U2, 4: DType.U4, 8: DType.U8}
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Logical:
     """A quantized weight with the node that gives it its meaning."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 import numpy as np
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.passkit.manager import Manager
@@ -23,7 +23,7 @@ from irscope.tui.browse.outline import Mask, Outline, build_outline
 from irscope.tui.results import Results
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class ColumnSource:
     """What a column is made from, in the worker's thread."""
 
@@ -42,7 +42,7 @@ class ColumnSource:
         return sum_up(self.outline, title, kind, value_of)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class BrowseColumn:
     """A column to choose."""
 

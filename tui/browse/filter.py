@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from irscope.amounts import BYTES, FLOPS, RULE, parse_amount
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Scope, path_key
 from irscope.ir.types import TensorType, Type
@@ -50,7 +50,7 @@ _FLAGS = frozenset({"unknown", "inplace"})
 _MEASURES = {"flops": FLOPS, "mem": BYTES}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Term:
     """One word of a filter: what it looks at, what it wants there, and whether it is negated."""
 
@@ -121,7 +121,7 @@ def shape_matches(sizes: tuple[str, ...], shape: tuple[str, ...]) -> bool:
     return len(shape) in possible
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Kinds(Generic[K]):
     """What many rows have in common, each kind looked at once however many rows are of it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Value
 from irscope.report.boxes import Box, BoxTree, Measure, Placed, scene
 from irscope.report.boxes import Line as Edge
@@ -70,7 +70,7 @@ def _turns(lines: Sequence[tuple[float, float]]) -> float:
     return float(max(tracks_of([Track(int(begin), int(end)) for begin, end in lines]), default=-1) + 1)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Labels:
     """What stands on things."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Node
 from irscope.report.celltext import SIGNS
@@ -49,7 +49,7 @@ _MOST_COUNTED = 20_000
 """Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Row:
     """A row of the table."""
 
@@ -74,7 +74,7 @@ class Row:
         return any(word_pattern(word).search(text.lower()) for text in texts)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Found:
     """The answer to one question: liveness under a model, on a device, in a run."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.memory.caching import BOUNDLESS, Segment
 from irscope.memory.tape import LOADING
 from irscope.report.cardtext import CardWriter
@@ -54,7 +55,7 @@ TITLES: Mapping[View, str] = {
 }
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Drawing:
     """A chart with a line that says what it means."""
 
@@ -64,7 +65,7 @@ class Drawing:
     """What stands above it in place of what is alive at the cursor."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Wanted:
     """What a drawing depends on."""
 
@@ -161,7 +162,7 @@ _LOOKS = 3
 """Neighbours differ in one of so many fills."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Buffers:
     """Stretches of addresses, each for some steps; `last` is the last step that it lives in."""
 
@@ -455,7 +456,7 @@ def fit_text(found: Fit) -> str:
 # Whether the model fits, in the words of its card.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Verdict:
     """Whether it fits, by how much, and on what."""
 
@@ -525,7 +526,7 @@ _COLUMN = 2
 """Blanks between two columns."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Counters:
     """Numbers by moment and counter; None where they are unknown, with the reason."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.report.celltext import SIGNS, signed
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
@@ -44,7 +44,7 @@ _COSTS = {
 """What a change of the source costs, by how sure it is that it can be made."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class WhatIf:
     """A change with the bytes at each step once it is made."""
 
@@ -58,7 +58,7 @@ class WhatIf:
     heights: Floats
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Base:
     """The curve that is to be lowered."""
 

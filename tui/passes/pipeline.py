@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from irscope.errors import IrscopeError
+from irscope.immutable import immutable
 from irscope.passkit.base import Pass, Transform
 from irscope.passkit.options import build, describe, option_types, to_text
 from irscope.passkit.pipeline import parse_pipeline, pipeline_text
@@ -19,7 +20,7 @@ from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.text import Line, Span, Symbols, error_lines
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Field:
     """One option: what it is called, what may stand in it, and what it is unless something is written."""
 

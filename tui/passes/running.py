@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal, TypeAlias
 
+from irscope.immutable import immutable
 from irscope.ir.graph import Graph, Node, Run, Value, runs
 from irscope.ir.parser import parse_program
 from irscope.ir.places import Payload
@@ -38,7 +39,7 @@ class Entry:
     text: str
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Snapshot:
     """The lines of a program at one moment."""
 
@@ -47,7 +48,7 @@ class Snapshot:
     operators: Counter[str]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DiffLine:
     """A line that went (-), came (+) or stands near one; `skipped` counts the unchanged lines left out before it."""
 
@@ -56,7 +57,7 @@ class DiffLine:
     skipped: int = 0
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Diff:
     """What changed from one snapshot to the next."""
 
@@ -214,7 +215,7 @@ def _hunks(lines: Sequence[tuple[Sign, str]], context: int, most: int) -> tuple[
 # Runs the steps of a pipeline over a copy of a program, in the worker's thread: the program on the screen stays as it is.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Computed:
     """One pass that a step made run, itself included."""
 
@@ -226,7 +227,7 @@ class Computed:
     """Whether an earlier step had computed it already."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Outcome:
     """What one step found."""
 
@@ -278,7 +279,7 @@ class Recorder(Instrument):
         return found
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _State:
     """A program as text, and which passes had run before it came about."""
 

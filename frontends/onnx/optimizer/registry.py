@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode
+from irscope.immutable import immutable
 
 CPU: Final = "CPUExecutionProvider"
 CUDA: Final = "CUDAExecutionProvider"
@@ -31,7 +32,7 @@ Rewrite: TypeAlias = Callable[[OrtGraph, OrtNode], bool]
 """Looks at one node, and tells whether anything changed."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Rule:
     name: str
     ops: frozenset[str]

@@ -7,13 +7,13 @@ are transposed, if the number of axes that are transposed in front of it gets sm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight
 from irscope.frontends.onnx.optimizer.registry import CPU, Session, transformer
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
 
@@ -24,7 +24,7 @@ _UNKNOWN_RANK: Final = 5
 Perm: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Push:
     """A Transpose that is to be pushed through the node that reads it."""
 
@@ -43,7 +43,7 @@ _Handle: TypeAlias = Callable[[_Push], bool]
 _Places: TypeAlias = Callable[[OrtGraph, OrtNode], Sequence[int]]
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Handler:
     places: _Places
     """Operands that may be transposed."""

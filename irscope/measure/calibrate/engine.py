@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -15,12 +14,13 @@ import numpy as np
 from irscope.devices.catalogue import calibration_file
 from irscope.devices.profile import KERNELS, DeviceProfile, parse_profile
 from irscope.files import as_output_error, write_text
+from irscope.immutable import immutable
 from irscope.measure.machine import memory_bytes, processor_name
 
 Work: TypeAlias = Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Sample:
     """One kind of work with what a call of it amounts to: FLOPs, bytes or elements."""
 
@@ -141,7 +141,7 @@ _LONG_ENOUGH = 2e-3
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Rate:
     """Amount a second: the best that was seen, and the median of all rounds."""
 
@@ -149,7 +149,7 @@ class Rate:
     median: float
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Measurement:
     """Measured rates of a machine."""
 

@@ -11,11 +11,11 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from irscope.errors import LoadError
+from irscope.immutable import immutable
 from irscope.jsoncodec import Misfit, decode, loads
 from irscope.measure.record.request import type_bytes
 from irscope.recording.records import OpRecord, Recording
@@ -28,7 +28,7 @@ _EXACT = 512
 """The allocator's rounding."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Convolution:
     """One recorded convolution, in bytes."""
 
@@ -46,7 +46,7 @@ class Convolution:
         return self.input + self.filter + self.output
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Errors:
     """How far a rule is off, as a fraction of the bytes that each convolution touches."""
 
@@ -65,7 +65,7 @@ class Errors:
         return self.mean <= self.without / 2
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FittedRule:
     """The rule of one kind and element type."""
 
@@ -136,7 +136,7 @@ _MAX_LINE = 64 << 20
 _MAX_FILE = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Machine:
     """The GPU that was recorded."""
 
@@ -148,7 +148,7 @@ class Machine:
     launch_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Milliseconds:
     """How long runs took."""
 
@@ -158,7 +158,7 @@ class Milliseconds:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Counter:
     """A counter of a run."""
 
@@ -166,7 +166,7 @@ class Counter:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Spec:
     """Which model, with which element type."""
 
@@ -175,7 +175,7 @@ class Spec:
     config: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ModelRun:
     """One model on the GPU: runs are the first one, and two that are warm."""
 
@@ -191,7 +191,7 @@ class ModelRun:
         return f"{self.spec.model} {self.spec.dtype}"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GpuFolder:
     """Everything in a folder."""
 
@@ -350,7 +350,7 @@ def _convolution(op: OpRecord, model: str) -> Convolution | None:
 _LEAST_MODELS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Run:
     """A recorded model: what it took and the least that it could have taken, in seconds."""
 
@@ -363,7 +363,7 @@ class Run:
         return self.measured / self.least
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Slowdown:
     """The fitted factor with what lies between a quarter and three quarters of the models."""
 

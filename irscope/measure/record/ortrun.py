@@ -16,6 +16,7 @@ import onnx
 import onnxruntime as ort
 
 from irscope.errors import PassError, UsageError
+from irscope.immutable import immutable
 from irscope.measure.machine import distribution, environment, header, processor
 from irscope.measure.record.request import InputSpec, Request, given_values, type_bytes
 from irscope.measure.record.sink import Sink, first_line, problem_of
@@ -29,7 +30,7 @@ _LONGEST = 8
 _ENDING = re.compile(r"(_nchwc|_token_?\d*|_\d+|/[^/]*Fusion/?|/|_[A-Za-z]+)$")
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OnnxNode:
     """A node with the names that tie it to others."""
 
@@ -45,7 +46,7 @@ class OnnxNode:
         return next((output for output in self.outputs if output), self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class NodeMap:
     """The result: numbers of the file's nodes by number of the node that runs."""
 
@@ -203,7 +204,7 @@ _DTYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Graph:
     """The main graph of a model."""
 
@@ -327,7 +328,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Memory:
     """The allocator after a kernel, in bytes."""
 
@@ -340,7 +341,7 @@ class Memory:
     allocated_change: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Kernel:
     """One kernel of a run."""
 
@@ -354,7 +355,7 @@ class Kernel:
     memory: Memory | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Profile:
     """All runs of a session."""
 
@@ -443,7 +444,7 @@ def _memory(args: Mapping[str, Any]) -> Memory | None:
 _NAMES_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Runs:
     """What is known of the kernels of all runs."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.ir.dtypes import DTYPES_BY_TEXT
 from irscope.recording.records import ModelRecord
 
@@ -19,7 +20,7 @@ TORCH = "torch"
 ORT = "ort"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class InputSpec:
     """An input with all its sizes."""
 
@@ -51,7 +52,7 @@ class Options:
     """A .npz file with values of inputs by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StepOptions:
     """How a training step of a model is made, as `irscope.tools.capture.StepSetup` says it."""
 
@@ -67,7 +68,7 @@ class StepOptions:
     recomputes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Loop:
     """A program whose steps are recorded: a script as it is, or a step of the model in a loop of irscope's own."""
 
@@ -80,7 +81,7 @@ class Loop:
     step: StepOptions = field(default_factory=StepOptions)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Request:
     """One model to run once, in a process of its own."""
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch._C._profiler import _EventType
 
+from irscope.immutable import immutable
 from irscope.measure.record.torchpasses import is_composite, types_of
 from irscope.measure.record.trace import OUT, SCOPE, Allocation, Operator, Trace
 from irscope.recording.records import Counters, Held, Level, MemoryEvent
@@ -42,7 +43,7 @@ class StepOperator(Operator):
     """By which autograd links a backward operator to the forward one."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Place:
     """Where in the tree of calls an event stands."""
 

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from irscope.immutable import immutable
 from irscope.measure.record.torchmodel import Runnable, type_text
 from irscope.measure.record.trace import NODE, OUT, RUN, SCOPE, Allocation, Operator, Trace
 
@@ -24,7 +25,7 @@ _PREFIX = "irscope::"
 _MANY = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Context:
     """Where in the tree an event stands."""
 

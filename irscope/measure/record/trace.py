@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from irscope.immutable import immutable
 from irscope.recording.records import MemoryEvent, OpRecord, Problem, Times
 
 
@@ -102,7 +103,7 @@ class Trace:
                     one.inside = one.time <= self.operators[last].end
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Categorised:
     """An allocation with what became of its block."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, Literal, Protocol, TypeVar
+
+from irscope.immutable import immutable
 
 # ----------------------------------------------------------------------------------------------------
 # The free blocks of a pool, smallest first: what PyTorch keeps in a balanced tree.
@@ -250,7 +251,7 @@ def join_free(block: Block) -> Block:
 State = Literal["active_allocated", "active_pending_free", "inactive"]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BlockState:
     """A block as it stands: in use, freed while another stream still uses it, or free."""
 
@@ -260,7 +261,7 @@ class BlockState:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Segment:
     """Memory that the device gave in one piece, or a mapped stretch of an expandable segment; its blocks tile it."""
 

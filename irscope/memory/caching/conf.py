@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, NoReturn
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 
 # ----------------------------------------------------------------------------------------------------
 # The sizes that the allocator knows, and how a request is rounded up.
@@ -77,7 +78,7 @@ Order = Literal["address", "block", "segment"]
 """What decides between free blocks of one size: the lowest address, the block or the segment that was made first."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TorchVersion:
     """A release of PyTorch, as far as the allocator is concerned."""
 
@@ -153,7 +154,7 @@ def first_with(option: str) -> str:
 # PYTORCH_CUDA_ALLOC_CONF: the options of the allocator, read as the given release of PyTorch reads them.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AllocConf:
     """The options that decide what device memory is used. Sizes are in bytes."""
 
@@ -199,7 +200,7 @@ def _settings_of(text: str) -> dict[str, str]:
 _ALIASES = {"release_lock_on_hipmalloc": "release_lock_on_cudamalloc", "pinned_use_hip_host_register": "pinned_use_cuda_host_register"}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Setting:
     """One option as it was given."""
 

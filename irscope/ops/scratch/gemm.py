@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType
@@ -248,7 +247,7 @@ def baddbmm_rule(scratch: Scratch) -> None:
 # Einstein sums: each pair of operands becomes lists of matrices, copied where no view shows them so.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Labelled:
     """An operand whose axes carry the letters of the equation; `name` is what holds it where the sum itself made it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, product
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.types import TensorType
@@ -66,7 +66,7 @@ WORK = (16, 256)
 """Fewest and most elements that a thread should have."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Split:
     """Bytes of the two buffers of a reduction that several thread blocks share; zero where none do."""
 
@@ -74,7 +74,7 @@ class Split:
     semaphores: int = 0
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Axis:
     """A run of axes that a kernel walks as one."""
 
@@ -107,7 +107,7 @@ def reduce_split(target: Target, axes: list[Axis], argument: int) -> Split:
     return Split(argument * outputs * ctas * spread, 4 * grid)
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class _Block:
     """Threads of a block, and whether its rows run along what is reduced."""
 

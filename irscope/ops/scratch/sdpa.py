@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim, product, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
@@ -83,7 +84,7 @@ _SINGLE_PASS_HEAD = 128
 """Largest head whose values the efficient kernel goes through at once."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Attention:
     """Operands of one call."""
 

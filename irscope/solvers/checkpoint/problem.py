@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from irscope.immutable import immutable
 from irscope.solvers.flow import INFINITE, FlowNetwork
 
 
@@ -28,7 +28,7 @@ class Repeat(enum.IntEnum):
     """It changes state that persists, or its effects are unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StepStorage:
     """Bytes that tensors of one step share: a tensor with its views and what is written over it."""
 
@@ -42,7 +42,7 @@ class StepStorage:
     """The operator after which Python or autograd let go of it, where that is known: it lives so long even if nothing reads it."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StepOperator:
     """One operator; storages are named by number."""
 
@@ -58,7 +58,7 @@ class StepOperator:
     """Path of the module that called it."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CheckpointProblem:
     """Operators in the order in which they run, and their storages."""
 
@@ -220,7 +220,7 @@ PICOSECOND = 1e-12
 """Unit in which times and prices are integers."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Priced:
     """The cheapest set of storages to keep at given prices."""
 
@@ -316,7 +316,7 @@ def _there(problem: CheckpointProblem, number: int) -> bool:
 # Lower bounds for every plan: of the peak, and of the time under a memory budget.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Floor:
     """A lower bound of the peak, and why it holds."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from irscope.immutable import immutable
 from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, StepStorage
 
 KEEP, ONCE, AGAIN = 0, 1, 2
 """Keep a storage until its last use; free it after the forward and recompute it once; or recompute it for each use."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cost:
     """What a plan costs."""
 
@@ -22,7 +23,7 @@ class Cost:
     """The operator of the original step that runs at the peak, or for which something is recomputed then; -1 between steps."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Rewritten:
     """The step as it runs under a plan."""
 
@@ -269,7 +270,7 @@ def _free(lives: _Lives, key: int, size: int, steps: int) -> None:
 # Plans that recompute whole regions of the forward, as `torch.utils.checkpoint` does: at the first use, everything not saved.
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Region:
     """One call of a module that can be checkpointed."""
 

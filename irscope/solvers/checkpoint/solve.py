@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.report.units import Kind, humanise
 from irscope.solvers.checkpoint.problem import Bounds, CheckpointProblem, Network, Phase
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
@@ -18,7 +19,7 @@ from irscope.solvers.worktime import WorkTime
 # Pareto front of the plans seen so far: for each peak the least time.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Point:
     """One plan of the curve of peak against time."""
 
@@ -414,7 +415,7 @@ _SHARE = 0.35
 _PRICES = 48
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Planned:
     """The best plan found for a budget."""
 

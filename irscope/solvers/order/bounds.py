@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from irscope.immutable import immutable
 from irscope.solvers.flow import INFINITE, FlowNetwork
 from irscope.solvers.order.problem import OrderProblem, Storage, in_order
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Cut:
     """The least that is alive while an operator runs, and how that is reached."""
 
@@ -21,7 +22,7 @@ class Cut:
     """Operators to have run before it."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class CutNetwork:
     """A network whose minimum cuts are the best sets of operators to have run before one of them."""
 

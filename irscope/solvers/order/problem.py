@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Storage:
     """Bytes that are alive from the first operator that touches them to the last one."""
 
@@ -22,7 +22,7 @@ class Storage:
     """Whether it stays to the end."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class OrderProblem:
     """Operators 0, 1, ... with what must come before each; as numbered, they are in a valid order."""
 

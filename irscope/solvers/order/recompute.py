@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from irscope.immutable import immutable
 from irscope.solvers.order.problem import OrderProblem, Storage
 
 T = TypeVar("T")
@@ -14,7 +14,7 @@ _MOST_AT_ONCE = 8
 """Operators that run again for one result: it, and what it is made of."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Recipe:
     """How results of a problem's operators are made."""
 
@@ -26,7 +26,7 @@ class Recipe:
     """What running it once more costs; None where that would not give the same."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Repeated:
     """A problem, in the order of its numbers, in which some operators of another one run more than once."""
 

@@ -19,7 +19,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,7 @@ from typing import Any, Final
 from irscope._version import __version__
 from irscope.errors import LoadError, UsageError
 from irscope.files import write_text
+from irscope.immutable import immutable
 from irscope.report.printable import well_formed
 from irscope.report.values import Scalar
 from irscope.tools.audit.sources import Item, short_digest
@@ -62,7 +62,7 @@ _LARGEST_WHOLE: Final = 1 << 63
 _ROWS_OF_GROUP: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Known:
     """What the index has of one model."""
 

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.tools.audit.sources import Item
 from irscope.tools.audit.worker import Found, Setup, failure, serve
 from irscope.tools.many import safe_path
@@ -45,7 +46,7 @@ _TRIES_OF_BATCH: Final = 5
 _FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Batch:
     """Models that go to one process together."""
 

@@ -18,6 +18,7 @@ from typing import IO, Any, Final
 
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.zoo.names import file_in, is_name, is_pattern
+from irscope.immutable import immutable
 from irscope.tools.many import expanded
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
@@ -39,7 +40,7 @@ DEFAULT_FETCH: Final = 4 << 30
 """Bytes of one file that are brought from an archive or a store, where a format needs the whole file."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Item:
     """One model, or what was found in its place."""
 
@@ -240,7 +241,7 @@ def _beside(path: str) -> str:
 # -- archives ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class _Member:
     name: str
     size: int

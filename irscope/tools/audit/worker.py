@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from irscope._version import __version__
 from irscope.errors import ExitCode, IrscopeError
 from irscope.frontends.base import LoadOptions
+from irscope.immutable import immutable
 from irscope.ir.program import Program
 from irscope.ops.registry import default_registry
 from irscope.passkit.settings import Settings
@@ -43,7 +44,7 @@ _OF_VALUES: Final = ("values", "quant", "spectral", "store-as", "prune")
 _TOO_MUCH: Final = frozenset({"IRS106", "IRS722"})
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Setup:
     """What is asked of every model, and what one may take."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from irscope.errors import Cancelled, IrscopeError
+from irscope.immutable import immutable
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import plays
 from irscope.passes.cost.entries import Certainty
@@ -47,7 +48,7 @@ _GROUP: Final = "decides"
 """Where JSON has them."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Decision:
     """The cards of both at the same sizes."""
 

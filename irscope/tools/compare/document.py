@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from irscope._version import __version__
 from irscope.amounts import ANY, read_amount
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.report.report import Document, ModelInfo, Report, Subject
 from irscope.report.schema import ModelJson, ReportJson, ToolJson
 from irscope.report.table import Table
@@ -94,7 +95,7 @@ _TERM = re.compile(r"\s*([a-z_]+)\s*>\s*([^\s,]+)\s*")
 _EXAMPLE = "for example `--fail-on 'peak>5%,flops>0%'`"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Measure:
     """What a threshold may be about: an amount, and what share it is of what it is compared with. None is unknown."""
 
@@ -104,7 +105,7 @@ class Measure:
     """The difference for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Threshold:
     """One limit."""
 
@@ -136,7 +137,7 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Verdict:
     """Results of the thresholds."""
 

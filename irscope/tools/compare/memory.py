@@ -10,6 +10,7 @@ from typing import Final
 
 from irscope.files import is_recording
 from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
+from irscope.immutable import immutable
 from irscope.recording import COLD, WARM, Recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
@@ -26,7 +27,7 @@ _ANCHOR: Final = 24
 """Requests in a row that are found again where one file begins later than the other."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Request:
     """Memory that was asked for, or given back."""
 

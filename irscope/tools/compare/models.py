@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from irscope.immutable import immutable
 from irscope.ir.bind import substitute_symbols
 from irscope.ir.dim_poly import Interval
 from irscope.ir.dims import Dim, SymDim, ratio, total_of
@@ -45,7 +46,7 @@ class Fate(enum.Enum):
     ADDED = "added"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Group:
     """Nodes of the first model and their replacements in the second, by index."""
 
@@ -180,7 +181,7 @@ _ARROW = " -> "
 _LONGEST = 60
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Change:
     """One difference between two matched nodes."""
 
@@ -366,7 +367,7 @@ def _disjoint(a: Interval, b: Interval) -> bool:
 SAME, CHANGED = "same", "changed"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Row:
     """Matched nodes, or a group of unmatched ones, by index on each side."""
 
@@ -392,7 +393,7 @@ class ModuleSums:
     """The most bytes alive at any of its steps; None where sizes are open."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WeightRow:
     """A weight on both sides; None where it is not there."""
 
@@ -651,7 +652,7 @@ def _owner(side: Side, number: int) -> bool:
 # The numbers of a whole comparison: one line a measure, with the difference and how large it is.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Total:
     """One measure of both models."""
 

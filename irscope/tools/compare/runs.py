@@ -13,6 +13,7 @@ from irscope.devices import DeviceProfile
 from irscope.devices.catalogue import catalogued
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
@@ -34,7 +35,7 @@ _LIFETIMES = {"pt2": "ssa", "torchscript": "jit", "onnx": "ort"}
 _CPU = "kernels' workspaces on a processor are not predicted: both sides are without them"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Predicted:
     """The figures of one run, in bytes; a quantity without a value says why."""
 
@@ -366,7 +367,7 @@ def _types(node: Node) -> tuple[str, ...]:
     return tuple([output.type.text for output in node.outputs])
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unmatched:
     """A node that nothing recorded carries out, or a recorded operator without a node."""
 
@@ -429,7 +430,7 @@ _SECOND_COPY = 0.9
 """More than this share of the parameters above what is expected, and a second copy of the model is there."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figure:
     """One of the four figures of a run."""
 
@@ -454,7 +455,7 @@ class Figure:
         return self.difference / self.of if self.of else (0.0 if self.difference == 0 else None)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Measured:
     """Measurements of some operators together; None where the recording has none."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Scope
@@ -19,7 +19,7 @@ from irscope.session import Model
 WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Side:
     """A model with the analyses that a comparison needs, each computed on first use."""
 

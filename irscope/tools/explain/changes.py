@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from irscope.errors import UsageError
+from irscope.immutable import immutable
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.conf import LARGE_SEGMENT, segment_size
 from irscope.tools.explain.faults import Fault
@@ -20,7 +21,7 @@ _SCALED: Final = ("activation", "temporary", "input", "output", "loaded")
 _FINEST: Final = 1 / 64
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Change:
     """Something done otherwise."""
 
@@ -32,7 +33,7 @@ class Change:
     """Of what grows with the batch."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Outcome:
     """What the allocator then did."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from irscope.immutable import immutable
 from irscope.report.units import Kind, humanise
 from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Blocks, Call, Flags, History, Numbers, rounded
 from irscope.tools.explain.sources import Sources
@@ -31,7 +32,7 @@ _FREE: Final = 0.2
 """Of what is reserved, what is free in segments that are in use and still of no use."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Fault:
     """Something in the program that takes memory it need not take."""
 

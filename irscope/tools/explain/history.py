@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from irscope.frontends.files.snapshot import Snapshot, SnapshotBlock, line_of
 from irscope.frontends.files.snapshotstream import Frame
+from irscope.immutable import immutable
 from irscope.passes.exports.timeline import CALLED, PHASE_MARK
 from irscope.training import WORLD_CATEGORIES
 
@@ -540,7 +541,7 @@ class History:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Call:
     """A module at work: which line of the program called it, and what was asked for."""
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from irscope.errors import LoadError
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
+from irscope.immutable import immutable
 from irscope.tools.compare.memory import MemoryComparison, Request, compare_runs, of_snapshot
 from irscope.tools.simulate_ranks import Program, arguments_of
 from irscope.tools.simulation import Options
@@ -27,7 +28,7 @@ _LITTLE_SHARE: Final = 0.001
 """Bytes, and part of a request, that it may differ by."""
 
 
-@dataclass(frozen=True)
+@immutable(slots=False)
 class Prediction:
     """What was to be expected."""
 
