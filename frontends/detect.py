@@ -53,6 +53,8 @@ KINDS: dict[str, Kind] = {
         Kind("irs", "files.text"),
         Kind("onnx", "onnx"),
         Kind("pt2", "exported"),
+        Kind("inductor", "inductor"),
+        Kind("aoti", "inductor.package"),
         Kind("torchscript", "torchscript"),
         Kind("torch-save", "files.checkpoint"),
         Kind("torch-save-legacy", "files.checkpoint"),
@@ -101,6 +103,29 @@ def detect(path: Path) -> Kind:
         where=str(path),
         hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors, .gguf and .irs",
     )
+
+
+WRAPPER: Final = "output_code.py"
+_MOST_LISTED = 4
+
+
+def wrapper_in(folder: Path) -> Path | None:
+    """The code in a folder that TORCH_COMPILE_DEBUG=1 wrote; None for other folders. LoadError for a run with several graphs."""
+    own = folder / WRAPPER
+    if own.is_file():
+        return own
+    # model__0_forward_1.0 in torchinductor in run_... in torch_compile_debug.
+    for pattern in ("model_*", "torchinductor/model_*", "run_*/torchinductor/model_*", "torch_compile_debug/run_*/torchinductor/model_*"):
+        found = sorted(path for path in (each / WRAPPER for each in folder.glob(pattern)) if path.is_file())
+        if len(found) == 1:
+            return found[0]
+        if found:
+            listed = ", ".join(str(path.parent) for path in found[:_MOST_LISTED])
+            more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+            raise LoadError(
+                f"the folder has {len(found)} compiled graphs", code="IRS100", where=str(folder), hint=f"name one: {listed}{more}"
+            )
+    return None
 
 
 def _explain_other_files(head: bytes, path: Path) -> None:
@@ -207,6 +232,11 @@ def _looks_like_onnx(head: bytes) -> bool:
     return (wire == 0 and field in varints) or (wire == 2 and field in messages)
 
 
+def _is_wrapper(head: bytes) -> bool:
+    """Whether this is the code that Inductor generated: it begins with the number of its graph, and imports the compiler."""
+    return b"torch._inductor.async_compile import AsyncCompile" in head or head.startswith((b"# AOT ID: [", b"\n# AOT ID: ["))
+
+
 _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("torch-save-legacy", lambda head: head.startswith(_LEGACY_TORCH)),
     ("gguf", lambda head: head.startswith(b"GGUF")),
@@ -216,12 +246,15 @@ _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("tensorrt", lambda head: head.startswith((b"ftrt", b"ptrt"))),
     ("safetensors", _is_safetensors),
     ("irs", _is_irs),
+    ("inductor", _is_wrapper),
 )
 
 
 def _zip_kind(path: Path) -> str | None:
     with Archive(path) as archive:
         names = archive.entries
+    if any(name.startswith("data/aotinductor/") for name in names) and not any(name.startswith("models/") for name in names):
+        return "aoti"
     if "archive_format" in names or "serialized_exported_program.json" in names:
         return "pt2"
     if "bytecode.pkl" in names:

@@ -24,6 +24,8 @@ class Symbols:
         self._expressions: dict[str, Dim | None] = {}
         self.named: dict[str, SymDim] = {}
         """Sizes of inputs, which a user may bind."""
+        self.assigned: dict[str, Dim] = {}
+        """Names that a text gives sizes, which are no symbols of their own."""
 
     def _range(self, name: str) -> tuple[int | None, int | None]:
         found = self._ranges.get(name)
@@ -52,6 +54,8 @@ class Symbols:
 
     def parse(self, text: str) -> Dim | None:
         """The size that an expression stands for, None where it is of a kind that sizes here do not have."""
+        if self.assigned:  # what a name stands for may change between two uses of it
+            return self._parse(text)
         if text not in self._expressions:
             self._expressions[text] = self._parse(text)
         return self._expressions[text]
@@ -81,7 +85,8 @@ class _Reader:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return int(node.value), 1
         if isinstance(node, ast.Name):
-            return self._symbols.get(node.id), 1
+            assigned = self._symbols.assigned.get(node.id)
+            return (self._symbols.get(node.id) if assigned is None else assigned), 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             top, bottom = self.read(node.operand)
             return top * -1, bottom

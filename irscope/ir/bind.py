@@ -12,7 +12,7 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, bind, bounds, symbol
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Value
-from irscope.ir.program import Program, observed_versions
+from irscope.ir.program import Observed, Program, observed_versions
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type, map_of, optional, sequence, tensor, tuple_of
 
 # ----------------------------------------------------------------------------------------------------
@@ -119,7 +119,10 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
         if name in elements:
             program.given[name] = number
     if sizes:
+        plan = program.watched if program.traits.is_plan else None
         _Binder(sizes).program(program)
+        if plan is not None:
+            program.observed = _still(plan, program, sizes)
     for name in sizes:
         del program.symbols[name]
 
@@ -135,12 +138,17 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
         observed = program.observed if program.observed is not None and program.observed.holds(program.graph) else None
         _Binder(made).program(program)
         if observed is not None:
-            lives = {value: replace(life, size=bind(life.size, made)) for value, life in observed.lives.items()}
-            program.observed = replace(observed, lives=lives, versions=observed_versions(program.graph))
+            program.observed = _still(observed, program, made)
         kept = [made.get(old, known) for old, known in program.symbols.items()]
         program.symbols = {str(one): one for one in kept}
         program.formulas_from = {str(made.get(name, name)): size for name, size in program.formulas_from.items()}
         program.examples = {str(made.get(name, name)): size for name, size in program.examples.items()}
+
+
+def _still(observed: Observed, program: Program, made: Mapping[str, Dim]) -> Observed:
+    """What was seen, for other sizes of the same storages."""
+    lives = {value: replace(life, size=bind(life.size, made)) for value, life in observed.lives.items()}
+    return replace(observed, lives=lives, versions=observed_versions(program.graph))
 
 
 def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:

@@ -104,6 +104,8 @@ class Traits:
     """The nodes are those that torch.export wrote, and Python runs some of its modules otherwise: fused, without needless masks."""
     is_session: bool = False
     """The nodes are those that a session of ONNX Runtime has after its optimisations, in the order in which it runs them."""
+    is_plan: bool = False
+    """When storages are made, shared and let go of is what the file says, for any sizes."""
     opens_inputs: bool = False
     """An input's size may be given anew or left open: the nodes do not repeat the sizes of an export."""
 
@@ -111,10 +113,19 @@ class Traits:
 EXPORTED: Final = Traits(Runtime.TORCH, "eager", is_exported=True)
 TORCHSCRIPT: Final = Traits(Runtime.TORCH, "eager", LocalNames.LINES, follows_strides=True, opens_inputs=True)
 CAPTURED: Final = Traits(Runtime.TORCH, "eager")
+COMPILED: Final = Traits(Runtime.TORCH, "eager", is_plan=True)
+"""The buffer plan that a compiler wrote, with the births and deaths of its buffers."""
 ONNX: Final = Traits(Runtime.ONNXRUNTIME, "ort", opens_inputs=True)
 LIVE: Final = ("module", "compiled")
 """Formats of programs that were captured from live modules."""
-FORMAT_TRAITS: Final[Mapping[str, Traits]] = {"pt2": EXPORTED, "torchscript": TORCHSCRIPT, "module": CAPTURED, "onnx": ONNX}
+FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
+    "pt2": EXPORTED,
+    "torchscript": TORCHSCRIPT,
+    "module": CAPTURED,
+    "onnx": ONNX,
+    "inductor": COMPILED,
+    "aoti": COMPILED,
+}
 """Traits that the text form need not repeat, as they follow from the format that a program was read from."""
 
 

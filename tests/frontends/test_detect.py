@@ -42,6 +42,8 @@ FILES: dict[str, bytes] = {
     "irs": b"# a comment\n\nirscope 1\ngraph @main {\n}\n",
     "onnx": b"\x08\x0a\x12\x07pytorch\x3a\x00",
     "pt2": zipped("archive_format", "models/model.json", "data.pkl"),
+    "inductor": b"# AOT ID: ['0_inference']\nfrom ctypes import c_void_p\n",
+    "aoti": zipped("archive_format", "data/aotinductor/model/a.wrapper.cpp", "data/aotinductor/model/a.wrapper.so"),
     "torchscript": zipped("data.pkl", "constants.pkl", "code/__torch__.py", "version"),
     "torch-save": zipped("data.pkl", "data/0", "version"),
     "torch-save-legacy": LEGACY,
@@ -74,7 +76,7 @@ def kind_of(path: Path) -> str:
 
 def test_a_file_of_every_kind_is_here() -> None:
     assert set(FILES) == set(KINDS)
-    assert len(FILES) == 14
+    assert len(FILES) == 16
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".onnx", ""])

@@ -1,0 +1,209 @@
+"""Debug folders of Inductor and packages of AOTInductor: what they allocate is what a run of the same code allocated.
+
+The samples under tests/data/inductor are what PyTorch 2.13 wrote: `output_code.py` with the graphs beside it under TORCH_COMPILE_DEBUG=1,
+for CUDA over stand-ins of its libraries, and the code in packages of `aoti_compile_and_package`. `events.json` has the signed sizes that
+the caching allocator noted when each wrapper's `call` ran with the arguments of its own `get_args`; of packages for a processor those
+of PyTorch's profiler. The package for CUDA was not run: it is of the model of `mlp`, and must ask for the same.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from irscope.errors import IrscopeError, LoadError
+from irscope.frontends.base import LoadOptions
+from irscope.ir.program import Program
+from irscope.session import Model, open_model
+
+DATA = Path(__file__).parent.parent / "data" / "inductor"
+EVENTS: dict[str, list[int]] = json.loads((DATA / "events.json").read_text())
+FOLDERS = ("mlp", "conv_forward", "conv_backward", "attention_forward", "attention_backward", "mlp_dynamic")
+
+
+def events(program: Program) -> list[int]:
+    """Signed sizes in the order of the wrapper."""
+    watched = program.watched
+    assert watched is not None
+    found = []
+    for value, life in watched.lives.items():
+        size = life.size or value.type.nbytes or 0
+        assert isinstance(size, int)
+        found.append((life.born, 0, value.index, size))
+        if life.died is not None:
+            found.append((life.died, 1, life.rank, -size))
+    return [item[3] for item in sorted(found) if item[3]]
+
+
+def package(tmp_path: Path, *names: str, **models: str) -> Path:
+    """A package with the code of a sample, without the library it was compiled to."""
+    path = tmp_path / "model.pt2"
+    given = models or {"model": names[0]}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/archive_format", "pt2")
+        for model, name in given.items():
+            for file in sorted((DATA / name).glob("*.cpp")):
+                archive.writestr(f"model/data/aotinductor/{model}/{file.name}", file.read_text())
+    return path
+
+
+def opened(path: Path, **bind: int) -> Model:
+    return open_model(path, LoadOptions(bind=bind))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_wrapper_allocates_what_its_run_allocated(name: str) -> None:
+    model = opened(DATA / name / "output_code.py", **({"s77": 64} if name == "mlp_dynamic" else {}))
+    wanted = list(EVENTS[name])
+    for inside in (4096, 131072, -131072, -4096) if name == "attention_backward" else ():
+        wanted.remove(inside)  # what the kernel of attention's backward takes for itself: the library's, not the wrapper's
+    assert events(model.program) == wanted
+    assert model.program.format == "inductor"
+    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+
+
+@pytest.mark.parametrize(("name", "bind"), [("conv", {}), ("conv_dyn", {"s77": 4}), ("mlp_cuda", {})])
+def test_a_package_allocates_what_its_run_allocated(tmp_path: Path, name: str, bind: dict[str, int]) -> None:
+    model = opened(package(tmp_path, name), **bind)
+    wanted = list(EVENTS["mlp" if name == "mlp_cuda" else name])
+    for inside in () if name == "mlp_cuda" else (12336, 1728, -1728, -12336):
+        wanted.remove(inside)  # what oneDNN takes within a convolution: the library's, not the wrapper's
+    assert events(model.program) == wanted
+    assert model.program.format == "aoti"
+    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+
+
+def test_constants_of_a_package_have_their_names_roles_and_sizes(tmp_path: Path) -> None:
+    program = opened(package(tmp_path, "conv")).program
+    assert [(value.name, str(value.type)) for value in program.graph.weights][:3] == [
+        ("c.weight", "f32[8,3,3,3]"),
+        ("l.weight", "f32[32,2048]"),
+        ("l.bias", "f32[32]"),
+    ]
+    assert sum(value.type.nbytes or 0 for value in program.parameters()) == sum(4 * count for count in (216, 65536, 32, 320, 10))
+
+
+def test_kernels_have_their_operators_and_source_lines() -> None:
+    graph = opened(DATA / "conv_forward" / "output_code.py").graph
+    kernels = {node.source: node for node in graph if node.op.startswith("inductor.")}
+    relu = kernels["triton_poi_fused_add_convolution_relu_threshold_backward_1"]
+    assert relu.attrs["origins"] == ("convolution", "add", "relu", "threshold_backward")
+    assert relu.loc is not None and relu.loc.file.endswith("mk_cuda.py")
+    assert [node.op for node in graph if node.op.startswith(("nn.conv", "math.addmm"))] == ["nn.conv", "nn.conv", "math.addmm"]
+
+
+def test_sizes_stay_symbols_until_they_are_bound() -> None:
+    program = opened(DATA / "mlp_dynamic" / "output_code.py").program
+    assert list(program.symbols) == ["s77"]
+    assert program.examples == {"s77": 64}
+    assert program.watched is not None
+
+
+def test_of_several_models_one_is_chosen(tmp_path: Path) -> None:
+    path = package(tmp_path, first="conv", second="mlp_cuda")
+    model = opened(path)
+    assert [one.code for one in model.diagnostics if one.code == "IRS137"] == ["IRS137"]
+    assert events(open_model(path, LoadOptions(method="second")).program) == EVENTS["mlp"]
+    with pytest.raises(LoadError, match="no model 'third'"):
+        open_model(path, LoadOptions(method="third"))
+
+
+def test_a_line_that_is_not_understood_is_named_and_counted(tmp_path: Path) -> None:
+    text = (DATA / "mlp" / "output_code.py").read_text()
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "buf5 = buf4; del buf4" in one)
+    path = tmp_path / "output_code.py"
+    path.write_text(text.replace("            buf5 = buf4; del buf4  # reuse\n", "            buf5 = conjure(buf4)\n", 1))
+    model = opened(path)
+    (told,) = [one for one in model.diagnostics if one.code == "IRS129"]
+    assert f"line {line} (buf5 = conjure(buf4))" in told.message
+    assert [node.attrs["line"] for node in model.graph if node.op == "inductor.unread"] == [line]
+
+
+def mutated(kind: str) -> str:
+    text = (DATA / "mlp" / "output_code.py").read_text()
+    return {
+        "syntax": text.replace("def call(self, args):", "def call(self, args:", 1),
+        "no call": text.replace("def call(", "def other("),
+        "no return": text.replace("return (buf15, )", "pass"),
+        "brackets": text.replace("(64, 256)", "(" * 5000 + "64" + ")" * 5000, 1),
+        "operators": text.replace("(64, 256)", "(" + "-" * 100_000 + "64, 256)", 1),
+        "sums": text.replace("(64, 256)", "(" + "1+" * 100_000 + "64, 256)", 1),
+        "sizes": text.replace("(64, 1024), (1024, 1)", "(9999999999999999999, 1024), (1024, 1)"),
+        "products": text.replace("(64, 1024), (1024, 1)", "(9223372036854775807, 9223372036854775807), (1024, 1)"),
+        "negative": text.replace("(64, 1024), (1024, 1)", "(-5, 1024), (1024, 1)"),
+        "ranks": text.replace("(64, 1024), (1024, 1)", "(64, 1024), (1024, 1, 1)"),
+        "cut": text[: len(text) // 2],
+        "nul": text.replace("buf15", "buf\0"),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["syntax", "no call", "no return", "brackets", "operators", "sums", "sizes", "products", "negative", "ranks", "cut", "nul"]
+)
+def test_damaged_code_is_one_line(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "output_code.py"
+    path.write_text(mutated(kind))
+    with pytest.raises(IrscopeError) as caught:
+        opened(path)
+    assert caught.value.code in ("IRS128", "IRS103")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_package_without_code_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/archive_format", "pt2")
+        archive.writestr("model/data/aotinductor/model/abc.wrapper.so", b"\x7fELF")
+    with pytest.raises(LoadError, match="no generated code"):
+        opened(path)
+
+
+def test_nothing_is_executed_and_torch_is_not_imported(tmp_path: Path) -> None:
+    text = (DATA / "mlp" / "output_code.py").read_text()
+    path = tmp_path / "output_code.py"
+    path.write_text(text.replace("import tempfile\n", "import tempfile\nopen('ran', 'w')\n", 1))
+    code = f"import sys, pathlib, irscope.session as s; s.open_model(pathlib.Path({str(path)!r})); print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert found.stdout.strip() == "False"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_reading_is_linear(tmp_path: Path) -> None:
+    """Twenty times the statements take no more than some thirty times as long."""
+    import time
+
+    def seconds(count: int) -> float:
+        body = "\n".join(
+            f"        buf{i + 1} = empty_strided_cuda((4, 4), (4, 1), torch.float32)\n        del buf{i}" for i in range(count)
+        )
+        path = tmp_path / f"{count}.py"
+        path.write_text(
+            "# AOT ID: ['0_inference']\ndef call(args):\n    x, = args\n    args.clear()\n"
+            "    if_ = 1\n    with torch.cuda._DeviceGuard(0):\n        buf0 = empty_strided_cuda((4, 4), (4, 1), torch.float32)\n"
+            f"{body}\n    return (buf{count}, )\n"
+        )
+        started = time.process_time()
+        opened(path)
+        return time.process_time() - started
+
+    seconds(100)
+    small, large = max(seconds(500), 0.02), seconds(10_000)
+    assert large < 40 * small
+
+
+def test_a_debug_folder_is_its_graph(tmp_path: Path) -> None:
+    run = tmp_path / "torch_compile_debug" / "run_2026_01_01_00_00_00_000000-pid_1" / "torchinductor"
+    for name in ("model__0_forward_1.0", "model__0_backward_3.1"):
+        (run / name).mkdir(parents=True)
+    text = (DATA / "conv_forward" / "output_code.py").read_text()
+    (run / "model__0_forward_1.0" / "output_code.py").write_text(text)
+    for folder in (run / "model__0_forward_1.0", run, run.parent, tmp_path / "torch_compile_debug", tmp_path):
+        assert events(opened(folder).program) == EVENTS["conv_forward"]
+    (run / "model__0_backward_3.1" / "output_code.py").write_text(text)
+    with pytest.raises(LoadError, match="has 2 compiled graphs"):
+        opened(tmp_path)
