@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,9 @@ def _fix_environment(config: pytest.Config) -> None:
     config.add_cleanup(home.cleanup)
     os.environ.update(FIXED, IRSCOPE_HOME=home.name)
     sys.dont_write_bytecode = False
+    # A shell starts what runs in its background with Ctrl-C ignored, and so would be all programs that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(time, "tzset"):
         time.tzset()
 

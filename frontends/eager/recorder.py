@@ -691,6 +691,10 @@ class StepRecorder(Recorder):
 
     # -- numbers in the host's memory ------------------------------------------------------------------------------
 
+    def _freed(self, key: int, storage: Storage, _: object) -> None:
+        self._known.pop(key, None)  # another storage may come to lie there
+        super()._freed(key, storage, _)
+
     def _follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Compute an operator on known host values too."""
         made, given = tensors_within(result), tensors_within((args, *kwargs.values()))
@@ -711,8 +715,9 @@ class StepRecorder(Recorder):
             self._known[one.untyped_storage()._cdata] = value
 
     def _value(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        constant = getattr(tensor, "constant", None)
-        return self._known.get(tensor.untyped_storage()._cdata, constant)
+        known: torch.Tensor | None = self._known.get(tensor.untyped_storage()._cdata, getattr(tensor, "constant", None))
+        # What is known is the value of the tensor that was made last in this memory, which others may see otherwise.
+        return known if known is not None and known.shape == tensor.shape else None
 
     def _valued(self, item: Any) -> Any:
         return self._value(item) if isinstance(item, torch.Tensor) else item

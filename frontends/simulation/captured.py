@@ -655,7 +655,7 @@ def _explained(watch: Watch) -> Iterator[None]:
         while cause is not None and not str(cause).startswith("the compiler of torch"):
             cause = cause.__cause__ or cause.__context__
         if cause is not None:
-            raise UsageError(str(cause), code="IRS644", hint="irscope run without --compile analyses it as it runs eagerly") from None
+            raise UsageError(str(cause), code="IRS644", hint="without --compile it is analysed as it runs eagerly") from None
         by_compiler = explained(error)
         places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
         where = f"{places[-1][0]}:{places[-1][1]}" if places else ""
