@@ -23,7 +23,7 @@ from tests.tools.bench.measurement import Measurement, amount
 
 ROOT: Final = Path(__file__).parents[3]
 RELEASES: Final = ROOT / "benchmarks"
-SUITES: Final = ("start", "ir", "live")
+SUITES: Final = ("start", "ir", "onnx_big", "live", "placement", "weights")
 """Modules of this package with a function `measure()` that gives measurements; the first lines of their docstrings are headings."""
 _SLOWER: Final = 1.25
 """From this change of a figure on it is named: repeated runs on a busy machine differ by a fifth."""
