@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -130,6 +131,7 @@ def speeds_of_irscope(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
 
 def measure() -> Iterator[Measurement]:
     """For the benchmark of everything: rates on the wall beside a plain read of the same file by one thread, and those of CPU time."""
+    importlib.import_module("irscope.weights.powers")  # as where its machine code is kept, which is compiled for 2 GB and more
     with tempfile.TemporaryDirectory() as folder:
         paths = make(Path(folder))
         made, read = speeds_of_irscope(paths), ceilings(paths["f32"][0])[0]
