@@ -34,7 +34,7 @@ from irscope.passes.memory.points import (
 )
 from irscope.passes.ort import OrtFigures
 from irscope.passes.ort.cuda import CudaSession
-from irscope.passes.ort.memory import OrtMemory
+from irscope.passes.ort.memory import OrtMemory, session_at
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, assumed_json
 from irscope.report.table import Column, Limit, Mark, Series, Table
@@ -243,6 +243,7 @@ class Search:
         self._wanted = counter
         self._is_quick = quick
         self._needs: dict[tuple[tuple[str, int], ...], Need] = {}
+        self._arenas: dict[tuple[tuple[str, int], ...], tuple[CudaSession, OrtFigures] | None] = {}
         self._looks_done = 0
         self._memory: int | None = None
         """What the question at hand is about."""
@@ -296,6 +297,7 @@ class Search:
         """The largest size of one symbol that fits, with sizes for others."""
         if self._memory != memory:
             self._needs.clear()
+            self._arenas.clear()
         self._memory = memory
         try:
             return self._largest(memory, free, others)
@@ -385,8 +387,8 @@ class Search:
         """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
         assert bound.size is not None
         replayed, analysed = self._measures(span, end)
-        for measure in (replayed, analysed) if self._is_replayed else (analysed,):
-            looks = self._looks if measure is replayed else 0 if self._is_quick else _ANALYSES
+        for measure in (replayed, analysed) if self._is_replayed or self._replays_arena(span) else (analysed,):
+            looks = self._looks if measure is replayed and self._is_replayed else 0 if self._is_quick else _ANALYSES
             found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
             around = span.around(found.size)[: 1 if self._is_quick else None]
             if measure is analysed or all(measure(size) == analysed(size) for size in around):
@@ -401,7 +403,7 @@ class Search:
         at = self.need(span.symbol, found.size, span.others)
         if not at.is_modelled or (at.most is not None and at.most <= memory):
             return found
-        if at.most is None and self.need(span.symbol, span.low, span.others).most is None:
+        if at.most is None and self._is_unbounded(span):
             return Largest(None, "memory")
         return self._settled(memory, span, found, "most")
 
@@ -410,7 +412,10 @@ class Search:
         found: dict[int, int] = {}
 
         def replayed(size: int) -> int:
-            if size not in found:
+            if size not in found and self._has_arena:
+                self._tick()
+                found[size] = self._arena_bytes(span, size, end)
+            elif size not in found:
                 self._tick()
                 assert self.simulator is not None
                 point = span.at(size)
@@ -426,6 +431,34 @@ class Search:
             return need.bytes if end == "bytes" else _UNBOUNDED if need.most is None else need.most
 
         return replayed, analysed
+
+    def _replays_arena(self, span: _Span) -> bool:
+        """Whether ONNX Runtime's arena can be simulated at any size without an analysis of its own."""
+        return self._has_arena and self.counter != "activation" and self._arena_at(span, span.low) is not None
+
+    def _arena_at(self, span: _Span, size: int) -> tuple[CudaSession, OrtFigures] | None:
+        """The arena at a size, with the order and the buffers that hold for all sizes; None where one of them is unknown."""
+        sizes = {**span.others, span.symbol: size}
+        key = _key(sizes)
+        if key not in self._arenas:
+            self._arenas[key] = session_at(self.model.manager, OrtMemory(limit=self._memory or 0), sizes)
+        return self._arenas[key]
+
+    def _arena_bytes(self, span: _Span, size: int, end: _End) -> int:
+        """What the arena needs at a size, as predicted or at most."""
+        found = self._arena_at(span, size)
+        assert found is not None
+        session, figures = found
+        if end == "bytes":
+            return self._needed(session, figures)
+        most = session.worst(figures, self.counter).ends[1]
+        return _UNBOUNDED if most is None else int(most)
+
+    def _is_unbounded(self, span: _Span) -> bool:
+        """Whether nothing bounds what the smallest size may need."""
+        if self._is_faithful and self._replays_arena(span):
+            return self._arena_bytes(span, span.low, "most") == _UNBOUNDED
+        return self.need(span.symbol, span.low, span.others).most is None
 
     def _tick(self) -> None:
         """Say that another size is looked at: how many there will be depends on what is found."""
@@ -519,13 +552,16 @@ class Search:
         plan = rebound.manager.get(OrtMemory(limit=self._memory or 0)) if self._has_arena else None
         if plan is not None and plan.cuda is not None and plan.figures is not None:
             needed = _arena_need(plan.cuda, plan.figures, self.counter, place)
-            if plan.cuda.shortage and self._memory is not None and needed.bytes <= self._memory:
-                # What is in use would fit, but does not find a place between what is held.
-                more = plan.cuda.worst(plan.figures, "reserved").value
-                needed = replace(needed, bytes=max(self._memory + 1, more if isinstance(more, int) else 0))
-            return replace(needed, device_peak=device_peak)
+            return replace(needed, bytes=self._needed(plan.cuda, plan.figures), device_peak=device_peak)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
         return Need(total, *place, least=total, most=total, device_peak=device_peak)
+
+    def _needed(self, session: CudaSession, figures: OrtFigures) -> int:
+        """What the arena needs as it is predicted: what is in use may fit, and yet find no place between what is held."""
+        needed = session.predicted(figures, self.counter)
+        if not session.shortage or self._memory is None or needed > self._memory:
+            return needed
+        return max(self._memory + 1, session.predicted(figures, "reserved"))
 
 
 def _key(sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

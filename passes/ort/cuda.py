@@ -10,7 +10,7 @@ import random
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from heapq import heappop, heappush
@@ -32,6 +32,7 @@ from irscope.memory.caching.device import OutOfMemory
 from irscope.ops.scratch.recorder import convolution_workspace
 from irscope.ops.spec import KernelPacking, OpCall, OrtKernel
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.ort.model import (
     OrtOptions,
     OrtPlan,
@@ -468,8 +469,8 @@ class CudaSession:
     """Their names."""
     host: OrtFigures | None = None
     """The arena of the CPU."""
-    ends: list[OrtFigures] = field(default_factory=list)
-    """The GPU's arena in other cases that are possible: weights loaded in other orders, and the most that kernels may take."""
+    find_ends: Callable[[], list[OrtFigures]] = list
+    """Simulates the GPU's arena in other cases that are possible: weights loaded in other orders, and the most that kernels may take."""
     open_: str = ""
     """Why there is no upper end."""
     why: str = ""
@@ -478,6 +479,14 @@ class CudaSession:
     """The most that a kernel takes while it runs."""
     shortage: str = ""
     """What does not fit, where something does not."""
+    _ends: list[OrtFigures] | None = field(default=None, init=False)
+
+    @property
+    def ends(self) -> list[OrtFigures]:
+        """The other cases; simulated when somebody first asks."""
+        if self._ends is None:
+            self._ends = self.find_ends()
+        return self._ends
 
     @property
     def weights(self) -> int:
@@ -489,6 +498,10 @@ class CudaSession:
         """The most that the arena may take."""
         bounds = [bound for bound in (self.limit, self.device.room_bytes) if bound is not None]
         return min(bounds, default=None)
+
+    def predicted(self, figures: OrtFigures, counter: str) -> int:
+        """The value of that, without the cases that are possible besides."""
+        return max(_counter(figures, "cold", counter), _counter(figures, "warm", counter))
 
     def worst(self, figures: OrtFigures, counter: str) -> Quantity:
         """The larger peak of both runs."""
@@ -534,47 +547,69 @@ _MOST_TRIED: Final = 200_000
 _LOADING: Final = "weights enter the arena in the order of a hash table, which differs from session to session; eight orders were tried"
 
 
+@immutable
+class Laid:
+    """The kernels of a session in their order, with where they run and their buffers: the same whatever the arena may take."""
+
+    placed: Placed
+    order: list[Launch]
+    buffers: Buffers
+    ranges: tuple[list[LiveRange], list[LiveRange]]
+
+
+def lay_out(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions) -> Laid | None:
+    """Where kernels run, in which order and in which buffers; None where none runs on the GPU."""
+    placed = place(graph, types, known)
+    if not placed.on_gpu:
+        return None
+    found, gpu = placed.found, placed.gpu
+    found.likeness = [None if one is None else (value in gpu, one) for value, one in enumerate(found.likeness)]
+    order = found.launches if options.file_order else execution_order(found, options.execution)
+    buffers = plan_buffers(order, found, options.reuse)
+    found.elsewhere = placed.host
+    return Laid(placed, order, buffers, ranges_of(order, found, buffers))
+
+
 def plan_cuda(
     graph: Graph,
     types: Inferred,
-    known: Inferred,
+    laid: Laid,
     options: OrtOptions,
     cuda: CudaOptions,
     target: Target,
     inside: Mapping[Node, Dim] | None = None,
-) -> OrtPlan | None:
-    """Order, buffers and two simulated runs of a session on a GPU; None where no kernel runs there."""
+) -> OrtPlan:
+    """Two simulated runs of a session on a GPU."""
     inside = inside or {}
-    placed = place(graph, types, known)
-    if not placed.on_gpu:
-        return None
-    found = placed.found
-    gpu, host = placed.gpu, placed.host
-    found.likeness = [None if one is None else (value in gpu, one) for value, one in enumerate(found.likeness)]
-    order = found.launches if options.file_order else execution_order(found, options.execution)
-    buffers = plan_buffers(order, found, options.reuse)
-    found.elsewhere = host
-    ranges, unsized_ranges = ranges_of(order, found, buffers)
+    found, order, buffers = laid.placed.found, laid.order, laid.buffers
+    ranges, unsized_ranges = laid.ranges
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
     plan = OrtPlan(order, found, buffers, ranges, unsized, None, inside=inside, unsized_ranges=unsized_ranges, on_cpu=False)
-    plan.cuda = session = _session(placed, order, target, cuda.limit)
-    sizes = [size if isinstance(size, int) else None for size in found.sizes]
-    if any(size is None for size in sizes) or any(not isinstance(size, int) for size in inside.values()):
-        return plan
-    numbers = cast("list[int]", sizes)
-    takes = [_takes(launch, types, target) if id(launch) in placed.on_gpu else _NONE for launch in order]
-    bodies = [cast("int", inside.get(launch.node, 0)) for launch in order]
-    simulated = _Simulated(graph, types, options, cuda, placed, buffers, numbers, target)
-    session.host = simulated.host(order)
-    session.open_ = next((one.why for one in takes if one.most is None), "")
-    session.why = next((one.why for one in takes if one.most != one.size), _LOADING)
-    least = [one.size + extra for one, extra in zip(takes, bodies, strict=True)]
-    most = [(one.size if one.most is None else one.most) + extra for one, extra in zip(takes, bodies, strict=True)]
-    session.scratch = _scratch(least, most, session.open_, session.why)
-    plan.figures, session.shortage = simulated.attempt(least)
-    for seed in range(min(_ORDERS, _MOST_TRIED // (len(order) + 1) + 1)):
-        session.ends.append(simulated.attempt(most if seed % 2 else bodies, seed)[0])
+    plan.cuda = session = _session(laid.placed, order, target, cuda.limit)
+    arena = CudaArena(graph, laid, options, cuda, target)
+    simulated = arena.at(types, found.sizes, inside)
+    if simulated is not None:
+        session.host = simulated.host(order)
+        simulated.fill_in(session)
+        plan.figures = simulated.figures
     return plan
+
+
+class CudaArena:
+    """The arena of a session on a GPU at any sizes of its tensors."""
+
+    def __init__(self, graph: Graph, laid: Laid, options: OrtOptions, cuda: CudaOptions, target: Target) -> None:
+        self.graph = graph
+        self.laid = laid
+        self.options = options
+        self.cuda = cuda
+        self.target = target
+
+    def at(self, types: Inferred, sizes: Sequence[Dim | None], inside: Mapping[Node, Dim]) -> _Simulated | None:
+        """What it does with sizes that are numbers; None where one is not."""
+        if not all(isinstance(size, int) for size in (*sizes, *inside.values())):
+            return None
+        return _Simulated(self, types, cast("Sequence[int]", sizes), cast("Mapping[Node, int]", inside))
 
 
 def _scratch(least: Sequence[int], most: Sequence[int], open_: str, why: str) -> Quantity:
@@ -602,29 +637,40 @@ def _session(placed: Placed, order: Sequence[Launch], target: Target, limit: int
 
 
 class _Simulated:
-    def __init__(
-        self,
-        graph: Graph,
-        types: Inferred,
-        options: OrtOptions,
-        cuda: CudaOptions,
-        placed: Placed,
-        buffers: Buffers,
-        sizes: list[int],
-        target: Target,
-    ) -> None:
-        self.graph = graph
+    """Simulated runs at sizes that are numbers: as they are predicted, and the other cases that are possible."""
+
+    def __init__(self, arena: CudaArena, types: Inferred, sizes: Sequence[int], inside: Mapping[Node, int]) -> None:
+        self.graph = arena.graph
         self.types = types
-        self.options = options
-        self.cuda = cuda
-        self.placed = placed
-        self.buffers = buffers
+        self.options = arena.options
+        self.cuda = arena.cuda
+        self.placed = placed = arena.laid.placed
+        self.buffers = arena.laid.buffers
         self.sizes = sizes
-        self.target = target
+        self.target = arena.target
+        order = arena.laid.order
         self._block: int | None = None
         """Bytes of the block of the second run, which is the same in every attempt."""
         packed = [_rearranged(launch, placed.found, types) for launch in placed.found.launches if id(launch) in placed.on_gpu]
         self.rearranged = [(number, one) for number, one in enumerate(packed) if one is not None]
+        takes = [_takes(launch, types, arena.target) if id(launch) in placed.on_gpu else _NONE for launch in order]
+        self.bodies = [inside.get(launch.node, 0) for launch in order]
+        self.open_ = next((one.why for one in takes if one.most is None), "")
+        self.why = next((one.why for one in takes if one.most != one.size), _LOADING)
+        self.least = [one.size + extra for one, extra in zip(takes, self.bodies, strict=True)]
+        self.most = [(one.size if one.most is None else one.most) + extra for one, extra in zip(takes, self.bodies, strict=True)]
+        self.figures, self.shortage = self.attempt(self.least)
+
+    def fill_in(self, session: CudaSession) -> None:
+        """Say what was found of a session."""
+        session.open_, session.why, session.shortage = self.open_, self.why, self.shortage
+        session.scratch = _scratch(self.least, self.most, self.open_, self.why)
+        session.find_ends = self.ends
+
+    def ends(self) -> list[OrtFigures]:
+        """Weights loaded in other orders, with the least and the most that kernels may take."""
+        orders = min(_ORDERS, _MOST_TRIED // (len(self.bodies) + 1) + 1)
+        return [self.attempt(self.most if seed % 2 else self.bodies, seed)[0] for seed in range(orders)]
 
     def _made(self, values: set[int]) -> list[int]:
         """Sizes of what runs make, of these values alone."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from irscope.amounts import Bytes
 from irscope.devices import find_device
 from irscope.devices.catalogue import target_of
 from irscope.errors import UsageError
-from irscope.ir.dims import Dim
+from irscope.ir.bind import type_binder
+from irscope.ir.dims import Dim, bind
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
+from irscope.ir.types import Type
 from irscope.memory.arena import FIRST_REGION, MOST_DEAD
 from irscope.ops.registry import runs_bodies
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import inner_peaks
-from irscope.passes.ort import OrtOptions, OrtPlan, plan_ort
-from irscope.passes.ort.cuda import CudaOptions, plan_cuda
+from irscope.passes.ort import OrtFigures, OrtOptions, OrtPlan, plan_ort
+from irscope.passes.ort.cuda import CudaArena, CudaOptions, CudaSession, Laid, lay_out, plan_cuda
 from irscope.passes.ort.known import known_types
 from irscope.passes.ort.present import report
 from irscope.passkit.base import Analysis, PassContext
@@ -64,19 +67,18 @@ class OrtMemory(Analysis[OrtPlan]):
             raise UsageError(f"a session cannot have {self.threads} threads", code="IRS321", hint="threads is at least 1")
         device = ctx.settings.device
         profile = find_device(device) if device else None
-        in_file_order = self.order == "file" or ctx.program.traits.is_session
-        options = OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads, ctx.program.path)
+        options = self.options(ctx)
         on_cpu = profile is None or profile.kind == "cpu"
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
-            known = known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs")
-            on_gpu = None
+            plan: OrtPlan | None = None
             if profile is not None and profile.capability is not None:
-                cuda = CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
-                on_gpu = plan_cuda(graph, types, known, options, cuda, target_of(ctx.settings), inside)
-                on_cpu = on_gpu is None
-            plan = on_gpu or plan_ort(graph, types, known, options, inside)
+                laid = ctx.get(_OnGpu(self.order, self.execution, self.reuse, self.sizes))
+                if laid is not None:
+                    plan = plan_cuda(graph, types, laid, options, self.on_gpu, target_of(ctx.settings), inside)
+                on_cpu = plan is None
+            plan = plan or plan_ort(graph, types, known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"), options, inside)
             plan.stays = on_cpu and profile is not None and profile.capability is not None
         plan.device = profile.name if profile is not None else "cpu"
         plan.level = ctx.program.metadata.get("ort_level", "")
@@ -84,8 +86,65 @@ class OrtMemory(Analysis[OrtPlan]):
         plan.on_cpu = on_cpu
         return plan
 
+    def options(self, ctx: PassContext) -> OrtOptions:
+        """How the session is set up."""
+        in_file_order = self.order == "file" or ctx.program.traits.is_session
+        return OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads, ctx.program.path)
+
+    @property
+    def on_gpu(self) -> CudaOptions:
+        """How its provider for GPUs is."""
+        return CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
+
     def report(self, result: OrtPlan, ctx: PassContext) -> Report:
         return report(self, result)
+
+
+@dataclass(frozen=True)
+class _OnGpu(Analysis["Laid | None"]):
+    """Place kernels on a GPU and assign their buffers, which no option of the arena changes."""
+
+    name: ClassVar[str] = "ort-on-gpu"
+    reads: ClassVar[tuple[Facet, ...]] = OrtMemory.reads
+
+    order: Literal["ort", "file"] = "ort"
+    execution: Literal["default", "priority_based"] = "default"
+    reuse: bool = True
+    sizes: Literal["inputs", "session"] = "inputs"
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Laid | None:
+        known = known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs")
+        return lay_out(graph, ctx.get(Shapes), known, OrtMemory(order=self.order, execution=self.execution, reuse=self.reuse).options(ctx))
+
+
+def session_at(ctx: PassContext, wanted: OrtMemory, sizes: Mapping[str, int]) -> tuple[CudaSession, OrtFigures] | None:
+    """A session on a GPU at sizes of symbols, without an analysis of its own: order, places and buffers are the same for all of them.
+    None where nothing of it runs there, or a size is unknown whatever is bound."""
+    plan = ctx.get(wanted)
+    laid = ctx.get(_OnGpu(wanted.order, wanted.execution, wanted.reuse, wanted.sizes))
+    if laid is None or plan.cuda is None:
+        return None
+    numbers = {size: bind(size, sizes) for size in {*plan.found.sizes, *plan.inside.values()} if size is not None}
+    given = [None if size is None else numbers[size] for size in plan.found.sizes]
+    arena = CudaArena(ctx.program.graph, laid, wanted.options(ctx), wanted.on_gpu, target_of(ctx.settings))
+    found = arena.at(_AtSizes(ctx.get(Shapes), sizes), given, {node: numbers[size] for node, size in plan.inside.items()})
+    if found is None:
+        return None
+    session = replace(plan.cuda)
+    found.fill_in(session)
+    return session, found.figures
+
+
+class _AtSizes(Inferred):
+    """Types with numbers in the place of symbols."""
+
+    def __init__(self, types: Inferred, sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        self._open = types
+        self._bound = type_binder(sizes)
+
+    def type_of(self, value: Value | None) -> Type:
+        return self._bound(self._open.type_of(value))
 
 
 def bytes_inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:

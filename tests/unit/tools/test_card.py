@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +19,7 @@ from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Quantity, quantity
+from irscope.session import Model
 from irscope.tools import config
 from tests.tools.pages import report_schema
 
@@ -80,6 +82,22 @@ def test_the_largest_size_is_that_of_fit() -> None:
     made = irscope.card(path, device="h200")
     found = irscope.fit(irscope.load(path), device="h200")
     assert (made.largest.symbol, made.largest.size, made.largest.surely) == ("batch", found.largest, found.surely)
+
+
+@pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
+def test_the_largest_size_is_looked_for_without_analyses_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Mapping[str, int]] = []
+    bound_to = Model.bound_to
+
+    def counted(model: Model, sizes: Mapping[str, int]) -> Model:
+        looks.append(sizes)
+        return bound_to(model, sizes)
+
+    monkeypatch.setattr(Model, "bound_to", counted)
+    found = irscope.card(SAMPLES / "models" / f"{name}.onnx", device="h200").largest
+    # The card itself, the size that fits, and the one that surely does.
+    assert len(looks) <= 3
+    assert {found.symbol: found.size} == {"batch": looks[1]["batch"]}
 
 
 @pytest.mark.parametrize(
