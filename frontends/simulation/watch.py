@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -92,6 +96,9 @@ class Watch:
         self.steps: list[Step] = []
         self.marks: list[Mark] = []
         self.answers: dict[str, Answer] = {}
+        self.kept: dict[str, str] = {}
+        """Files that were there before and that the program would have replaced, with the line that would."""
+        self._own_files: set[str] = set()
         self._frames = Frames(hidden)
         self._stepped: set[int] = set()
         """Optimizers that have worked in the current step."""
@@ -119,6 +126,7 @@ class Watch:
         self._undo.enter_context(watched_steps(self._before_step, self._after_step))
         self._undo.enter_context(watched_calls(self._entered, self._left))
         self._machine.noted = self._note
+        self._guard_files()
         kind: Any = nn.Module
         moves: Any = kind._apply
 
@@ -305,6 +313,35 @@ class Watch:
         counters = self._machine.counters()
         peak = {key: counters[f"{key}_peak"] for key in COUNTERS}
         self.marks.append(Mark(name, self.line, peak, {key: counters[key] for key in COUNTERS}))
+
+    def _guard_files(self) -> None:
+        """Leave files as they are that were there before the program: what it would save has no values, or is of the simulated device."""
+        memory: Any = torch.cuda.memory
+        places: list[tuple[Any, str, int, str]] = [(torch, "save", 1, "f"), (memory, "_dump_snapshot", 0, "filename")]
+        if find_spec("safetensors") is not None:
+            places.append((import_module("safetensors.torch"), "save_file", 1, "filename"))
+        for module, name, place, keyword in places:
+            original = getattr(module, name)
+            setattr(module, name, self._guarded(original, place, keyword))
+            self._undo.callback(setattr, module, name, original)
+
+    def _guarded(self, save: Callable[..., Any], place: int, keyword: str) -> Callable[..., Any]:
+        """`save`, whose argument `keyword` at `place` is a file's name, but for files that are to be left."""
+        default = inspect.signature(save).parameters[keyword].default
+
+        @functools.wraps(save)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            given = args[place] if len(args) > place else kwargs.get(keyword, default)
+            if not isinstance(given, str | os.PathLike):
+                return save(*args, **kwargs)
+            file = os.path.realpath(given)
+            if os.path.isfile(file) and file not in self._own_files:
+                self.kept.setdefault(os.fspath(given), self.line)
+                return None
+            self._own_files.add(file)
+            return save(*args, **kwargs)
+
+        return guarded
 
     def answered(self, value: Any) -> None:
         """A value of the device was read."""

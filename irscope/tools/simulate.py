@@ -184,6 +184,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.compiled = process.compiler.found()
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
+    found.kept = dict(watch.kept)
     found.collectives = list(process.world.traffic.values())
     found.uses = watch.uses | ({"compile": dict(process.compiler.uses)} if process.compiler.uses else {})
     found.classes = watch.classes

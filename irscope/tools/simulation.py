@@ -115,6 +115,8 @@ class Simulation:
     """What came after the last step; all of a program without steps."""
     marks: Sequence[Mark] = ()
     answers: Sequence[Answer] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Files that the program would have replaced, and were left as they are, with its line."""
     collectives: Sequence[Traffic] = ()
     uses: Mapping[str, Any] = field(default_factory=dict)
     """Settings that decide about memory, as the program has them."""
@@ -401,6 +403,10 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     for setting, count in simulation.applied.items():
         if not count:
             yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"
+    if simulation.kept:
+        files = ", ".join(f"{file} ({line})" if line else file for file, line in itertools.islice(simulation.kept.items(), 3))
+        more = f" and {len(simulation.kept) - 3} more" if len(simulation.kept) > 3 else ""
+        yield "IRS653", f"files that were there before are left as they are: {files}{more}"
     if simulation.answers:
         lines = ", ".join(one.line for one in simulation.answers[:3])
         yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"

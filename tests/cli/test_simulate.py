@@ -99,6 +99,28 @@ def test_the_program_may_catch_it(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.startswith("caught\n")
 
 
+def test_files_that_were_there_before_are_left_and_named(tmp_path: Path) -> None:
+    text = """
+import torch
+x = torch.ones(10, device="cuda")
+torch.cuda.memory._record_memory_history()
+for _ in range(2):
+    torch.save({"x": x}, "old.pt")
+    torch.save({"x": x}, "new.pt")
+torch.cuda.memory._dump_snapshot("oom.pickle")
+torch.cuda.memory._dump_snapshot("predicted.pickle")
+assert torch.load("new.pt")["x"].is_cuda
+"""
+    for name in ("old.pt", "oom.pickle"):
+        (tmp_path / name).write_bytes(b"of a real run")
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    assert all((tmp_path / name).read_bytes() == b"of a real run" for name in ("old.pt", "oom.pickle"))
+    assert (tmp_path / "new.pt").exists() and (tmp_path / "predicted.pickle").exists()
+    said = " ".join(done.stdout.split()).replace(f"{tmp_path}/", "")
+    assert "IRS653: files that were there before are left as they are: old.pt (train.py:6), oom.pickle (train.py:8)" in said
+
+
 def test_torch_cuda_answers(tmp_path: Path) -> None:
     text = """
 import torch
