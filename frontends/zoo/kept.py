@@ -6,7 +6,7 @@ from irscope import diskcache
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.programform import NoForm, read_program, written
-from irscope.frontends.zoo.sources import described, files_of, key_of, still_holds, watching
+from irscope.frontends.zoo.sources import described, files_of, key_of, noting_changes, still_holds, watching
 from irscope.ir.program import Program
 from irscope.jsoncodec import Misfit
 from irscope.passkit.settings import Settings
@@ -25,7 +25,8 @@ def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: S
             for one in said:
                 sink.add(one)
             return program
-    from irscope.frontends.zoo.load import load_named  # it imports torch
+    with noting_changes():
+        from irscope.frontends.zoo.load import load_named  # it imports torch
 
     found = DiagnosticSink()
     with watching() as watched:

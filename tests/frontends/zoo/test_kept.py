@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,33 @@ code = main(sys.argv[1:])
 print("torch" if "torch" in sys.modules else "light", file=sys.stderr)
 sys.exit(code)
 """
+SERVER = """
+import contextlib, io, json, os, sys
+from irscope.frontends.zoo import sources
+with sources.noting_changes():
+    from irscope.frontends.zoo import load
+from irscope.cli.main import main
+for line in sys.stdin:
+    reading, writing = os.pipe()
+    if not os.fork():
+        folder, variables, arguments = json.loads(line)
+        os.chdir(folder)
+        del os.environ["IRSCOPE_NO_CACHE"]
+        os.environ.update(variables)
+        sources._BEGUN = sources._process_began()  # as of a process that was started now
+        made, capture = [], load.capture_module
+        load.capture_module = lambda *args, **kwargs: made.append(1) or capture(*args, **kwargs)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = main(arguments)
+        os.write(writing, json.dumps([code, out.getvalue(), len(made)]).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as answer:
+        print(answer.read(), flush=True)
+    os.wait()
+"""
+"""Runs commands each in a process of its own that has torch already, and counts captures."""
 TRAIN = """
 import json
 from pathlib import Path
@@ -38,7 +65,9 @@ from parts import WIDTH
 
 def build():
     more = json.loads(Path(__file__).with_name("more.json").read_text())
-    return torch.nn.Sequential(torch.nn.Linear(8, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, more["out"])), torch.zeros(4, 8)
+    classes = len(list(Path(__file__).with_name("classes").iterdir()))
+    layers = torch.nn.Linear(8, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, more["out"] * classes)
+    return torch.nn.Sequential(*layers), torch.zeros(4, 8)
 """
 
 
@@ -57,48 +86,123 @@ def project(tmp_path: Path) -> Path:
     (folder / "train.py").write_text(TRAIN)
     (folder / "parts.py").write_text("WIDTH = 16\n")
     (folder / "more.json").write_text('{"out": 3}')
+    for name in ("one", "two"):
+        (folder / "classes" / name).mkdir(parents=True)
     return folder
 
 
-def ran(folder: Path, *arguments: str) -> tuple[str, bool]:
-    """What a run wrote, and whether it imported torch."""
-    command = [sys.executable, "-c", PROGRAM, "run", "./train.py:build", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout, done.stderr.splitlines()[-1] == "torch"
+def environment() -> dict[str, str]:
+    """That of all runs: pytest says in a variable which phase of which test runs."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def light(folder: Path, command: str, *arguments: str) -> str:
+    """What a run wrote that imports no torch."""
+    line = [sys.executable, "-c", PROGRAM, command, "./train.py:build", *arguments]
+    done = subprocess.run(line, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "light"
+    return done.stdout
+
+
+class Captures:
+    """Runs that have torch."""
+
+    def __init__(self) -> None:
+        line = [sys.executable, "-c", SERVER]
+        self._process = subprocess.Popen(line, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.folder = Path()
+
+    def run(self, command: str, *arguments: str) -> tuple[str, int]:
+        """What a run wrote, and how often it captured the model."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        time.sleep(0.1)  # what was written just before a process began may have been read before it was written
+        self._process.stdin.write(json.dumps([str(self.folder), environment(), [command, "./train.py:build", *arguments]]) + "\n")
+        self._process.stdin.flush()
+        code, out, made = json.loads(self._process.stdout.readline())
+        assert code == 0
+        return out, made
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def process_with_torch() -> Iterator[Captures]:
+    found = Captures()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def captures(home: Path, project: Path, process_with_torch: Captures) -> Captures:
+    process_with_torch.folder = project
+    return process_with_torch
 
 
 @pytest.mark.torch
-def test_a_second_run_says_the_same_without_torch_until_a_source_changes(home: Path, project: Path) -> None:
+def test_a_second_run_says_the_same_without_torch_until_a_source_changes(home: Path, project: Path, captures: Captures) -> None:
     asked = ("--format", "json")
-    fresh, imported = ran(project, *asked, "--no-cache")
-    assert imported and not (home / "cache").exists()
-    assert ran(project, *asked) == (fresh, True)
-    assert ran(project, *asked) == (fresh, False)
-    assert ran(project, "--format", "json", "--passes", "liveness,flops,modules,params")[1] is False
+    fresh, made = captures.run("run", *asked, "--no-cache")
+    assert made == 1 and not (home / "cache").exists()
+    assert captures.run("run", *asked) == (fresh, 1)
+    assert light(project, "run", *asked) == fresh
+    light(project, "run", *asked, "--passes", "liveness,flops,modules,params")
 
     os.utime(project / "parts.py")  # another time, the same content
-    assert ran(project, *asked) == (fresh, False)
+    assert light(project, "run", *asked) == fresh
     (project / "parts.py").write_text("WIDTH = 24\n")
-    wider, imported = ran(project, *asked)
-    assert imported and wider != fresh
-    assert ran(project, *asked) == (wider, False)
+    wider, made = captures.run("run", *asked)
+    assert made == 1 and wider != fresh
+    assert light(project, "run", *asked) == wider
     (project / "more.json").write_text('{"out": 7}')
-    longer, imported = ran(project, *asked)
-    assert imported and longer != wider
+    longer, made = captures.run("run", *asked)
+    assert made == 1 and longer != wider
+    (project / "classes" / "third").mkdir()
+    listed, made = captures.run("run", *asked)
+    assert made == 1 and listed != longer
 
 
-def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path) -> None:
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "asked", [("fit", "--memory", "4KiB", "--counter", "activation"), ("sweep", "--over", "batch=2,4,8")], ids=" ".join
+)
+def test_sizes_are_looked_for_again_without_torch(asked: tuple[str, ...], project: Path, captures: Captures) -> None:
+    first, made = captures.run(*asked)
+    assert made
+    assert captures.run(*asked) == (first, 0)
+    assert light(project, *asked) == first
+
+
+@pytest.mark.torch
+def test_what_a_module_read_once_counts_for_every_program_of_the_process(project: Path, captures: Captures) -> None:
+    """`fit` makes several programs, of which the first alone imports the modules and opens what they open."""
+    (project / "parts.py").write_text("from pathlib import Path\nWIDTH = int(Path('width').read_text())\n")
+    (project / "width").write_text("16")
+    asked = ("fit", "--memory", "4KiB", "--counter", "activation")
+    narrow, _ = captures.run(*asked)
+    (project / "width").write_text("64")
+    wide, made = captures.run(*asked)
+    assert made and wide != narrow
+    assert captures.run(*asked, "--no-cache")[0] == wide
+
+
+def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from irscope.frontends.zoo import sources
     from irscope.frontends.zoo.sources import described, still_holds, watching
 
     data, absent = tmp_path / "data", tmp_path / "absent"
     data.write_text("a")
-    time.sleep(0.02)
     with watching() as watched:
         data.read_text()
+        list(tmp_path.iterdir())
         with pytest.raises(FileNotFoundError):
             absent.read_text()
     watched.opened = {path for path in watched.opened if path.startswith(str(tmp_path))}
-    about = described(watched, [str(tmp_path)])
+    assert watched.opened == {str(tmp_path), str(data), str(absent)}
+    assert described(watched, []) is None, "it may have been written since it was read"
+    time.sleep(0.1)
+    monkeypatch.setattr(sources, "_BEGUN", time.time_ns())
+    about = described(watched, [])
     assert about is not None and still_holds(about)
     before = data.stat()
     data.write_text("b")
@@ -109,9 +213,14 @@ def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path) -> Non
     absent.write_text("")
     assert not still_holds(about)
 
+    monkeypatch.setattr(sources, "_latest", [])
     with watching() as outside:
         subprocess.run([sys.executable, "-c", ""], check=True)
     assert described(outside, []) is None
+    with watching() as later:
+        pass
+    assert described(later, []) is None, "it may have kept what the other program said"
+    monkeypatch.setattr(sources, "_latest", [])
 
 
 def test_an_entry_is_of_this_user_alone_and_damage_is_a_miss(home: Path) -> None:
