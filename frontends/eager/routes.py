@@ -80,7 +80,11 @@ def _flash_attention(query: Any, key: Any, value: Any, dropout: float, is_causal
     scale = head**-0.5 if scale is None else scale
     if missing:
         query, key, value = (functional.pad(one, (0, missing)) for one in (query, key, value))
-    made: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, is_causal, scale=scale)[0]
+    results = list(torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, is_causal, scale=scale))
+    # A tuple of C++ gives its results back from the first to the last, one of Python from the last.
+    made: torch.Tensor = results.pop(0)
+    while results:
+        results.pop(0)
     return made[..., :head] if missing else made
 
 

@@ -713,16 +713,23 @@ _VERBOSE: Final = (
     "For more details about",
     "Hint:",
     "For debugging",
+    "Caused by:",
+    "consider using data-dependent friendly",
+    "args[",
 )
+_MORE: Final = ' For more information, run with TORCH_LOGS="+dynamic".'
+_CODE: Final = re.compile(r"from user code|Found from *:|User stack:", re.IGNORECASE)
+"""Before the program's lines."""
+_COMPILERS: Final = ("torch._dynamo.exc", "torch._inductor.exc", "torch.fx.experimental.symbolic_shapes")
 
 
 def explained(error: BaseException) -> tuple[str, str] | None:
     """What a compiler's error says in one line, and the program's line that it is about; None for other errors."""
-    if not type(error).__module__.startswith(("torch._dynamo.exc", "torch._inductor.exc")):
+    if not type(error).__module__.startswith(_COMPILERS):
         return None
-    said, _, code = str(error).partition("from user code")
+    said, _, code = _CODE.sub("\0", str(error).replace(_MORE, ""), count=1).partition("\0")
     lines = [line.strip() for line in _until(said.splitlines())]
-    text = " ".join(line.removeprefix("Explanation: ") + ("." if line[-1:].isalnum() else "") for line in lines if line)
+    text = " ".join(line.removeprefix("Explanation: ").removeprefix("- ") + ("." if line[-1:].isalnum() else "") for line in lines if line)
     got = re.search(r"[:,] got (\w+\(.*\))", text)
     if got is not None:
         text = f"{lines[0]}: {got[1]}"

@@ -152,8 +152,9 @@ class Compiler:
         core: Any = torch._C
         core._cuda_getCurrentRawStream = lambda index: self.process.device.current
         core._dynamo.guards._empty_strided_cuda = self._empty_strided
-        # What an operator does not take is told by the error that Dynamo raises.
-        logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+        # What an operator does not take, and a guard that cannot be, is told by the error that Dynamo raises.
+        for quiet in ("torch._subclasses.fake_tensor", "torch._guards"):
+            logging.getLogger(quiet).setLevel(logging.CRITICAL)
         self._interface()
         self._inductor()
 

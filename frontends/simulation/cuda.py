@@ -492,14 +492,14 @@ class Pools:
             found = self.known[handle] = self.machine.settled_gpu.pool(**options)
         return found
 
-    def drop(self, handle: Handle) -> None:
-        """One user less."""
+    def drop(self, handle: Handle, *, empty: bool) -> None:
+        """One user less; with `empty`, as where a MemPool ends, the last one gives back to the device what nobody uses."""
         found = self.known.get(handle)
         if found is not None:
             self.machine.storages.settle()
             if found.users == 1:
                 self.machine.drop_workspaces(found.number)
-            found.release()
+            found.release(empty=empty)
             if not found.users:
                 del self.known[handle]
 
@@ -554,7 +554,7 @@ def _pool_base(pools: Pools) -> type:
             return 0 if found is None else found.users
 
         def __del__(self) -> None:
-            pools.drop(self._id)
+            pools.drop(self._id, empty=True)
 
     return PoolBase
 
@@ -573,7 +573,7 @@ class _State:
             self._pools.machine.free(self.generators.pop())
         if self.captured and self.pool is not None:
             self.captured = False
-            self._pools.drop(self.pool)
+            self._pools.drop(self.pool, empty=False)
 
     def __del__(self) -> None:
         self.reset()

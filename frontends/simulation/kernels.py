@@ -30,7 +30,7 @@ _EXPLICIT: Final = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFu
 _WHOLE: Final = ("convolution", "convolution_backward")
 """Operators that torch splits differently on each device; the rules for their memory see them whole."""
 _IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
-"""Operators that leave small results in the host's memory, except where a graph is captured."""
+"""Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured."""
 _STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
 
 
@@ -263,6 +263,8 @@ class Kernels:
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
         result = _wanted(op, given, named, self._shapes(op, given, named))
+        if op.name() in _IN_HOST_MEMORY and not torch.cuda.is_current_stream_capturing():
+            result = tuple(self._fake(one, "cpu") if not one.dim() else one for one in result)
         plan = Plan()
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
         identities = {id(one): place for place, one in enumerate(fakes)}
@@ -376,7 +378,7 @@ class Kernels:
                 index = results[event.index] if event.index < len(results) else None
                 if index is not None and index in waiting:
                     waiting.remove(index)
-                    if isinstance(event.size, int) and not (op.name() in _IN_HOST_MEMORY and torch.cuda.is_current_stream_capturing()):
+                    if isinstance(event.size, int) and op.name() not in _IN_HOST_MEMORY:
                         form = plan.forms[index]
                         plan.forms[index] = Form(form.shape, form.strides, form.dtype, event.size)
                     actions.append(("make", index, 0))

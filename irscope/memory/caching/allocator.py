@@ -266,6 +266,7 @@ class MemPool:
     """A private pool, as torch.cuda.MemPool: what is allocated inside `with pool:` is cut from its own segments, and returns to them.
 
     `release` is the end of the MemPool object: what nobody uses goes back to the device then, and the rest with a later empty_cache.
+    The end of a CUDA graph (`empty=False`) leaves all of it to the later empty_cache.
     """
 
     def __init__(self, allocator: CachingAllocator, number: int, *, no_split: bool) -> None:
@@ -291,11 +292,12 @@ class MemPool:
         """Allocations no longer go to this pool."""
         self._allocator._close_scope(self)
 
-    def release(self) -> None:
+    def release(self, *, empty: bool = True) -> None:
         """Let go of the pool."""
         if self.users:
             self.users -= 1
-            self._allocator._empty_pool(self)
+            if empty:
+                self._allocator._empty_pool(self)
 
     def __enter__(self) -> MemPool:
         self.begin()

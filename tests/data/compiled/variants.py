@@ -238,4 +238,52 @@ def flex_attention():
     it(3,f)
 
 
+def attention_in_compiled_autograd():
+    m,x,t=make("gpt",depth=1)
+    o=torch.optim.AdamW(m.parameters())
+    torch._dynamo.config.compiled_autograd=True
+    @torch.compile
+    def step(x,t):
+        l=loss(m(x),t)/2; l.backward()
+    def f(i):
+        for _ in range(2): step(*x,t)
+        o.step(); o.zero_grad()
+    it(3,f)
+
+
+def captured():
+    m,x,t=make("mlp",depth=1,width=256)
+    def f(i):
+        s=torch.cuda.Stream(); s.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(s), torch.no_grad(): m(*x)
+        torch.cuda.current_stream().wait_stream(s)
+        g=torch.cuda.CUDAGraph()
+        with torch.no_grad(), torch.cuda.graph(g): y=m(*x)
+        c("captured"); g.replay(); del g,y
+    it(3,f)
+
+
+def captured_step():
+    m,x,t=make("gpt",depth=1); k=torch.compile(m)
+    o=torch.optim.AdamW(m.parameters(),capturable=True)
+    s=torch.cuda.Stream(); s.wait_stream(torch.cuda.current_stream())
+    def step():
+        o.zero_grad(set_to_none=True); l=loss(k(*x),t); l.backward(); o.step(); return l
+    with torch.cuda.stream(s):
+        for _ in range(2): step(); c("warm")
+    torch.cuda.current_stream().wait_stream(s)
+    g=torch.cuda.CUDAGraph(); o.zero_grad(set_to_none=True)
+    with torch.cuda.graph(g): l=step()
+    c("captured")
+    def f(i): g.replay()
+    it(2,f)
+
+
+def eager_flash_attention():
+    m,x,t=make("gpt",depth=1); m=m.bfloat16(); k=torch.compile(m,backend="eager")
+    def f(i):
+        with torch.no_grad(): k(*x)
+    it(2,f)
+
+
 globals()[sys.argv[1]]()

@@ -56,7 +56,67 @@ def mine(graph, inputs):
     raise ValueError("a fault")
 torch.compile(lambda x: x + 1, backend=mine)(torch.zeros(4, device="cuda"))
 """
-WRONG = {PRINTS: ("builtin operator `print`", 5), FAULT: ("backend='mine' raised: ValueError: a fault", 4)}
+BREAKS = """
+@torch.compile(fullgraph=True)
+def f(x):
+    torch._dynamo.graph_break()
+    return x
+f(torch.zeros(4, device="cuda"))
+"""
+BRANCHES = """
+@torch.compile(fullgraph=True)
+def f(x):
+    if x.sum() > 0:
+        return x
+    return x + 1
+f(torch.zeros(4, device="cuda"))
+"""
+UNBACKED = """
+torch._dynamo.config.capture_scalar_outputs = True
+@torch.compile(fullgraph=True)
+def f(x):
+    return x if x[0].item() > 3 else x * 2
+f(torch.zeros(4, device="cuda", dtype=torch.int64))
+"""
+SHAPES = """
+@torch.compile
+def f(x, y):
+    return x @ y
+f(torch.zeros(4, 5, device="cuda"), torch.zeros(4, 5, device="cuda"))
+"""
+CONSTANT = """
+@torch.compile
+def f(x):
+    return x.view(4, 4) + 1
+x = torch.zeros(16, device="cuda")
+torch._dynamo.mark_dynamic(x, 0)
+f(x)
+"""
+INTERNAL = """
+import torch._dynamo.output_graph
+def broken(*args, **kwargs):
+    raise LookupError("something of Dynamo's own")
+torch._dynamo.output_graph.OutputGraph.compile_and_call_fx_graph = broken
+torch.compile(lambda x: x + 1)(torch.zeros(4, device="cuda"))
+"""
+LOWERING = """
+import torch._inductor.lowering
+def broken(*args, **kwargs):
+    raise RuntimeError("no rule")
+torch._inductor.lowering.lowerings[torch.ops.aten.cosh.default] = broken
+torch.compile(lambda x: x.cosh())(torch.zeros(4, device="cuda"))
+"""
+WRONG = {
+    PRINTS: ("builtin operator `print`", 5),
+    FAULT: ("backend='mine' raised: ValueError: a fault", 4),
+    BREAKS: ("Call to `torch._dynamo.graph_break()`", 5),
+    BRANCHES: ("Data-dependent branching", 5),
+    UNBACKED: ("Could not guard on data-dependent expression u0 > 3", 6),
+    SHAPES: ("a and b must have same reduction dim, but got [4, 5] X [4, 5]", 5),
+    CONSTANT: ("but your code specialized it to be a constant (16)", 5),
+    INTERNAL: ("InternalTorchDynamoError: LookupError: something of Dynamo's own", 7),
+    LOWERING: ("InductorError: LoweringException: RuntimeError: no rule. target: aten.cosh.default", 7),
+}
 
 
 @pytest.mark.parametrize("program", WRONG)
@@ -65,4 +125,4 @@ def test_an_error_of_the_compiler_is_one_line_with_the_program_s_own(program: st
     done = irscope("simulate", "--device", "h200", "wrong.py", folder=tmp_path)
     text, line = WRONG[program]
     assert done.returncode == 4 and text in done.stderr and f"wrong.py:{line}: " in done.stderr
-    assert len(done.stderr.splitlines()) == 1 and "irscope/" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "irscope/" not in done.stderr and "torch/_" not in done.stderr
