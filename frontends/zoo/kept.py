@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from irscope import diskcache
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
@@ -14,7 +16,20 @@ from irscope.passkit.settings import Settings
 
 def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
     """The program of a named model: as it was kept, else made and kept."""
-    key = key_of(text, options, settings)
+
+    def make(found: DiagnosticSink) -> Program:
+        from irscope.frontends.zoo.load import load_named
+
+        return load_named(text, options, found, settings)
+
+    return kept(text, make, options, sink, settings)
+
+
+def kept(
+    text: str, make: Callable[[DiagnosticSink], Program], options: LoadOptions, sink: DiagnosticSink, settings: Settings, asked: str = ""
+) -> Program:
+    """What `make` makes of a named model, kept on disk; `asked` is all that it depends on besides the name, the options and settings."""
+    key = key_of(text, options, settings, asked)
     body = diskcache.read(key, still_holds)
     if body is not None:
         try:
@@ -26,11 +41,11 @@ def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: S
                 sink.add(one)
             return program
     with noting_changes():
-        from irscope.frontends.zoo.load import load_named  # it imports torch
+        import irscope.frontends.zoo.load  # noqa: F401  # it imports torch, before the recording begins
 
     found = DiagnosticSink()
     with watching() as watched:
-        program = load_named(text, options, found, settings)
+        program = make(found)
     for one in found:
         sink.add(one)
     try:

@@ -1,7 +1,7 @@
 """Captured programs as JSON and back: what a model that was made costs to look at again, without making it again.
 
-The text form of the IR is for people and lacks what a capture saw: lifetimes, statements, what was assumed. What has no form here
-(a training, calls that were asked for) is not kept at all. Reading builds values of known kinds alone.
+The text form of the IR is for people and lacks what a capture saw: lifetimes, statements, what was assumed, the steps of a training.
+What has no form here (calls that were asked for, the live module of a step) is not kept. Reading builds values of known kinds alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from irscope.diagnostics import Diagnostic, Severity
@@ -38,6 +38,9 @@ from irscope.ir.types import (
 )
 from irscope.ir.verify import check
 from irscope.jsoncodec import Misfit
+from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
+from irscope.training import CATEGORIES, PHASES, Piece, Span, StepOp, Trace
 
 Form: TypeAlias = Any
 """What JSON holds."""
@@ -192,6 +195,51 @@ class _Writer:
         return [node.op, inputs, outputs, attrs, *place, [self.graph(region) for region in node.regions]]
 
 
+def _trace_form(trace: Trace, writer: _Writer) -> Form:
+    """The steps of a training, without the module that was trained."""
+    if trace.measured:
+        raise NoForm("a training with measured times")
+    numbers = {id(piece): number for number, piece in enumerate(trace.pieces)}
+    calls: list[Form] = []
+    places: dict[int, int] = {}
+
+    def call(made: OpCall | None) -> int | None:
+        if made is None:
+            return None
+        number = places.get(id(made))
+        if number is None:
+            if any(value is not None for value in made.values):
+                raise NoForm("an operator with known values")
+            types = [None if one is None else writer.type(one) for one in made.types]
+            attrs = {name: writer.attr(attr) for name, attr in made.attrs.items()}
+            number = places[id(made)] = len(calls)
+            calls.append([made.spec.name, types, attrs, [*map(writer.type, made.results)], made.source, sorted(made.parameters)])
+        return number
+
+    def among(pieces: Sequence[Piece]) -> list[int]:
+        return [numbers[id(piece)] for piece in pieces]
+
+    ops = [
+        [
+            *(op.name, op.source, call(op.call), op.phase, among(op.reads), among(op.writes)),
+            [[result, numbers[id(piece)]] for result, piece in op.makes],
+            *(writer.scope(op.scope), writer.loc(op.loc), op.sequence, op.autograd_node, op.is_random, op.is_view),
+        ]
+        for op in trace.ops
+    ]
+    return {
+        "model": trace.model,
+        "ops": ops,
+        "calls": calls,
+        "pieces": [[one.number, one.size, one.name, one.category, one.born, one.died, one.rank, one.on_device] for one in trace.pieces],
+        "steps": [[one.name, one.first, one.end, one.deaths] for one in trace.steps],
+        "resident": among(trace.resident),
+        "deaths_in_all": trace.deaths_in_all,
+        "optimizer": trace.optimizer,
+        "settings": {name: writer.attr(value) for name, value in trace.settings.items()},
+    }
+
+
 def _payload(data: Payload | None) -> Form:
     match data:
         case None:
@@ -211,6 +259,9 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
     for field in dataclasses.fields(Program):
         if field.name not in _WRITTEN and getattr(program, field.name) != getattr(empty, field.name):
             raise NoForm(f"it has {field.name}")
+    trace = program.training
+    if trace is not None and not isinstance(trace, Trace):
+        raise NoForm("a training of another kind")
     writer = _Writer()
     graph = writer.graph(program.graph)
     functions = {name: writer.graph(function) for name, function in program.functions.items()}
@@ -232,6 +283,7 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
             ],
             "storages": [[writer.value(value), writer.value(first)] for value, first in watched.storages.items()],
         },
+        "training": None if trace is None else _trace_form(trace, writer),
         "said": [[int(one.severity), one.code, one.message, one.node, one.location, one.hint, one.count] for one in said],
         "dims": writer.dims,
         "types": writer.types,
@@ -255,7 +307,7 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
 """Fields of a program that JSON holds as they are, and what they have to be."""
 
 
-_WRITTEN: Final = frozenset({*_MEMBERS, "graph", "functions", "symbols", "origins", "assumed", "packed", "traits", "observed"})
+_WRITTEN: Final = frozenset({*_MEMBERS, "graph", "functions", "symbols", "origins", "assumed", "packed", "traits", "observed", "training"})
 
 
 def _is_table(item: object, kind: type) -> bool:
@@ -270,6 +322,7 @@ def _traits_form(traits: Traits) -> Form:
         traits.follows_strides,
         traits.is_exported,
         traits.is_session,
+        traits.is_plan,
         traits.opens_inputs,
     ]
 
@@ -405,6 +458,80 @@ class _Reader:
         storages = {_at(self.values, value): _at(self.values, first) for value, first in form["storages"]}
         return Observed(graph, observed_versions(graph), lives, storages)
 
+    def call(self, form: Form) -> OpCall:
+        op, types, attrs, results, source, parameters = form
+        _wants(str, op, source)
+        _wants(int, *parameters)
+        spec = find_op(op)
+        if spec is None:
+            raise Misfit("no operator")
+        operands = [None if one is None else _at(self.types, one) for one in types]
+        attributes = {name: self.attr(attr) for name, attr in attrs.items()}
+        made = [_at(self.types, one) for one in results]
+        return OpCall(spec, operands, attributes, (), made, source=source, parameters=frozenset(parameters))
+
+    def trace(self, form: Form) -> Trace:
+        pieces: list[Piece] = []
+        count = len(form["ops"])
+        for number, size, name, category, born, died, rank, on_device in form["pieces"]:
+            _wants(int, number, size, rank)
+            _wants(str, name)
+            _wants(bool, on_device)
+            if category not in CATEGORIES or size < 0:
+                raise Misfit("no piece of memory")
+            pieces.append(Piece(number, size, name, category, _place(born, count), _place(died, count), rank, on_device))
+
+        def among(numbers: Form) -> tuple[Piece, ...]:
+            return tuple([_at(pieces, number) for number in numbers])
+
+        calls = [*map(self.call, form["calls"])]
+        ops: list[StepOp] = []
+        for name, source, call, phase, reads, writes, makes, scope, loc, number, autograd_node, is_random, is_view in form["ops"]:
+            _wants(str, name, source, autograd_node)
+            _wants(int, *(result for result, _ in makes))
+            _wants(bool, is_random, is_view)
+            if phase not in PHASES:
+                raise Misfit("no phase")
+            ops.append(
+                StepOp(
+                    number=len(ops),
+                    name=name,
+                    source=source,
+                    call=None if call is None else _at(calls, call),
+                    phase=phase,
+                    reads=among(reads),
+                    writes=among(writes),
+                    makes=tuple([(result, _at(pieces, piece)) for result, piece in makes]),
+                    scope=_at(self.scopes, scope),
+                    loc=None if loc is None else _at(self.locs, loc),
+                    sequence=_maybe_int(number),
+                    autograd_node=autograd_node,
+                    is_random=is_random,
+                    is_view=is_view,
+                )
+            )
+        steps: list[Span] = []
+        for name, first, end, deaths in form["steps"]:
+            _wants(str, name)
+            _wants(int, first, end, deaths)
+            if not 0 <= first <= end <= count:
+                raise Misfit("no step")
+            steps.append(Span(name, first, end, deaths))
+        _wants(str, form["model"], form["optimizer"])
+        _wants(int, form["deaths_in_all"])
+        if not steps:
+            raise Misfit("no steps")
+        settings = {name: self.attr(value) for name, value in form["settings"].items()}
+        resident = [*among(form["resident"])]
+        return Trace(form["model"], ops, pieces, steps, resident, form["deaths_in_all"], form["optimizer"], settings)
+
+
+def _place(item: object, count: int) -> int | None:
+    """A number of operators that had begun."""
+    if item is not None and not (type(item) is int and 0 <= item <= count):
+        raise Misfit("it refers to what is not there")
+    return item
+
 
 def _at(table: list[Any], number: object) -> Any:
     if type(number) is not int or not 0 <= number < len(table):
@@ -483,6 +610,8 @@ def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
     program.traits = Traits(Runtime(runtime), lifetimes, LocalNames(local_names), *flags)
     if form["observed"] is not None:
         program.observed = reader.observed(form["observed"], graph)
+    if form["training"] is not None:
+        program.training = reader.trace(form["training"])
     said: list[Diagnostic] = []
     for severity, code, message, node, location, hint, count in form["said"]:
         _wants(str, code, message, node, location, hint)

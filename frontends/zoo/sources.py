@@ -42,7 +42,7 @@ _LEAVES_TRACE: Final = ("socket.connect", "subprocess.Popen", "os.system", "os.e
 """What a model's code may get its facts from, as Python's audit events name it, that cannot be looked at again."""
 
 
-def key_of(text: str, options: LoadOptions, settings: Settings) -> str:
+def key_of(text: str, options: LoadOptions, settings: Settings, more: str) -> str:
     """All that is known before anything is imported: the name, what was asked, versions, folders that Python imports from."""
     name = parse_name(text)
     is_own = name.package == SCRIPT or os.path.isdir(name.model)
@@ -55,6 +55,7 @@ def key_of(text: str, options: LoadOptions, settings: Settings) -> str:
     paths = [path for path in sys.path if path not in _added_paths]
     parts = (
         text,
+        more,
         os.getcwd() if is_own else "",
         sorted(asked.items()),
         repr(target_of(settings)),

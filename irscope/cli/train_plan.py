@@ -81,6 +81,7 @@ class Command:
         selection(args)
         if args.plan_out:
             _check_plan_file(args)
+            args.no_cache = True  # the plan is for the live module, which nothing keeps
         if args.times and (args.batches or args.memory):
             raise UsageError("a recording is of one size of the batch", code="IRS386", hint="`--bind batch=8 --times RECORDING`")
         watching = progress_from(args)

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from irscope import diskcache
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
@@ -16,9 +17,10 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name, is_script
+from irscope.frontends.zoo.packages import check_installed
 from irscope.immutable import immutable
 from irscope.ir.graph import paused_gc
-from irscope.ir.program import WEIGHTS, Assumed
+from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.optiontext import OptionsError, read_options
 from irscope.passes.graph.transforms import Annotate
 from irscope.passes.training.joint import joint_trace
@@ -101,14 +103,30 @@ def train_module(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: StepSetup, settings: Settings, name: str = ""
 ) -> Model:
     """The model of a module's training step."""
+    check_target(settings)
+    sink = DiagnosticSink()
+    return _model_of(_step_program(module, args, kwargs, made, settings, name, sink), settings, sink)
+
+
+def _step_program(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    made: StepSetup,
+    settings: Settings,
+    name: str,
+    sink: DiagnosticSink,
+) -> Program:
     from irscope.frontends.eager.steps import Plan
     from irscope.frontends.eager.steptrace import training_program
 
-    check_target(settings)
-    sink = DiagnosticSink()
     plan = Plan(made.loss, made.optimizer, made.options, made.set_to_none, made.accumulate, made.autocast, answers_zero=made.answers_zero)
     program = training_program(module, args, kwargs, plan, target_of(settings), sink, name)
     program.path = name
+    return program
+
+
+def _model_of(program: Program, settings: Settings, sink: DiagnosticSink) -> Model:
     with paused_gc():
         types = Annotate()
         manager = Manager(program, settings=settings, annotate=types)
@@ -151,6 +169,26 @@ def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
 
 
 def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
+    check_target(settings)
+    check_installed(text)
+    sink = DiagnosticSink()
+    asked = _asked(made)
+    if options.use_cache and asked and not diskcache.is_off():
+        from irscope.frontends.zoo.kept import kept
+
+        program = kept(text, lambda found: _named_step(text, options, made, settings, found), options, sink, settings, asked)
+    else:
+        program = _named_step(text, options, made, settings, sink)
+    return _model_of(program, settings, sink)
+
+
+def _asked(made: StepSetup) -> str:
+    """A step's settings as text; nothing where they are the user's own functions, of which nobody knows what they follow from."""
+    own = (made.loss, made.optimizer, *made.options.values())
+    return f"step {made}" if all(isinstance(one, str | int | float | None) for one in own) else ""
+
+
+def _named_step(text: str, options: LoadOptions, made: StepSetup, settings: Settings, sink: DiagnosticSink) -> Program:
     from irscope.frontends.zoo.load import make_named, quiet
 
     script = is_script(text)
@@ -162,10 +200,13 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
         made = with_own(named.script, made, options)
     labels = kwargs.get("input_ids")
 
-    def trained(kwargs: Mapping[str, Any]) -> Model:
-        model = train_module(named.module, args, kwargs, made, settings, text)
-        model.program.assumed[:0] = named.assumed
-        return model
+    def trained(kwargs: Mapping[str, Any]) -> Program:
+        said = DiagnosticSink()
+        program = _step_program(named.module, args, kwargs, made, settings, text, said)
+        program.assumed[:0] = named.assumed
+        for one in said:
+            sink.add(one)
+        return program
 
     with quiet():
         if made.loss is None and labels is not None and "labels" in inspect.signature(named.module.forward).parameters:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.frontends.zoo.programform import read_program, written
 from irscope.jsoncodec import Misfit
+from irscope.training import Trace
 
 PROGRAM = """
 import sys
@@ -32,6 +34,7 @@ SERVER = """
 import contextlib, io, json, os, sys
 from irscope.frontends.zoo import sources
 with sources.noting_changes():
+    from irscope.frontends.eager import steptrace
     from irscope.frontends.zoo import load
 from irscope.cli.main import main
 for line in sys.stdin:
@@ -42,8 +45,12 @@ for line in sys.stdin:
         del os.environ["IRSCOPE_NO_CACHE"]
         os.environ.update(variables)
         sources._BEGUN = sources._process_began()  # as of a process that was started now
-        made, capture = [], load.capture_module
-        load.capture_module = lambda *args, **kwargs: made.append(1) or capture(*args, **kwargs)
+        made = []
+        for module, name in ((load, "capture_module"), (steptrace, "training_program")):
+            def counted(*args, capture=getattr(module, name), **kwargs):
+                made.append(1)
+                return capture(*args, **kwargs)
+            setattr(module, name, counted)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             code = main(arguments)
@@ -164,9 +171,18 @@ def test_a_second_run_says_the_same_without_torch_until_a_source_changes(home: P
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    "asked", [("fit", "--memory", "4KiB", "--counter", "activation"), ("sweep", "--over", "batch=2,4,8")], ids=" ".join
+    "asked",
+    [
+        ("fit", "--memory", "4KiB", "--counter", "activation"),
+        ("sweep", "--over", "batch=2,4,8"),
+        ("train-plan",),
+        ("train-plan", "--optimizer", "adamw", "--autocast", "bf16", "--passes", "training,activations,checkpoint{seconds=0}"),
+    ],
+    ids=" ".join,
 )
-def test_sizes_are_looked_for_again_without_torch(asked: tuple[str, ...], project: Path, captures: Captures) -> None:
+def test_what_takes_several_programs_or_steps_is_answered_again_without_torch(
+    asked: tuple[str, ...], project: Path, captures: Captures
+) -> None:
     first, made = captures.run(*asked)
     assert made
     assert captures.run(*asked) == (first, 0)
@@ -282,15 +298,20 @@ def test_a_program_reads_back_as_it_was(root: Path) -> None:
 def test_no_entry_makes_anything_but_a_program(root: Path) -> None:
     """Every value of a form replaced in turn: a program that keeps the rules, or Misfit."""
     form = json.loads(min(_forms(root), key=len))
+    assert _changed_in_each_place(form) > 100
+
+
+def _changed_in_each_place(form: Any, part: str = "", stride: int = 1) -> int:
+    """Read a form with every value, or every so many of a part of it, replaced in turn; their number."""
     strange: tuple[object, ...] = (None, -1, 10**30, "x", [], {}, [[0]], True)
     tried = 0
 
-    def places(node: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
         return [one for key, value in items for one in ((*path, key), *places(value, (*path, key)))]
 
-    for path in places(form):
-        at = form
+    for path in (places(form[part], (part,)) if part else places(form))[::stride]:
+        at: Any = form
         for step in path[:-1]:
             at = at[step]
         kept = at[path[-1]]
@@ -299,7 +320,7 @@ def test_no_entry_makes_anything_but_a_program(root: Path) -> None:
         with contextlib.suppress(Misfit):
             read_program(json.dumps(form).encode())
         at[path[-1]] = kept
-    assert tried > 100
+    return tried
 
 
 @pytest.mark.torch
@@ -313,3 +334,16 @@ def test_captures_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> N
         form = written(program, [])
         again, _ = read_program(form)
         assert written(again, []) == form and (again.watched is None) == (program.watched is None)
+
+
+@pytest.mark.torch
+def test_steps_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from irscope.passkit.settings import Settings
+    from irscope.tools.capture import StepSetup, open_training
+
+    monkeypatch.chdir(project)
+    program = open_training("./train.py:build", LoadOptions(), StepSetup(optimizer="adamw"), Settings()).program
+    form = written(program, [])
+    again, _ = read_program(form)
+    assert isinstance(again.training, Trace) and written(again, []) == form
+    assert _changed_in_each_place(json.loads(form), "training", 7) > 100
