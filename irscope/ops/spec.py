@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack, overload
 
 from irscope.devices.catalogue import Target
 from irscope.immutable import immutable
@@ -74,6 +74,27 @@ class RuleContext:
 
     def explain(self, reason: str, decided_by: str) -> None:
         """Say why the result's rank or element type stays unknown, and what decides it."""
+
+
+class WatchedValues(Sequence["Known | None"]):
+    """What is known of the elements of operands, and whether a rule looked at it: where none did, its answer holds for all elements."""
+
+    __slots__ = ("is_looked_at", "items")
+
+    def __init__(self, items: list[Known | None]) -> None:
+        self.items = items
+        self.is_looked_at = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Known | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Known | None]: ...
+    def __getitem__(self, index: int | slice) -> Known | Sequence[Known | None] | None:
+        self.is_looked_at = True
+        return self.items[index]
 
 
 class OpCall:

@@ -27,7 +27,7 @@ from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
 from irscope.passes.advice.finding import Finding
 from irscope.passes.cost.bounds import FREE, UNKNOWN
-from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.count import NodeCosts, tally_of
 from irscope.passes.cost.energy import Energy
 from irscope.passes.cost.entries import Tally
 from irscope.passes.cost.roofline import Roofline
@@ -483,10 +483,16 @@ class _Maker:
         number = self.marked(number)
         if self.at is self.model or number.formula is not None:
             return number
-        tally = self.model.manager.get(NodeCosts()).tally
+        tally = self._open_tally
         formula = tally.moved if measure == "bytes" else tally.value(measure)
         is_open = isinstance(formula, SymDim) and not formula.is_unknown and tally.is_exact
         return replace(number, formula=str(formula)) if is_open else number
+
+    @cached_property
+    def _open_tally(self) -> Tally:
+        """The sum of costs with open sizes."""
+        costs = self.model.manager.peek(NodeCosts())
+        return tally_of(self.model.manager) if costs is None else costs.tally
 
     # -- what is not known, and what could be better -----------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure
@@ -45,6 +46,22 @@ class NodeBound:
     is_exact: bool = True
     """Whether its numbers are those of a run; else they are the least that a run can need."""
 
+    def of(self, node: Node) -> NodeBound:
+        """The same of a node like this one."""
+        return NodeBound(
+            node,
+            self.runs,
+            self.dtype,
+            self.flops,
+            self.bytes,
+            self.compute,
+            self.memory,
+            self.launch,
+            self.binding,
+            self.reason,
+            self.is_exact,
+        )
+
     def seconds(self, kind: str) -> float:
         """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
         work = max(self.compute, self.memory)
@@ -66,20 +83,26 @@ class Bounds:
     def seconds_of(self, node: NodeBound) -> float:
         return node.seconds(self.device.kind)
 
-    @property
+    @cached_property
+    def seconds_by_node(self) -> list[float]:
+        """The least time of each node, in order."""
+        kind = self.device.kind
+        return [one.seconds(kind) for one in self.nodes]
+
+    @cached_property
     def seconds(self) -> float:
         """The least time of a run, one node after the other; nodes that nothing is known of count as nothing."""
-        return sum(map(self.seconds_of, self.nodes))
+        return sum(self.seconds_by_node)
 
     def by_binding(self) -> dict[str, float]:
         """Seconds by what binds."""
         found = dict.fromkeys((COMPUTE, MEMORY, BALANCED, LAUNCH), 0.0)
-        for one in self.nodes:
+        for one, seconds in zip(self.nodes, self.seconds_by_node, strict=True):
             if one.binding in found:
-                found[one.binding] += self.seconds_of(one)
+                found[one.binding] += seconds
         return found
 
-    @property
+    @cached_property
     def unknown(self) -> list[NodeBound]:
         return [one for one in self.nodes if one.binding == UNKNOWN]
 
@@ -102,12 +125,38 @@ class Bounder:
 
     def bounds(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
         """The bound of each entry, in order."""
+        if not self.device.levels and self.dtype is None:
+            yield from self._of_like_nodes(entries)
+            return
         listed = list(entries)
         nodes = [entry.node for entry in listed]
         reuse = Reuse(self.device, self.storage, self.size, total_size(nodes, self.storage, self.size))
         for entry in listed:
             yield self.bound(entry, reuse)
             reuse.touch(entry.node)
+
+    def _of_like_nodes(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
+        """The same where nothing stays in a cache: a bound then follows from the cost, which like nodes share, and from the sizes of the
+        storages that are read."""
+        reuse = Reuse(self.device, self.storage, self.size, 0)
+        found: dict[tuple[object, ...], NodeBound] = {}
+        kept: list[Entry] = []
+        storage, size = self.storage, self.size
+        for entry in entries:
+            node = entry.node
+            key: tuple[object, ...] = (id(entry.cost), entry.runs, node.op)
+            if entry.certainty is Certainty.UNKNOWN:
+                yield self.bound(entry, reuse)
+                continue
+            if entry.certainty is not Certainty.FREE:
+                key += tuple([0 if value is None else size(storage(value)) for value in dict.fromkeys(node.inputs)])
+            like = found.get(key)
+            if like is None:
+                kept.append(entry)  # a cost that is gone may leave its identity to another
+                like = found[key] = self.bound(entry, reuse)
+                yield like
+            else:
+                yield like.of(node)
 
     def size(self, value: Value) -> int:
         """Bytes of a value, in the element type that is asked about; 0 where they are unknown."""

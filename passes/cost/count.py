@@ -15,7 +15,7 @@ from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.facts import Control
 from irscope.ops.registry import callee_of, control_of, find_op, runs_bodies
-from irscope.ops.spec import Absent, Known, OpCall, OpSpec
+from irscope.ops.spec import Absent, Known, OpCall, OpSpec, WatchedValues
 from irscope.passes.cost.entries import (
     ANYTHING,
     MEASURES,
@@ -121,8 +121,8 @@ class _Counter:
         self._steps: dict[Node, list[list[Entry]]] = {}
         """Entries of a body by step, for what runs it with types of its own each time."""
         self._done: dict[Hashable, Answer] = {}
-        self._kept: list[Sequence[object]] = []
-        """Types and elements that keys of `_done` tell apart by identity, and which must therefore stay."""
+        self._kept: list[WatchedValues] = []
+        """Elements that keys of `_done` tell apart by identity, and which must therefore stay."""
 
     def listen(self, engine: Inference) -> None:
         """Infer once more and count bodies at every step, when their values have the types of that step."""
@@ -170,26 +170,50 @@ class _Counter:
 
     def plain(self, node: Node) -> Entry:
         """A node without regions."""
-        types, values = self.types.types, self.types.values
-        operands: list[Type | None] = []
-        known: list[Known | None] = []
-        for value in node.inputs:
-            if value is None:
-                operands.append(None)
-                known.append(None)
-                continue
-            operands.append(types.get(value, value.type))
-            known.append(values.get(value))
+        return Entry(node, *self.answer(node))
+
+    def answer(self, node: Node) -> Answer:
+        """What a node without regions costs, the very same for like nodes."""
+        types = self.types.types
+        operands = [None if value is None else types.get(value, value.type) for value in node.inputs]
         results = [types.get(value, value.type) for value in node.outputs]
-        # Types are interned, and like nodes share the elements that are known of their operands, so that identity tells them apart.
-        key = (node.op, *map(id, operands), None, *map(id, known), *map(id, results), _hashable(node.attrs))
+        attrs = _hashable(node.attrs)
+        key = (node.op, attrs, *operands, None, *results)
         answer = self._done.get(key)
+        if answer is not None:
+            return answer
+        values = self.types.values
+        known = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
+        # Like nodes share the elements that are known of their operands, so that identity tells them apart.
+        closer = (key, *map(id, known.items))
+        answer = self._done.get(closer)
         if answer is None:
             answer = self._cost(node, find_op(node.op), operands, results, known)
-            if key[-1] is not _UNHASHABLE:
-                self._done[key] = answer
-                self._kept += operands, known, results
-        return Entry(node, *answer)
+            if attrs is not _UNHASHABLE:
+                # What did not look at elements is the same for all of them.
+                self._done[closer if known.is_looked_at else key] = answer
+                self._kept.append(known)
+        return answer
+
+    def tally(self, nodes: Iterable[Node]) -> Tally:
+        """The sum over nodes without regions, without an entry for each."""
+        groups: dict[int, tuple[Answer, list[Node]]] = {}
+        for node in nodes:
+            answer = self.answer(node)
+            group = groups.get(id(answer))
+            if group is None:
+                groups[id(answer)] = answer, [node]
+            else:
+                group[1].append(node)
+        total = Tally()
+        for answer, alike in groups.values():
+            entry = Entry(alike[0], *answer)
+            if entry.bounds is None:
+                total.add(entry, len(alike))
+            else:
+                for node in alike:
+                    total.add(Entry(node, *answer))
+        return total
 
     def _cost(
         self, node: Node, spec: OpSpec | None, operands: Sequence[Type | None], results: Sequence[Type], known: Sequence[Known | None]
@@ -293,6 +317,15 @@ class _Counter:
             least, most = tally.limits(measure)
             limits[measure] = least * max(low or 0, 0), None if most is None or (high is None and most != 0) else most * (high or 0)
         return [within(node, limits, joint(body), "the number of iterations is unknown")]
+
+
+def tally_of(ctx: PassContext) -> Tally:
+    """The sum of all costs, where nobody needs those of each node."""
+    graph = ctx.program.graph
+    if any(map(runs_bodies, graph)):
+        return ctx.get(NodeCosts()).tally
+    with paused_gc():
+        return _Counter(ctx.get(Shapes), {}).tally(ctx.each(graph, "counting", len(graph)))
 
 
 class _Unhashable:

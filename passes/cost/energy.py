@@ -15,7 +15,7 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.jsoncodec import decode, loads
 from irscope.ops.registry import find_op
-from irscope.passes.cost.bounds import UNKNOWN, Bounds, NodeBound
+from irscope.passes.cost.bounds import UNKNOWN, NodeBound
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.traffic import Traffic
 from irscope.passes.sizes import at_least
@@ -94,45 +94,50 @@ class Energy(Analysis["Spent"]):
         known, device = constants(), bounds.device
         # The least traffic of main memory has no node of its own: each takes its part of all bytes.
         from_memory = self._compulsory(ctx)
-        families: dict[str, list[NodeBound]] = {}
-        for one in bounds.nodes:
-            families.setdefault(_family(one), []).append(one)
+        timed = list(zip(bounds.nodes, bounds.seconds_by_node, strict=True))
+        families: dict[str, list[tuple[NodeBound, float]]] = {}
+        names: dict[str, str] = {}
+        for pair in timed:
+            op = pair[0].node.op
+            name = names.get(op)
+            if name is None:
+                name = names[op] = _family(op)
+            families.setdefault(name, []).append(pair)
 
-        def terms(nodes: Sequence[NodeBound]) -> tuple[Term, ...]:
-            return self._terms(nodes, bounds, known, from_memory)
+        def terms(nodes: Sequence[tuple[NodeBound, float]]) -> tuple[Term, ...]:
+            return self._terms(nodes, device, known, from_memory)
 
         shares = [
             ClassShare(
                 name,
                 len(nodes),
-                self.runs * sum(one.flops * one.runs for one in nodes),
-                self.runs * sum(one.bytes * one.runs for one in nodes),
+                self.runs * sum([one.flops * one.runs for one, _ in nodes]),
+                self.runs * sum([one.bytes * one.runs for one, _ in nodes]),
                 _added(term.joules for term in terms(nodes)),
-                sum(one.binding == UNKNOWN for one in nodes),
+                sum([one.binding == UNKNOWN for one, _ in nodes]),
             )
             for name, nodes in families.items()
         ]
         shares.sort(key=lambda one: -one.joules[0])
         unknown = tuple(sorted({one.node.op for one in bounds.unknown}))
         carbon = self._carbon(known)
-        return Spent(
-            device, terms(bounds.nodes), tuple(shares), bounds.seconds * self.runs, self.slower, carbon, len(bounds.nodes), unknown
-        )
+        return Spent(device, terms(timed), tuple(shares), bounds.seconds * self.runs, self.slower, carbon, len(bounds.nodes), unknown)
 
-    def _terms(self, nodes: Sequence[NodeBound], bounds: Bounds, known: Constants, from_memory: float) -> tuple[Term, ...]:
-        """What some nodes take. With a node of which nothing is known among them no amount has an upper end."""
-        device = bounds.device
-        is_open = any(one.binding == UNKNOWN or not one.is_exact for one in nodes)
+    def _terms(
+        self, nodes: Sequence[tuple[NodeBound, float]], device: DeviceProfile, known: Constants, from_memory: float
+    ) -> tuple[Term, ...]:
+        """What some nodes take, each with its seconds. With a node of which nothing is known among them no amount has an upper end."""
+        is_open = any([one.binding == UNKNOWN or not one.is_exact for one, _ in nodes])
 
         def amount(low: float, high: float) -> Ends:
             return low * self.runs, None if is_open else high * self.runs
 
         flops: dict[str, int] = {}
-        for one in nodes:
+        for one, _ in nodes:
             if one.flops:
                 flops[one.dtype] = flops.get(one.dtype, 0) + one.flops * one.runs
-        moved = sum(one.bytes * one.runs for one in nodes)
-        seconds = sum(map(bounds.seconds_of, nodes))
+        moved = sum([one.bytes * one.runs for one, _ in nodes])
+        seconds = sum([took for _, took in nodes])
         return (
             *(Term(f"arithmetic {dtype}", amount(count, count), "FLOPs", known.flop(device, dtype)) for dtype, count in flops.items()),
             Term("main memory", amount(moved * from_memory, moved), "bytes", known.memory.get(device.kind)),
@@ -250,8 +255,8 @@ class Spent:
         return low / _JOULES_PER_KWH * pue.lo * grid.lo, most
 
 
-def _family(one: NodeBound) -> str:
-    spec = find_op(one.node.op)
+def _family(op: str) -> str:
+    spec = find_op(op)
     return "unknown" if spec is None else spec.family.value
 
 

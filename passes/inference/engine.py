@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -314,9 +314,9 @@ class Inference(RuleContext):
 
     def _infer(self, node: Node, spec: OpSpec) -> list[Type]:
         found = self.found
-        known_types, values = found.types, found.values
+        known_types = found.types
         types = [None if value is None else known_types.get(value, value.type) for value in node.inputs]
-        known = [None if value is None else values.get(value) for value in node.inputs]
+        known = self._known_of(node)
         call = OpCall(spec, types, node.attrs, known, [output.type for output in node.outputs], self)
         try:
             inferred = list(spec.infer_types(call))
@@ -333,6 +333,11 @@ class Inference(RuleContext):
         except Exception as error:  # one rule's bug must cost one node, not the model
             return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
         return inferred
+
+    def _known_of(self, node: Node) -> Sequence[Known | None]:
+        """What is known of the elements of operands."""
+        values = self.found.values
+        return [None if value is None else values.get(value) for value in node.inputs]
 
     def _give_up(self, node: Node, text: str, fault: str) -> list[Type]:
         self._remarks += 1

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.spec import Known, OpCall, OpSpec, RuleError
+from irscope.ops.registry import find_op
+from irscope.ops.spec import Known, OpCall, OpSpec, RuleError, WatchedValues
 from irscope.ops.values import static_shape
 from irscope.passes.inference.engine import DecidedBy, Inference, Inferred
+from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.ort.plan import op_type
 
 _ARITHMETIC: Final = {"Add": 14, "Sub": 14, "Mul": 14, "Div": 1 << 31}
@@ -33,6 +35,8 @@ _SPATIAL: Final = frozenset(
 )
 """Operators that compute all sizes but those of batch and channels."""
 MOST_AXES: Final = 64
+_LOOKING: Final = frozenset(["Reshape", "Slice"])
+"""Operators whose elements are looked at here, not by their rules alone."""
 _NAMELESS: Final = re.compile(r"_dim\d+$|^\?file\.\d+$")
 """What a size is called that has no name in the file."""
 
@@ -42,23 +46,55 @@ def known_types(program: Program, *, sizes_come_with_inputs: bool = True) -> Inf
     return _Session(program, sizes_come_with_inputs).run()
 
 
-class _Template(NamedTuple):
-    """What was found for a node, with unknown sizes by their places."""
+_Sizes: TypeAlias = tuple[Dim, ...]
+"""A shape in which a negative number stands for a size of which nothing is known: -1 for the first one, -2 for the next."""
 
-    results: tuple[tuple[Type, tuple[Dim, ...] | None, Known | None], ...]
-    """Of each its type, its shape where that has unknown sizes, and its elements."""
+
+class _Result(NamedTuple):
+    """What was found for a result of a node, with unknown sizes by their places."""
+
+    type: Type
+    state: int
+    sizes: _Sizes | None
+    """Its shape, where that has unknown sizes."""
+    known: Known | None
+
+
+class _Template(NamedTuple):
+    """What was found for a node."""
+
+    results: tuple[_Result, ...]
+    made: int
+    """Unknown sizes that its operands do not have."""
     is_followed: bool
-    """Whether the elements of all come from shapes, and are known."""
-    known: tuple[Known | None, ...]
-    """Elements of the operands, which a key tells apart by identity, so that they must stay."""
+    """Whether the elements of all results come from shapes, and are known."""
+    known: WatchedValues
+    """Elements of the operands, which a key may tell apart by identity, so that they must stay."""
+
+
+_ANY: Final = unknown("any", 0, None)
+"""Stands for every unknown size in the types that are found: which of them are equal is a matter of the inference."""
 
 
 class _Session(Inference):
+    """Unknown sizes differ from node to node, of a deep model there are very many: a value has them as numbers below zero, and only where
+    rules are asked as symbols."""
+
     def __init__(self, program: Program, is_open: bool) -> None:
         super().__init__(program)
-        self._opened: dict[Dim, None] = {}
-        """Sizes that nothing is known of, each a symbol of its own."""
+        self._opened: dict[Dim, int] = {}
+        """Sizes that nothing is known of, by the symbol that rules see."""
+        self._symbols: dict[int, Dim] = {}
+        self._made = 0
+        """How many there are."""
+        self._sizes: dict[Value, _Sizes] = {}
+        """Shapes with unknown sizes."""
+        self._states: dict[Value, int] = {}
+        """What else a key tells of a value."""
+        self._state_numbers: dict[tuple[Type, bool, Role], int] = {}
         self._templates: dict[Hashable, _Template] = {}
+        self._looked = WatchedValues([])
+        """Elements of the operands of the node that is inferred."""
         self._names: dict[str, SymDim] = {}
         """What stands for each size that the file has a name for, by the text of the size."""
         self._kept: set[SymDim] = set()
@@ -67,6 +103,7 @@ class _Session(Inference):
         for value in program.graph.inputs:
             declared = program.declared.get(value, value.type) if is_open else value.type
             self.found.types[value] = self._declared(declared)
+            self._fold(value)
 
     def run(self, nodes: Callable[[Graph], Iterable[Node]] = iter) -> Inferred:
         """Only the main graph."""
@@ -82,35 +119,84 @@ class _Session(Inference):
 
     # -- nodes that are like others ----------------------------------------------------------------------------
 
+    def node(self, node: Node) -> None:
+        spec = find_op(node.op)
+        if self.depth or (spec is not None and spec.control is None and spec.items is None):
+            super().node(node)
+            return
+        read = [value for value in read_values(node) if value in self._sizes]
+        self._spell_out(read)
+        super().node(node)
+        for value in (*read, *node.outputs):
+            self._fold(value)
+
     def _like_another(self, node: Node, spec: OpSpec) -> None:
-        """As in any inference, but that sizes of which nothing is known, which differ from node to node, are told apart by their places."""
+        """As in any inference, but that unknown sizes are told apart by their places, and elements only where rules look at them."""
         places: dict[Dim, int] = {}
         key = self._key_by_places(node, places)
         template = self._templates.get(key)
-        if template is not None:
-            self._fill_in(node, template, list(places))
-            return
-        remarks, sizes = self._remarks, len(self.sizes)
+        values = self.found.values
+        if template is None:
+            known = [None if value is None else values.get(value) for value in node.inputs]
+            closer = None if key is None else (key, *map(id, known))
+            template = self._templates.get(closer)
+            if template is None:
+                self._first(node, spec, key, closer, places)
+                return
+        types, states = self.found.types, self._states
+        sizes = [*places]
+        for _ in range(template.made):
+            self._made += 1
+            sizes.append(~self._made)
+        for output, (type_, state, shape, elements) in zip(node.outputs, template.results, strict=True):
+            types[output], states[output] = type_, state
+            if shape is not None:
+                self._sizes[output] = tuple([sizes[~dim] if dim.__class__ is int and dim < 0 else dim for dim in shape])
+            if elements is not None:
+                values[output] = elements
+        if template.is_followed:
+            self._followed.update(node.outputs)
+
+    def _first(self, node: Node, spec: OpSpec, key: Hashable, closer: Hashable, places: dict[Dim, int]) -> None:
+        """Infer a node, and keep what was found for those like it."""
+        read = [value for value in node.inputs if value in self._sizes]
+        self._spell_out(read)
+        remarks, noted = self._remarks, len(self.sizes)
         self._found(node, self._infer(node, spec))
-        if key is not None and remarks == self._remarks and sizes == len(self.sizes):
-            values = self.found.values
-            known = tuple([None if value is None else values.get(value) for value in node.inputs])
-            results = tuple([(*self._pattern(self.found.types[one], places), values.get(one)) for one in node.outputs])
-            self._templates[key] = _Template(results, all(one in self._followed for one in node.outputs), known)
+        for value in (*read, *node.outputs):
+            assert value is not None
+            self._fold(value)
+        if key is None or remarks != self._remarks or noted != len(self.sizes):
+            return
+        before, results = len(places), []
+        for one in node.outputs:
+            sizes = self._sizes.get(one)
+            pattern = None if sizes is None else _pattern(sizes, places)
+            results.append(_Result(self.found.types[one], self._states[one], pattern, self.found.values.get(one)))
+        is_followed = all(one in self._followed for one in node.outputs)
+        looks = self._looked.is_looked_at or op_type(node.source) in _LOOKING
+        self._templates[closer if looks else key] = _Template(tuple(results), len(places) - before, is_followed, self._looked)
+
+    def _known_of(self, node: Node) -> WatchedValues:
+        values = self.found.values
+        self._looked = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
+        return self._looked
 
     def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
-        """What the results of a node follow from; None where that cannot be a key. Notes the places of unknown sizes."""
+        """What the results of a node follow from, besides elements; None where that cannot be a key. Notes the places of unknown sizes."""
         key: list[Hashable] = [node.op, node.source, len(self.sizes)]
+        states, sizes = self._states, self._sizes
         for value in node.inputs:
             if value is None:
                 key.append(None)
                 continue
-            key += self._pattern(self.found.type_of(value), places)
-            key += [value in self._followed, value.role]
-            known = self.found.values.get(value)
-            if known is not None:
-                key.append(id(known))
-        key.extend([self.program.declared.get(output) for output in node.outputs])
+            state = states.get(value)
+            key.append(self._state(value) if state is None else state)
+            shape = sizes.get(value)
+            if shape is not None:
+                key.append(_pattern(shape, places))
+        declared = self.program.declared
+        key.extend([declared.get(output) for output in node.outputs])
         if node.attrs:
             key.append(repr(node.attrs))
             key.extend(node.attrs.values())
@@ -121,30 +207,35 @@ class _Session(Inference):
             return None
         return found
 
-    def _pattern(self, type_: Type, places: dict[Dim, int]) -> tuple[Type, tuple[Dim, ...] | None]:
-        """A type, and where it has unknown sizes its shape with -1 for the first one that was met, -2 for the next."""
-        if not isinstance(type_, TensorType) or type_.shape is None or type_.is_static:
-            return type_, None
-        if not any(dim in self._opened for dim in type_.shape):
-            return type_, None
-        shape = tuple([~places.setdefault(dim, len(places)) if dim in self._opened else dim for dim in type_.shape])
-        return tensor(type_.dtype, None, type_.device), shape
+    def _state(self, value: Value) -> int:
+        """A number for what a key tells of a value, its unknown sizes and its elements aside."""
+        kind = self.found.type_of(value), value in self._followed, value.role
+        found = self._states[value] = self._state_numbers.setdefault(kind, len(self._state_numbers))
+        return found
 
-    def _fill_in(self, node: Node, template: _Template, unknown: list[Dim]) -> None:
-        """The results that a node like this one had, with unknown sizes of its own."""
-        for output, (type_, shape, known) in zip(node.outputs, template.results, strict=True):
-            if shape is not None:
-                for dim in shape:
-                    if isinstance(dim, int) and ~dim == len(unknown):
-                        unknown.append(self._open())
-                type_ = tensor(
-                    type_.dtype, tuple([unknown[~dim] if isinstance(dim, int) and dim < 0 else dim for dim in shape]), type_.device
-                )
-            self.found.types[output] = type_
-            if known is not None:
-                self.found.values[output] = known
-        if template.is_followed:
-            self._followed.update(node.outputs)
+    def _fold(self, value: Value) -> None:
+        """Put numbers in the place of symbols for unknown sizes."""
+        type_ = self.found.types.get(value)
+        if isinstance(type_, TensorType) and type_.shape is not None and any(dim in self._opened for dim in type_.shape):
+            self._sizes[value] = tuple([self._opened.get(dim, dim) for dim in type_.shape])
+            shape = tuple([_ANY if dim in self._opened else dim for dim in type_.shape])
+            self.found.types[value] = tensor(type_.dtype, shape, type_.device)
+        self._state(value)
+
+    def _spell_out(self, values: Iterable[Value | None]) -> None:
+        """Give values types with a symbol for each unknown size, as rules want them."""
+        for value in values:
+            type_ = self.found.type_of(value)
+            if value is not None and isinstance(type_, TensorType):
+                shape = tuple([self._symbol(dim) if isinstance(dim, int) and dim < 0 else dim for dim in self._sizes[value]])
+                self.found.types[value] = tensor(type_.dtype, shape, type_.device)
+
+    def _symbol(self, number: int) -> Dim:
+        found = self._symbols.get(number)
+        if found is None:
+            found = self._symbols[number] = unknown(f"u{~number}", 0, None)
+            self._opened[found] = number
+        return found
 
     # -- what rules ask ----------------------------------------------------------------------------------------
 
@@ -152,9 +243,10 @@ class _Session(Inference):
         """A new unknown size: a session has no reasons, and numbers that a user gave such sizes are not its own."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
-        made = unknown(f"u{self._fresh}", lo, hi)
-        self._fresh += 1
-        self._opened[made] = None
+        self._made += 1
+        number = ~self._made
+        made = self._symbols[number] = unknown(f"u{self._made}", lo, hi)
+        self._opened[made] = number
         return made
 
     def assume(self, left: Dim, right: Dim, why: str) -> None:
@@ -274,6 +366,11 @@ class _Session(Inference):
         else:
             shape = tuple(one if isinstance(one, int) or _is_unknown(other) else other for one, other in zip(mine, said, strict=True))
         return tensor(inferred.dtype, shape, inferred.device)
+
+
+def _pattern(sizes: _Sizes, places: dict[Dim, int]) -> _Sizes:
+    """A shape with unknown sizes by their places: -1 for the first that was met, -2 for the next."""
+    return tuple([places.setdefault(dim, ~len(places)) if dim.__class__ is int and dim < 0 else dim for dim in sizes])
 
 
 def _version(node: Node) -> int:
