@@ -262,6 +262,8 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
     trace = program.training
     if trace is not None and not isinstance(trace, Trace):
         raise NoForm("a training of another kind")
+    if program.observed is not None and program.observed.requests is not None:
+        raise NoForm("requests to the allocator")
     writer = _Writer()
     graph = writer.graph(program.graph)
     functions = {name: writer.graph(function) for name, function in program.functions.items()}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from dataclasses import dataclass, field
 from functools import cached_property, total_ordering
 from itertools import product
+from types import FunctionType
 from typing import Any, ClassVar
 
 import pytest
@@ -69,7 +71,9 @@ def test_it_is_as_the_standard_one(source: type) -> None:
         return type(source.__name__, (), {key: value for key, value in vars(source).items() if key not in ("__dict__", "__weakref__")})
 
     ours, theirs = immutable(fresh()), dataclass(frozen=True, slots=True)(fresh())
+    assert type(vars(ours)["__init__"]) is not FunctionType, "it is written where someone first asks for it"
     assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(theirs)]
+    assert inspect.signature(ours) == inspect.signature(theirs) and ours.__match_args__ == theirs.__match_args__
     for arguments in GIVEN[source]:
         mine, other = ours(*arguments), theirs(*arguments)
         assert repr(mine).rpartition(".")[2] == repr(other).rpartition(".")[2] and hash(mine) == hash(other)
@@ -109,3 +113,19 @@ def test_it_is_copied_replaced_and_stored() -> None:
     assert Wider(1) != Kept(1) and Kept.__match_args__ == ("x", "y")
     computed = Computed(4)
     assert computed.double == 8 and computed == Computed(4)
+
+
+def test_a_standard_dataclass_goes_on_from_one() -> None:
+    @dataclass
+    class More(Computed):
+        y: int = 5
+
+    assert dataclasses.astuple(More(1)) == (1, 5) and More(3).double == 6
+
+
+def test_a_default_that_all_instances_would_share_is_refused() -> None:
+    with pytest.raises(ValueError, match="default_factory"):
+
+        @immutable
+        class Shared:
+            x: list[int] = []  # noqa: RUF012  # what is refused
