@@ -209,6 +209,7 @@ def _run_all(
     """The results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
     done: list[PassResult] = []
     failure: PassError | None = None
+    model.manager.planned = passes = tuple(passes)
     for one in passes:
         try:
             runs_there = session is not None and one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")

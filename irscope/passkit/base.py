@@ -108,6 +108,11 @@ class PassContext(Protocol):
         """The result of another analysis, computed when it is not at hand."""
         ...
 
+    @property
+    def planned(self) -> tuple[Pass, ...]:
+        """All passes of the run, those that are done included: what several of them need can be made for all at once."""
+        ...
+
     def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """The items, with progress shown and cancellation checked on the way. Use it around long loops."""
         ...

@@ -107,6 +107,8 @@ class Manager:
         """What writes inferred types onto the graph. It runs after every other transform that changed something: types follow from that."""
         self.cancelled = threading.Event()
         """Set it from any thread to stop the run at the next item of a long loop."""
+        self.planned: tuple[Pass, ...] = ()
+        """The passes of the run."""
         self.reopened: Callable[[Mapping[str, int]], Manager] | None = None
         """Reads the model again with numbers for symbols."""
         self._general = DiagnosticSink()
@@ -218,7 +220,11 @@ class Manager:
     def run(self, pipeline: Runnable | Sequence[Runnable]) -> list[PassResult]:
         """Run a pipeline, or passes as instances, classes or text; one result per element, in order."""
         given = pipeline if isinstance(pipeline, Sequence) and not isinstance(pipeline, str) else [pipeline]
-        return [self.run_one(subject) for one in given for subject in self._passes(one)]
+        before, self.planned = self.planned, tuple(subject for one in given for subject in self._passes(one))
+        try:
+            return [self.run_one(subject) for subject in self.planned]
+        finally:
+            self.planned = before
 
     def _passes(self, given: Runnable) -> tuple[Pass, ...]:
         if isinstance(given, str):

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from irscope.immutable import immutable
+
+if TYPE_CHECKING:
+    from irscope.solvers.fill import Fixed
 
 Numbers: TypeAlias = NDArray[np.int64]
 
@@ -119,12 +122,85 @@ class Floors:
         self.crossing = np.cumsum(ends)[: moments - 1]
         """Buffers that live across the border after each moment but the last."""
 
+    def ties(self, capacity: int) -> Numbers:
+        """For buffers x and y, by how much the offset of y exceeds that of x at least, in every placement below the capacity.
+
+        At a moment whose load is the capacity, everything is filled. Of it, what is no longer alive at another moment leaves room for
+        what is alive only then: where no part of the one could hold a part of the other, and the rest the rest, that room is one
+        block, and whatever is of it lies within its height.
+        """
+        problem, count = self.problem, len(self.problem)
+        size = problem.size
+        far = -(capacity - size)[:, None]
+        least = np.repeat(far, count, axis=1)
+        np.fill_diagonal(least, 0)
+        full = np.flatnonzero(problem.loads == capacity)
+        if not len(full) or count > _MOST_TIED:
+            return least
+        alive = np.zeros((len(problem.moments), count), dtype=np.bool_)
+        for moment, members in enumerate(problem.moments):
+            alive[moment, members] = True
+        common = alive[full].astype(np.float32) @ alive.T.astype(np.float32)
+        held = alive.sum(axis=1)
+        go, come = held[full][:, None] - common, held[None, :] - common
+        pairs = np.argwhere((go >= 1) & (come >= 1) & (go + come <= _MOST_OF_BLOCK))
+        for one, other in pairs[:_MOST_PAIRS].tolist():
+            first, second = alive[full[one]], alive[other]
+            goes, comes = np.flatnonzero(first & ~second), np.flatnonzero(second & ~first)
+            if _is_block(size[goes], size[comes]):
+                both = np.concatenate([goes, comes])
+                square = np.ix_(both, both)
+                least[square] = np.maximum(least[square], (size[both] - size[goes].sum())[:, None])
+        np.fill_diagonal(least, 0)
+        return self._closed(least, far)
+
+    def _closed(self, least: Numbers, far: Numbers) -> Numbers:
+        """The same with what follows: distances add up, and of two alive together one lies above the other."""
+        tied = np.flatnonzero(((least > far) & ~np.eye(len(least), dtype=np.bool_)).any(axis=1))
+        square = np.ix_(tied, tied)
+        some, together, size = least[square], self.together[square], self.problem.size[tied]
+        for _ in range(_MOST_ROUNDS):
+            before = some.copy()
+            for middle in range(len(tied)):
+                np.maximum(some, some[:, middle, None] + some[middle], out=some)
+            some = np.where(together & (some > -size), np.maximum(some, size[:, None]), some)
+            if np.array_equal(some, before):
+                break
+        least[square] = some
+        return least
+
+
+_MOST_TIED = 800
+_MOST_PAIRS = 4_000
+_MOST_OF_BLOCK = 10
+_MOST_ROUNDS = 3
+"""Looking for ties takes a fraction of a second within these limits: buffers, pairs of moments, buffers of a pair, repetitions."""
+
+
+def _is_block(goes: Numbers, comes: Numbers) -> bool:
+    """Whether buffers that fill a room share it with those that come later in one way only: as a whole."""
+    if len(goes) == 1:
+        return True
+    parts, others = _sums(goes)[1:-1], np.sort(_sums(comes))
+    low = np.searchsorted(others, int(comes.sum()) - int(goes.sum()) + parts, "left")
+    return not bool((np.searchsorted(others, parts, "right") > low).any())
+
+
+def _sums(sizes: Numbers) -> Numbers:
+    """The sums of all subsets, the empty one first and the whole one last."""
+    found = np.zeros(1, np.int64)
+    for size in sizes.tolist():
+        found = np.concatenate([found, found + size])
+    return found
+
 
 class PlainSearch:
     """The search with numpy alone; the order is one of preference among buffers that could stand equally low."""
 
     def __init__(self, floors: Floors) -> None:
         self._floors = floors
+        self.blame = np.zeros(len(floors.problem))
+        """How often each buffer found no room, lately; not counted here."""
         self._size = floors.problem.size
         self._sizes = self._size.tolist()
         self._first, self._last = floors.first.tolist(), floors.last.tolist()
@@ -224,12 +300,18 @@ def _run(attempt: Attempt) -> bool:
     return bool(answer)
 
 
+_FORGETS = 0.95
+"""What is left of blame after another attempt."""
+
+
 class CompiledSearch:
-    """The same search as machine code: some hundred times as many steps a second. Only where `can_compile` says so."""
+    """The same search as machine code: some hundred times as many steps a second, with ties. Only where `can_compile` says so."""
 
     def __init__(self, floors: Floors) -> None:
         from irscope.solvers.fill import Fixed, fill, new_state
 
+        self.blame = np.zeros(len(floors.problem))
+        """How often each buffer found no room, lately."""
         self._floors, self._fill, self._new_state = floors, fill, new_state
         self._order = np.argsort(floors.first, kind="stable")
         place = np.empty(len(self._order), dtype=np.int64)
@@ -245,7 +327,26 @@ class CompiledSearch:
             near=np.concatenate(near).astype(np.int64),
             member_at=floors.starts.astype(np.int64),
             member=place[floors.members].astype(np.int64),
+            tie_at=np.zeros(len(first) + 1, np.int64),
+            tie=np.zeros(0, np.int64),
+            tie_low=np.zeros(0, np.int64),
+            tie_high=np.zeros(0, np.int64),
         )
+        self._tied = self._fixed, -1
+
+    def _at(self, capacity: int) -> Fixed:
+        """What stays the same while this is the capacity."""
+        if capacity != self._floors.problem.max_live:
+            return self._fixed
+        if self._tied[1] != capacity:
+            least = self._floors.ties(capacity)[np.ix_(self._order, self._order)]
+            is_tied = least > (self._fixed.size - capacity)[:, None]
+            np.fill_diagonal(is_tied, False)
+            one, other = np.nonzero(is_tied | is_tied.T)
+            ends = np.searchsorted(one, np.arange(len(least) + 1)).astype(np.int64)
+            low, high = least[one, other], -least[other, one]
+            self._tied = self._fixed._replace(tie_at=ends, tie=other.astype(np.int64), tie_low=low, tie_high=high), capacity
+        return self._tied[0]
 
     def run(self, capacity: int, order: Numbers, steps: int) -> Numbers | None:
         """Offsets below the capacity, or None where there are none. Raises OutOfSteps."""
@@ -254,8 +355,11 @@ class CompiledSearch:
             return None
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        state = self._new_state(self._fixed, rank[self._order], floors.problem.loads, floors.crossing)
-        answer, _ = self._fill(self._fixed, state, capacity, steps)
+        fixed = self._at(capacity)
+        state = self._new_state(fixed, rank[self._order], floors.problem.loads, floors.crossing, capacity)
+        answer, _ = self._fill(fixed, state, capacity, steps)
+        self.blame *= _FORGETS
+        self.blame[self._order] += state.blame / max(int(state.blame.sum()), 1)
         if answer < 0:
             raise OutOfSteps
         if answer == 0:

@@ -3,7 +3,8 @@
 It is the search of irscope.solvers.canonical with two things more, which pay only where a step is cheap. A buffer that was passed over
 (one that could have stood lower than what was placed last) must come to stand on another one that still waits, so it is at
 least as high as the lowest top of those: `least`. And at each moment what waits is stacked by these least offsets, which is the
-exact height of one stack with release dates, and more than floor and sum say.
+exact height of one stack with release dates, and more than floor and sum say. Where the arena has no room to spare, some buffers stand
+at bounded distances from one another (`Floors.ties`): as soon as one is placed, others have a lowest and a highest offset.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FAR = 1 << 62
-LOWS, LEASTS, DONE, ITEMS, NOW, ALONE = range(6)
-"""What `State.counts` counts: entries of the two trails, buffers placed, stretches told, placements ever made. The last is 0,
+LOWS, LEASTS, LATESTS, DONE, ITEMS, NOW, ALONE = range(7)
+_KINDS = 7
+"""What `State.counts` counts: entries of the three trails, buffers placed, stretches told, placements ever made. The last is 0,
 and in marks whether what was placed meets nothing that waits."""
 
 
@@ -38,11 +40,19 @@ class Fixed(NamedTuple):
     member_at: Numbers
     member: Numbers
     """Buffers alive at each moment."""
+    tie_at: Numbers
+    tie: Numbers
+    """Buffers at a bounded distance from each one."""
+    tie_low: Numbers
+    tie_high: Numbers
+    """By how much their offsets exceed its offset, at least and at most."""
 
 
 class State(NamedTuple):
     """What changes; whatever a step changes is written down, so that it can be taken back."""
 
+    blame: Numbers
+    """How often each buffer found no room."""
     rank: Numbers
     """Which of two that could stand equally low goes first."""
     offset: Numbers
@@ -50,6 +60,8 @@ class State(NamedTuple):
     """Where each buffer could stand now."""
     least: Numbers
     """No placement from here has it lower."""
+    latest: Numbers
+    """No placement from here has it higher."""
     placed: Flags
     waiting: Numbers
     """Bytes to come at each moment."""
@@ -60,6 +72,8 @@ class State(NamedTuple):
     low_was: Numbers
     least_who: Numbers
     least_was: Numbers
+    latest_who: Numbers
+    latest_was: Numbers
     changed: Numbers
     """Moments whose stack changed."""
     order: Numbers
@@ -82,23 +96,27 @@ class State(NamedTuple):
     """Choices: for which stretch, what was tried last, the lowest top of any buffer, and the counts before it was placed."""
 
 
-def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers) -> State:
+def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers, capacity: int) -> State:
     """Nothing is placed yet. The trails are as long as can be: what is never written takes no memory."""
-    count, moments, meets = len(fixed.size), len(loads), len(fixed.near)
+    count, moments, meets = len(fixed.size), len(loads), len(fixed.near) + len(fixed.tie)
     items = count + moments + 2
     return State(
+        blame=np.zeros(count, np.int64),
         rank=rank,
         offset=np.zeros(count, np.int64),
         low=np.zeros(count, np.int64),
         least=np.zeros(count, np.int64),
+        latest=capacity - fixed.size,
         placed=np.zeros(count, np.bool_),
         waiting=loads.copy(),
         crossing=np.append(crossing, 0).astype(np.int64),
-        counts=np.zeros(6, np.int64),
+        counts=np.zeros(_KINDS, np.int64),
         low_who=np.empty(meets + 1, np.int64),
         low_was=np.empty(meets + 1, np.int64),
         least_who=np.empty(meets + count * (count + 1) + 1, np.int64),
         least_was=np.empty(meets + count * (count + 1) + 1, np.int64),
+        latest_who=np.empty(len(fixed.tie) + 1, np.int64),
+        latest_was=np.empty(len(fixed.tie) + 1, np.int64),
         changed=np.empty(moments + 1, np.int64),
         order=np.empty(count + 1, np.int64),
         stamp=np.zeros(moments, np.int64),
@@ -113,7 +131,7 @@ def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers) ->
         last_low=np.empty(count + 1, np.int64),
         last_rank=np.empty(count + 1, np.int64),
         height=np.empty(count + 1, np.int64),
-        marks=np.empty((count + 1, 6), np.int64),
+        marks=np.empty((count + 1, _KINDS), np.int64),
     )
 
 
@@ -123,7 +141,7 @@ def _begin_choice(fixed: Fixed, state: State, top: int, item: int) -> None:
     height = _FAR
     for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
         if not state.placed[buffer]:
-            height = min(height, state.low[buffer] + fixed.size[buffer])
+            height = min(height, state.low[buffer] + fixed.size[buffer], state.latest[buffer] + 1)
     state.item[top], state.height[top] = item, height
     state.last_low[top], state.last_rank[top] = state.level[item], state.behind[item]
 
@@ -168,7 +186,7 @@ def _raise_least(state: State, buffer: int, least: int) -> None:
 
 @machine_code
 def _put(fixed: Fixed, state: State, top: int, buffer: int) -> int:
-    """Place a buffer; how many moments changed."""
+    """Place a buffer; how many moments changed, or -1 where one that is tied to it no longer fits."""
     low = state.low[buffer]
     state.last_low[top], state.last_rank[top] = low, state.rank[buffer]
     for at in range(len(state.counts)):
@@ -198,6 +216,36 @@ def _put(fixed: Fixed, state: State, top: int, buffer: int) -> int:
             if state.least[other] < above:
                 _raise_least(state, other, above)
                 changed = _touch(fixed, state, other, changed)
+    return _tighten(fixed, state, top, buffer, changed)
+
+
+@machine_code
+def _tighten(fixed: Fixed, state: State, top: int, buffer: int, changed: int) -> int:
+    """Bound the offsets of what is tied to a placed buffer, in its stretch: others are searched without regard to it."""
+    item, low = state.item[top], state.offset[buffer]
+    for at in range(fixed.tie_at[buffer], fixed.tie_at[buffer + 1]):
+        other = fixed.tie[at]
+        if state.placed[other] or fixed.first[other] < state.begin[item] or fixed.first[other] >= state.end[item]:
+            continue
+        state.marks[top, ALONE] = 0
+        above = low + fixed.tie_low[at]
+        if state.low[other] < above:
+            trail = state.counts[LOWS]
+            state.low_who[trail], state.low_was[trail] = other, state.low[other]
+            state.counts[LOWS] = trail + 1
+            state.low[other] = above
+            if state.least[other] < above:
+                _raise_least(state, other, above)
+                changed = _touch(fixed, state, other, changed)
+        latest = low + fixed.tie_high[at]
+        if state.latest[other] > latest:
+            trail = state.counts[LATESTS]
+            state.latest_who[trail], state.latest_was[trail] = other, state.latest[other]
+            state.counts[LATESTS] = trail + 1
+            state.latest[other] = latest
+        if state.least[other] > state.latest[other]:
+            state.blame[other] += 1
+            return -1
     return changed
 
 
@@ -217,7 +265,8 @@ def _support(fixed: Fixed, state: State, top: int, capacity: int, changed: int) 
                 if stands <= state.least[buffer]:
                     break
         if stands > state.least[buffer]:
-            if stands + fixed.size[buffer] > capacity:
+            if stands > state.latest[buffer]:
+                state.blame[buffer] += 1
                 return -1
             _raise_least(state, buffer, stands)
             changed = _touch(fixed, state, buffer, changed)
@@ -249,6 +298,8 @@ def _fits(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> 
                 break
             total += fixed.size[buffer]
             if state.least[buffer] + total > capacity:
+                for low in range(begin, one + 1):
+                    state.blame[state.member[low]] += 1
                 return False
     item, level = state.item[top], state.last_low[top]
     for moment in range(state.begin[item], state.end[item]):
@@ -301,6 +352,8 @@ def _take_back(fixed: Fixed, state: State, top: int) -> None:
         state.low[state.low_who[at]] = state.low_was[at]
     for at in range(state.counts[LEASTS] - 1, state.marks[top, LEASTS] - 1, -1):
         state.least[state.least_who[at]] = state.least_was[at]
+    for at in range(state.counts[LATESTS] - 1, state.marks[top, LATESTS] - 1, -1):
+        state.latest[state.latest_who[at]] = state.latest_was[at]
     for at in range(state.marks[top, DONE], state.counts[DONE]):
         buffer = state.order[at]
         state.placed[buffer] = False
@@ -308,7 +361,7 @@ def _take_back(fixed: Fixed, state: State, top: int) -> None:
             state.waiting[moment] += fixed.size[buffer]
             if moment < fixed.last[buffer]:
                 state.crossing[moment] += 1
-    for at in (LOWS, LEASTS, DONE, ITEMS):
+    for at in (LOWS, LEASTS, LATESTS, DONE, ITEMS):
         state.counts[at] = state.marks[top, at]
     if state.marks[top, ALONE]:
         # Where it stands changes nothing for others: no other choice helps.
@@ -337,7 +390,8 @@ def fill(fixed: Fixed, state: State, capacity: int, steps: int) -> tuple[int, in
             return -1, taken
         taken += 1
         changed = _put(fixed, state, top, buffer)
-        changed = _support(fixed, state, top, capacity, changed)
+        if changed >= 0:
+            changed = _support(fixed, state, top, capacity, changed)
         if changed >= 0 and _fits(fixed, state, top, capacity, changed):
             following = _split(state, top)
             if following < 0:

@@ -136,11 +136,16 @@ class Preferences:
         """Buffers by the criteria of a word; equal ones stay in their order."""
         return np.lexsort([self._criterion(letter) for letter in reversed(word)])
 
-    def disturbed(self, word: str, noise: float, random: np.random.Generator) -> Numbers:
-        """The same with criteria that are blurred and shaken: buffers about equally important change places."""
+    def disturbed(self, word: str, noise: float, random: np.random.Generator, blame: NDArray[np.float64] | None = None) -> Numbers:
+        """The same with criteria that are blurred and shaken: buffers about equally important change places.
+
+        What was to blame for failures becomes more important by the first criterion.
+        """
         keys: list[NDArray[np.float64]] = []
         for letter in reversed(word):
             steps = np.log(np.abs(self._criterion(letter)) + 1.0) * _SHARPNESS
+            if blame is not None and letter == word[0] and blame.any():
+                steps += np.log1p(blame / blame.mean()) * _SHARPNESS
             keys.append(-np.floor(steps + random.random(self.count) * noise * 2 * _SHARPNESS))
         return np.lexsort(keys)
 
@@ -452,7 +457,7 @@ class _Job:
         """Take the search that is compiled as soon as there is time to load it, or to compile it where the plain one did not do."""
         if self.solver == _SIMPLE:
             self._search, self._targets = PlainSearch(self._floors), _Targets(self.height, _PLAIN)
-            self._attempts = _attempts(Preferences(self.problem), self.seed, _PLAIN)
+            self._attempts = _attempts(Preferences(self.problem), self.seed, _PLAIN, self._search.blame)
             self.solver = "search"
         if self.solver != "search" or not can_compile():
             return
@@ -461,7 +466,7 @@ class _Job:
         if clock.left < (_LOADING if kept else _COMPILING) or not (kept or self._tries > len(_SEARCH_ORDERS)):
             return
         self._search, self._targets = CompiledSearch(self._floors), _Targets(self.height, _COMPILED)
-        self._attempts = _attempts(Preferences(self.problem), self.seed, _COMPILED)
+        self._attempts = _attempts(Preferences(self.problem), self.seed, _COMPILED, self._search.blame)
         with suppress(OutOfSteps):
             self._search.run(self.goal, np.arange(len(self.problem)), 0)
         self._steps_a_second = _SLOWEST
@@ -524,11 +529,11 @@ class _Targets:
         self._misses = 0
 
 
-def _attempts(preferences: Preferences, seed: int, pace: _Pace) -> Iterator[tuple[Numbers, int]]:
+def _attempts(preferences: Preferences, seed: int, pace: _Pace, blame: NDArray[np.float64]) -> Iterator[tuple[Numbers, int]]:
     """Orders, each with the steps it may take: known good ones for long, then disturbed ones, mostly for a short while.
 
     How long a search takes varies without bound from order to order, so many short
-    ones with now and then a longer one win (Luby's sequence).
+    ones with now and then a longer one win (Luby's sequence). Every other order heeds what was to blame for failures.
     """
     random = np.random.default_rng(seed)
     for word in _SEARCH_ORDERS:
@@ -538,9 +543,10 @@ def _attempts(preferences: Preferences, seed: int, pace: _Pace) -> Iterator[tupl
     attempt = 0
     while True:
         attempt += 1
-        for word in (*_SEARCH_ORDERS, *_OFTEN):
+        for place, word in enumerate((*_SEARCH_ORDERS, *_OFTEN)):
             noise = _MOST_NOISE * random.random() ** 2
-            yield preferences.disturbed(word, noise, random), pace.restart * _luby(attempt)
+            heeded = blame if (place + attempt) % 2 else None
+            yield preferences.disturbed(word, noise, random, heeded), pace.restart * _luby(attempt)
 
 
 def _luby(position: int) -> int:

@@ -531,6 +531,77 @@ def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
         noise.errors[place] += _sum_of_squares(made)
 
 
+_ROWS_STEP = 1 << 16
+_LONGEST_ROW = 1 << 22
+_ROWS_BATCH = 16
+
+
+def in_rows(tensor: Stored) -> Stored:
+    """A tensor whose rows can be looked at one by one; Unreadable for others."""
+    if tensor.axes is None:
+        raise Unreadable("its rows are not told apart")
+    if tensor.axes.row > _LONGEST_ROW:
+        raise Unreadable(f"rows of {tensor.axes.row:,} elements are too long")
+    return tensor
+
+
+def measured_noise(
+    jobs: Sequence[tuple[Stored, float]],
+    files: WeightFiles,
+    threads: int = 0,
+    tick: Tick | None = None,
+    choices: tuple[Choice, ...] = CHOICES,
+) -> list[Noise | str]:
+    """Noise of each tensor, given its largest magnitude, or why there is none; threads share batches of rows, added up in order."""
+    pieces = list(_stretches_of_rows([tensor for tensor, _ in jobs]))
+    noises: list[Noise | str] = [Noise(choices) for _ in jobs]
+    with Pool(threads, sum(tensor.bytes for tensor, _ in jobs), "weight error", tick) as pool:
+        calls = (_rounding_job(jobs[index], first, last, files, pool, choices) for index, first, last in pieces)
+        for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
+            held = noises[index]
+            if isinstance(held, str):
+                continue
+            if isinstance(made, str):
+                noises[index] = made
+            else:
+                held.add(made)
+    return noises
+
+
+def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
+    """Tensor, first and last row of what a thread takes at once."""
+    for index, tensor in enumerate(tensors):
+        assert tensor.axes is not None
+        step = max(1, _ROWS_STEP // tensor.axes.row) * _ROWS_BATCH
+        for first in range(0, tensor.axes.rows, step):
+            yield index, first, min(first + step, tensor.axes.rows)
+
+
+def _rounding_job(
+    job: tuple[Stored, float], first: int, last: int, files: WeightFiles, pool: Pool, choices: tuple[Choice, ...]
+) -> Callable[[], Noise | str]:
+    def run() -> Noise | str:
+        tensor, absmax = job
+        assert tensor.axes is not None
+        row, noise, window = tensor.axes.row, Noise(choices), Window(files, 0.0, False)
+        step = max(1, _ROWS_STEP // row)
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            try:
+                raw = window.raw(tensor, start * row, stop * row)
+            except Unreadable as problem:
+                return str(problem)
+            with np.errstate(all="ignore"):
+                rows = decode_elements(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
+                if not math.isfinite(float(rows.sum())):
+                    rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+                measure_rounding(rows, absmax, noise)
+            pool.advance((stop - start) * row * tensor.bytes // tensor.count)
+        return noise
+
+    return run
+
+
 def _scales(form: Format, largest: Any) -> Any:
     """What values are divided by; 1 where all of them are zero."""
     if form.power_of_two:

@@ -28,6 +28,7 @@ Tick: TypeAlias = Callable[[int, int, str], None]
 R = TypeVar("R")
 _JOB = 16 << 20
 """Bytes that a thread takes at once."""
+_HOLD_STEP = 1 << 20
 _PAUSE = 0.1
 _PAYS_LOADING = 1 << 28
 _PAYS_COMPILING = 2 << 30
@@ -131,13 +132,59 @@ class _Piece:
     last: int
 
 
+def lots(tensors: Sequence[Stored | Unread], most: int) -> Iterator[list[int]]:
+    """Tensors that are held together: neighbours of so many bytes at most; a larger one comes alone."""
+    lot: list[int] = []
+    room = most
+    for index, tensor in enumerate(tensors):
+        size = tensor.bytes if isinstance(tensor, Stored) else 0
+        if lot and size > room:
+            yield lot
+            lot, room = [], most
+        lot.append(index)
+        room -= size
+    if lot:
+        yield lot
+
+
+def hold(tensors: Sequence[Stored | Unread], files: WeightFiles, threads: int, most: int, tick: Tick | None = None) -> None:
+    """Read the bytes of tensors into memory, from which `files` has them until something else is held; not what is larger than `most`."""
+    files.hold(())
+    sources = dict.fromkeys(
+        one.source for one in tensors if isinstance(one, Stored) and one.source.data is None and one.source.descriptor >= 0
+    )
+    some = [source for source in sources if 0 < source.length <= most]
+    held = [np.empty(source.length, np.uint8).data for source in some]
+    failed: set[int] = set()
+
+    def read(index: int, first: int) -> None:
+        part = held[index][first : first + _JOB]
+        try:
+            for start in range(0, len(part), _HOLD_STEP):
+                files.read_into(some[index], first + start, part[start : start + _HOLD_STEP])
+                pool.advance(min(_HOLD_STEP, len(part) - start))
+        except Unreadable:
+            # Whoever needs it reads it again, and says why that cannot be.
+            failed.add(index)
+
+    with Pool(threads, sum(source.length for source in some), "reading weights", tick) as pool:
+        parts = [(index, first) for index, source in enumerate(some) for first in range(0, source.length, _JOB)]
+        for _ in pool.map(lambda i=index, f=first: read(i, f) for index, first in parts):  # type: ignore[misc]  # a default binds it now
+            pass
+    files.hold((source, data) for index, (source, data) in enumerate(zip(some, held, strict=True)) if index not in failed)
+
+
 def scan(
-    tensors: Sequence[Stored | Unread], files: WeightFiles, options: Options = Options(), tick: Tick | None = None
+    tensors: Sequence[Stored | Unread],
+    files: WeightFiles,
+    options: Options = Options(),
+    tick: Tick | None = None,
+    compiled: bool | None = None,
 ) -> list[TensorStatistics | Unread]:
     """Statistics of each tensor in order, or why there are none. One pass over the bytes, and a second one for outliers."""
     tasks = [_task(tensor) if isinstance(tensor, Stored) else None for tensor in tensors]
     local = threading.local()
-    compiled = _is_compiled(sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored) and tensor.dtype is DType.F32))
+    compiled = pays_to_compile(tensors) if compiled is None else compiled
 
     def window() -> Window:
         if not hasattr(local, "window"):
@@ -172,8 +219,9 @@ def scan(
     return found
 
 
-def _is_compiled(amount: int) -> bool:
-    """Whether machine code pays for so many bytes of float32."""
+def pays_to_compile(tensors: Sequence[Stored | Unread]) -> bool:
+    """Whether machine code pays for these."""
+    amount = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored) and tensor.dtype is DType.F32)
     return can_compile() and amount >= (_PAYS_LOADING if is_kept("irscope.weights.powers") else _PAYS_COMPILING)
 
 

@@ -46,6 +46,7 @@ class WeightFiles:
     def __init__(self, model_path: str, allowed: Iterable[str] = ()) -> None:
         self._folder = ModelFolder(model_path or os.getcwd(), allowed)
         self._descriptors: dict[str, int | str] = {}
+        self._held: dict[tuple[int, int, int], memoryview] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -90,6 +91,10 @@ class WeightFiles:
         except (OSError, ValueError) as error:
             return f"{name!r} cannot be opened: {getattr(error, 'strerror', None) or error}"
 
+    def hold(self, held: Iterable[tuple[Bytes, memoryview]]) -> None:
+        """Read these from memory from now on, and nothing else; the bytes must be those of the files."""
+        self._held = {(source.descriptor, source.offset, source.length): data for source, data in held}
+
     def read_into(self, source: Bytes, offset: int, into: memoryview) -> None:
         """Fill a buffer with the bytes at an offset; Unreadable where they are no longer there."""
         wanted = len(into)
@@ -98,6 +103,10 @@ class WeightFiles:
             if len(part) != wanted:
                 raise Unreadable(f"{wanted:,} bytes are needed at {offset:,}, there are {len(part):,}")
             into[:] = part
+            return
+        held = self._held.get((source.descriptor, source.offset, source.length))
+        if held is not None and offset + wanted <= len(held):
+            into[:] = held[offset : offset + wanted]
             return
         done = 0
         while done < wanted:

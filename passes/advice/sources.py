@@ -291,9 +291,9 @@ def unused(ask: Enquiry) -> Iterator[Finding]:
 
 def duplicates(ask: Enquiry) -> Iterator[Finding]:
     """Weights with the same contents in different places."""
-    from irscope.passes.weights.values import WeightValues
+    from irscope.passes.weights.values import WeightValues, shared_look
 
-    look = ask.ctx.get(WeightValues(histogram=False, threads=ask.threads, allow=ask.allow))
+    look = ask.ctx.get(shared_look(WeightValues(histogram=False, threads=ask.threads, allow=ask.allow), ask.ctx))
     _say_unread(ask, look.unread)
     flat: list[list[Value]] = []
     for group in look.duplicates:

@@ -27,7 +27,7 @@ from irscope.passes.inference.shapes import Shapes
 from irscope.passes.pruning.flow import Flow, Mask, Verdict
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passes.weights.storages import ParameterTotals, count_parameters, is_matrix
-from irscope.passes.weights.values import Look, WeightValues, open_weights
+from irscope.passes.weights.values import Look, WeightValues, open_weights, shared_look
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
@@ -91,7 +91,7 @@ class PruneReport(Analysis[Pruning]):
     """Rows of the table of nodes, those that save most first; 0 for all in program order."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Pruning:
-        look = ctx.get(WeightValues(histogram=False, threads=self.threads, allow=self.allow))
+        look = ctx.get(shared_look(self.wants(), ctx))
         totals = count_parameters(ctx.program)
         with open_weights(ctx, self.allow) as files:
             flow = _flow(graph, ctx, totals, look, files)
@@ -119,6 +119,10 @@ class PruneReport(Analysis[Pruning]):
             if weight not in look.unread:
                 ctx.sink.warn(_MISSING, f"the values of {weight.name!r} are not known: {reason}", about=reason)
         return result
+
+    def wants(self) -> WeightValues:
+        """What of the values it asks for."""
+        return WeightValues(histogram=False, threads=self.threads, allow=self.allow)
 
     def report(self, result: Pruning, ctx: PassContext) -> Report:
         savings, sparsity, costs = result.savings, result.sparsity, ctx.get(NodeCosts())

@@ -22,11 +22,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 if TYPE_CHECKING:
-    from irscope.passes.weights.values import Look
-
-if TYPE_CHECKING:
-    from irscope.passes.weights.storages import ParameterTotals
-    from irscope.passes.weights.values import Look
+    from irscope.passes.weights.values import Look, WeightValues
     from irscope.weights.result import Quantile, Spectrum, TensorStatistics
 
 
@@ -90,12 +86,20 @@ class Params(Analysis[ParameterReport]):
         result = ParameterReport(count_parameters(ctx.program))
         for body in ctx.program.bodies():
             result.trainable.update(body.trainable)
-        if self.values:
-            from irscope.passes.weights.values import WeightValues
+        wanted = self.wants()
+        if wanted is not None:
+            from irscope.passes.weights.values import shared_look
 
-            wanted = WeightValues(self.histogram, self.near_zero, self.spectral, self.iterations, self.threads, self.allow)
-            result.values = ctx.get(wanted)
+            result.values = ctx.get(shared_look(wanted, ctx))
         return result
+
+    def wants(self) -> WeightValues | None:
+        """What of the values it asks for."""
+        if not self.values:
+            return None
+        from irscope.passes.weights.values import WeightValues
+
+        return WeightValues(self.histogram, self.near_zero, self.spectral, self.iterations, self.threads, self.allow, is_shown=True)
 
     def report(self, result: ParameterReport, ctx: PassContext) -> Report:
         totals, look = result.totals, result.values

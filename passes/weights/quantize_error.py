@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,15 +17,10 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 
 if TYPE_CHECKING:
-    from irscope.passes.weights.values import Look
-    from irscope.weights.losses import Choice, Noise
-    from irscope.weights.scan import Pool
-    from irscope.weights.source import WeightFiles
+    from irscope.passes.weights.values import Look, WeightValues
+    from irscope.weights.losses import Noise
     from irscope.weights.tensors import Stored
 
-_STEP = 1 << 16
-_LONGEST_ROW = 1 << 22
-_BATCH = 16
 _MISSING = "IRS440"
 _FORMATS = ("int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4")
 _NOTES = (
@@ -82,35 +76,35 @@ class QuantizeError(Analysis[WeightErrors]):
     """Further folders from which external data may be read."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> WeightErrors:
-        from irscope.passes.weights.values import WeightValues, open_weights
+        from irscope.passes.weights.values import shared_look
         from irscope.weights.source import Unreadable
-        from irscope.weights.tensors import stored_tensor
 
-        look: Look = ctx.get(WeightValues(histogram=False, threads=self.threads, allow=self.allow))
+        look: Look = ctx.get(shared_look(self.wants(), ctx))
         result = WeightErrors()
-        jobs: list[tuple[Value, Stored, float]] = []
-        with open_weights(ctx, self.allow) as files:
-            seen: set[int] = set()
-            for weight in ctx.program.weights():
-                if not is_matrix(weight, ctx.program) or id(look.statistics.get(weight)) in seen:
-                    result.skipped += 1
-                    continue
-                try:
-                    if weight in look.unread:
-                        raise Unreadable(look.unread[weight])
-                    jobs.append((weight, in_rows(stored_tensor(weight, files)), look.statistics[weight].absmax or 0.0))
-                    seen.add(id(look.statistics[weight]))
-                except Unreadable as problem:
-                    result.unread[weight] = str(problem)
-            noises = measured_noise(jobs, files, self.threads, ctx)
-        for (weight, tensor, _), noise in zip(jobs, noises, strict=True):
-            if isinstance(noise, str):
-                result.unread[weight] = noise
-            else:
-                result.tensors.append(self._judge(weight, tensor, noise))
+        seen: set[int] = set()
+        for weight in ctx.program.weights():
+            if not is_matrix(weight, ctx.program) or id(look.statistics.get(weight)) in seen:
+                result.skipped += 1
+                continue
+            try:
+                if weight in look.unread:
+                    raise Unreadable(look.unread[weight])
+                rounded = look.rounding[weight]
+                if isinstance(rounded, str):
+                    raise Unreadable(rounded)
+                result.tensors.append(self._judge(weight, *rounded))
+                seen.add(id(look.statistics[weight]))
+            except Unreadable as problem:
+                result.unread[weight] = str(problem)
         for weight, reason in result.unread.items():
             ctx.sink.warn(_MISSING, f"the values of {weight.name!r} are not known: {reason}", about=reason)
         return result
+
+    def wants(self) -> WeightValues:
+        """What of the values it asks for."""
+        from irscope.passes.weights.values import WeightValues
+
+        return WeightValues(histogram=False, threads=self.threads, allow=self.allow, rounding=True)
 
     def _judge(self, weight: Value, tensor: Stored, noise: Noise) -> TensorError:
         from irscope.weights.losses import CHOICES
@@ -168,79 +162,3 @@ class QuantizeError(Analysis[WeightErrors]):
 def _head(one: TensorError) -> tuple[object, ...]:
     type_ = one.weight.type
     return one.weight.name, type_.dtype.text, type_.shape, int_or_zero(one.weight.type.nbytes), one.smallest, one.bits, one.bytes
-
-
-def in_rows(tensor: Stored) -> Stored:
-    """A tensor whose rows can be looked at one by one; Unreadable for others."""
-    from irscope.weights.source import Unreadable
-
-    if tensor.axes is None:
-        raise Unreadable("its rows are not told apart")
-    if tensor.axes.row > _LONGEST_ROW:
-        raise Unreadable(f"rows of {tensor.axes.row:,} elements are too long")
-    return tensor
-
-
-def measured_noise(
-    jobs: Sequence[tuple[Value, Stored, float]], files: WeightFiles, threads: int, ctx: PassContext, choices: tuple[Choice, ...] = ()
-) -> list[Noise | str]:
-    """Noise of each tensor, or why there is none; rows are looked at in batches that threads share, and added up in order."""
-    from irscope.weights.losses import CHOICES, Noise
-    from irscope.weights.scan import Pool
-
-    pieces = list(_stretches_of_rows([tensor for _, tensor, _ in jobs]))
-    total = sum(tensor.bytes for _, tensor, _ in jobs)
-    choices = choices or CHOICES
-    noises: list[Noise | str] = [Noise(choices) for _ in jobs]
-    with Pool(threads, total, "weight error", ctx.tick) as pool:
-        calls = (_rounding_job(jobs[index], first, last, files, pool, choices) for index, first, last in pieces)
-        for (index, _, _), made in zip(pieces, pool.map(calls), strict=True):
-            held = noises[index]
-            if isinstance(held, str):
-                continue
-            if isinstance(made, str):
-                noises[index] = made
-            else:
-                held.add(made)
-    return noises
-
-
-def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
-    """Tensor, first and last row of what a thread takes at once."""
-    for index, tensor in enumerate(tensors):
-        assert tensor.axes is not None
-        step = max(1, _STEP // tensor.axes.row) * _BATCH
-        for first in range(0, tensor.axes.rows, step):
-            yield index, first, min(first + step, tensor.axes.rows)
-
-
-def _rounding_job(
-    job: tuple[Value, Stored, float], first: int, last: int, files: WeightFiles, pool: Pool, choices: tuple[Choice, ...]
-) -> Callable[[], Noise | str]:
-    import numpy as np
-
-    from irscope.weights.losses import Noise, measure_rounding
-    from irscope.weights.source import Unreadable
-    from irscope.weights.tensors import decode_elements
-    from irscope.weights.window import Window
-
-    def run() -> Noise | str:
-        _, tensor, absmax = job
-        assert tensor.axes is not None
-        row, noise, window = tensor.axes.row, Noise(choices), Window(files, 0.0, False)
-        step = max(1, _STEP // row)
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            try:
-                raw = window.raw(tensor, start * row, stop * row)
-            except Unreadable as problem:
-                return str(problem)
-            with np.errstate(all="ignore"):
-                rows = decode_elements(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
-                if not math.isfinite(float(rows.sum())):
-                    rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
-                measure_rounding(rows, absmax, noise)
-            pool.advance((stop - start) * row * tensor.bytes // tensor.count)
-        return noise
-
-    return run

@@ -138,9 +138,8 @@ class StoreAs(Analysis[Storing]):
 
     def _measure(self, found: Storing, ctx: PassContext) -> None:
         """Round, where the values are there."""
-        from irscope.passes.weights.quantize_error import in_rows, measured_noise
         from irscope.passes.weights.values import open_weights
-        from irscope.weights.losses import choice_of
+        from irscope.weights.losses import choice_of, in_rows, measured_noise
         from irscope.weights.source import Unreadable
         from irscope.weights.tensors import stored_tensor
 
@@ -148,16 +147,17 @@ class StoreAs(Analysis[Storing]):
         if self.measure == "no" or (self.measure == "auto" and size > _READ_AT_MOST):
             return
         choice = choice_of(*found.scheme.measured)
-        jobs, problems = [], {}
+        jobs, taken, problems = [], [], {}
         with open_weights(ctx, self.allow) as files:
             for one in found.stored:
                 try:
-                    jobs.append((one.weight, in_rows(stored_tensor(one.weight, files)), 0.0))
+                    jobs.append((in_rows(stored_tensor(one.weight, files)), 0.0))
+                    taken.append(one.weight)
                 except Unreadable as problem:
                     problems[one.weight] = str(problem)
-            noises = measured_noise(jobs, files, self.threads, ctx, (choice,))
+            noises = measured_noise(jobs, files, self.threads, ctx.tick, (choice,))
         decibels: dict[Value, float] = {}
-        for (weight, _, _), noise in zip(jobs, noises, strict=True):
+        for weight, noise in zip(taken, noises, strict=True):
             if isinstance(noise, str):
                 problems[weight] = noise
             else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.program import Program
 from irscope.ops.facts import CodedOperand, Packing
 from irscope.ops.registry import find_op
-from irscope.passes.weights.storages import count_parameters
+from irscope.passes.weights.storages import count_parameters, is_matrix
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
+from irscope.weights.losses import Noise, in_rows, measured_noise
 from irscope.weights.result import TensorStatistics, Unread
-from irscope.weights.scan import Options, duplicates, scan, spectra
+from irscope.weights.scan import Options, Tick, duplicates, hold, lots, pays_to_compile, scan, spectra
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import Array, Quantized, Stored, checked, decode_elements, read_all, stored_tensor
 
@@ -41,6 +42,8 @@ class Look:
     """Groups of weights with equal contents in different places."""
     logical: list[tuple[Logical, TensorStatistics | Unread]] = field(default_factory=list)
     """Quantized weights with statistics of the numbers that they stand for."""
+    rounding: dict[Value, tuple[Stored, Noise] | str] = field(default_factory=dict)
+    """Errors of matrices, or why there are none, where they were asked for."""
     bytes_read: int = 0
 
 
@@ -58,6 +61,10 @@ class WeightValues(Analysis[Look]):
     iterations: int = 100
     threads: int = 0
     allow: tuple[str, ...] = ()
+    rounding: bool = False
+    """Whether matrices are rounded as well."""
+    is_shown: bool = False
+    """Whether the statistics themselves are shown, so that they must be these."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Look:
         totals = count_parameters(ctx.program)
@@ -68,9 +75,14 @@ class WeightValues(Analysis[Look]):
             logical = logical_weights(ctx.program, files)
             every = [*tensors, *(one.tensor for one in logical)]
             options = Options(self.histogram, self.near_zero, self.threads)
-            found = scan(every, files, options, ctx.tick)
-            if self.spectral:
-                spectra(every, found, files, self.iterations, options, ctx.tick)
+            if self.rounding:
+                places = {weight: place for place, weight in enumerate(weights)}
+                near = [*range(len(tensors)), *(places.get(one.weight, len(tensors)) for one in logical)]
+                found = self._in_lots(every, near, options, files, weights, look, ctx)
+            else:
+                found = scan(every, files, options, ctx.tick)
+                if self.spectral:
+                    spectra(every, found, files, self.iterations, options, ctx.tick)
             groups = duplicates(tensors, found[: len(tensors)], files, ctx.tick)
         for weight, made in zip(weights, found, strict=False):
             if isinstance(made, Unread):
@@ -82,14 +94,106 @@ class WeightValues(Analysis[Look]):
                 look.statistics[weight] = look.statistics[first]
             else:
                 look.unread[weight] = look.unread[first]
+            if first in look.rounding:
+                look.rounding[weight] = look.rounding[first]
         look.duplicates = [[weights[index] for index in group] for group in groups]
         look.logical = list(zip(logical, found[len(tensors) :], strict=True))
         look.bytes_read = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored))
         _warn(look, ctx)
         return look
 
+    def _in_lots(
+        self,
+        every: Sequence[Stored | Unread],
+        near: Sequence[int],
+        options: Options,
+        files: WeightFiles,
+        weights: Sequence[Value],
+        look: Look,
+        ctx: PassContext,
+    ) -> list[TensorStatistics | Unread]:
+        """Look several times at tensors that are held in memory, so that each is read once; `near` says which of them share bytes.
+
+        A tensor that is larger than a lot is read again for each look; then it mostly lies in the system's own cache.
+        """
+        order = sorted(range(len(every)), key=lambda index: near[index])
+        found: list[TensorStatistics | Unread] = [Unread("")] * len(every)
+        compiled = pays_to_compile(every)
+        progress = _Progress(ctx.tick, sum(one.bytes for one in every if isinstance(one, Stored)))
+        for places in lots([every[index] for index in order], MOST_HELD):
+            lot = [order[place] for place in places]
+            tensors = [every[index] for index in lot]
+            progress.begin(sum(one.bytes for one in tensors if isinstance(one, Stored)), looks=4 if self.spectral else 3)
+            hold(tensors, files, self.threads, MOST_HELD, progress.tick)
+            made = scan(tensors, files, options, progress.next, compiled)
+            if self.spectral:
+                spectra(tensors, made, files, self.iterations, options, progress.next)
+            jobs: list[tuple[Value, Stored, float]] = []
+            for index, tensor, statistics in zip(lot, tensors, made, strict=True):
+                found[index] = statistics
+                if index < len(weights) and isinstance(tensor, Stored) and isinstance(statistics, TensorStatistics):
+                    try:
+                        if is_matrix(weights[index], ctx.program):
+                            jobs.append((weights[index], in_rows(tensor), statistics.absmax or 0.0))
+                    except Unreadable as problem:
+                        look.rounding[weights[index]] = str(problem)
+            noises = measured_noise([(tensor, most) for _, tensor, most in jobs], files, self.threads, progress.next)
+            for (weight, tensor, _), noise in zip(jobs, noises, strict=True):
+                look.rounding[weight] = noise if isinstance(noise, str) else (tensor, noise)
+        files.hold(())
+        return found
+
     def report(self, result: Look, ctx: PassContext) -> Report:
         return Report(self.name, self.text, {"read_bytes": result.bytes_read, "unread_count": len(result.unread)})
+
+
+MOST_HELD = 1 << 28
+"""Bytes of weights that are held in memory where several looks are taken at them."""
+
+
+class _Progress:
+    """How far several looks at each of several lots have come, as one number."""
+
+    def __init__(self, tell: Tick, total: int) -> None:
+        self._tell = tell
+        self._total = max(total, 1)
+        self._before = self._size = self._look = 0
+        self._looks = 1
+
+    def begin(self, size: int, looks: int) -> None:
+        """Another lot."""
+        self._before += self._size
+        self._size, self._looks, self._look = size, looks, 0
+
+    @property
+    def next(self) -> Tick:
+        """What tells about the next look at the lot."""
+        self._look += 1
+        return self.tick
+
+    def tick(self, done: int, total: int, what: str) -> None:
+        """So much of a look is done; raises to cancel."""
+        part = (self._look + done / total if total else self._look) / self._looks
+        self._tell(self._before + int(self._size * min(part, 1.0)), self._total, what)
+
+
+@runtime_checkable
+class LooksAtValues(Protocol):
+    """A pass that asks for statistics of values."""
+
+    def wants(self) -> WeightValues | None:
+        """What of the values it asks for; None where it does not look."""
+        ...
+
+
+def shared_look(own: WeightValues, ctx: PassContext) -> WeightValues:
+    """What a pass asks for, together with what other passes of the run ask for, so that all is read once."""
+    planned = [wanted for one in ctx.planned if isinstance(one, LooksAtValues) and (wanted := one.wants()) is not None]
+    planned = [wanted for wanted in planned if wanted.allow == own.allow]
+    first = next((wanted for wanted in planned if wanted.is_shown), planned[0] if planned else own)
+    if own.is_shown and own != first:
+        return own
+    return replace(first, rounding=own.rounding or any(wanted.rounding for wanted in planned))
 
 
 def open_weights(ctx: PassContext, allow: tuple[str, ...] = ()) -> WeightFiles:

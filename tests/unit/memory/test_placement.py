@@ -56,6 +56,11 @@ def test_an_impossible_alignment_is_refused() -> None:
 
 def cut_boxes(count: int, seed: int) -> tuple[list[int], list[int], list[int], int]:
     """Boxes that fill a rectangle of time and bytes without a gap, so that its height is the best there is."""
+    boxes = _cut(count, seed)
+    return [box[0] for box in boxes], [box[1] for box in boxes], [box[3] - box[2] for box in boxes], 1 << 20
+
+
+def _cut(count: int, seed: int) -> list[tuple[int, int, int, int]]:
     random = Random(seed)
     boxes = [(0, 4 * count, 0, 1 << 20)]
     while len(boxes) < count:
@@ -69,7 +74,7 @@ def cut_boxes(count: int, seed: int) -> tuple[list[int], list[int], list[int], i
             middle = random.randint(low + (high - low) // 8, high - (high - low) // 8)
             boxes += [(begin, end, low, middle), (begin, end, middle, high)]
     random.shuffle(boxes)
-    return [box[0] for box in boxes], [box[1] for box in boxes], [box[3] - box[2] for box in boxes], 1 << 20
+    return boxes
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -78,6 +83,18 @@ def test_what_was_cut_from_a_rectangle_fits_into_it_again(seed: int) -> None:
     plan = make_plan(lower, upper, size, seconds=20)
     assert overlap(lower, upper, size, plan.offsets) is None
     assert plan.height == height and plan.proven and plan.bound == height
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_distances_that_must_be_hold_where_boxes_were_cut(seed: int) -> None:
+    lower, upper, size, height = cut_boxes(80, seed)
+    offsets = np.array([box[2] for box in _cut(80, seed)])
+    problem = placement_problem(lower, upper, size, 1)
+    least = Floors(problem).ties(height)
+    assert (offsets[None, :] - offsets[:, None] >= least).all()
+    assert (least > (problem.size - height)[:, None]).sum() > 2 * len(size)
+    # With room to spare nothing is said but what the floor and the top say.
+    assert (Floors(problem).ties(height + 1) <= np.where(np.eye(80, dtype=bool), 0, (problem.size - height - 1)[:, None])).all()
 
 
 def always_full(random: Random, steps: int) -> Problem:
