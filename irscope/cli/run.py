@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -24,6 +26,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, LoadError, PassError, UsageError
 from irscope.files import is_recording, write_stream
 from irscope.frontends.zoo.names import is_pattern
+from irscope.ir.graph import paused_gc
 from irscope.ir.program import Assumed, Runtime
 from irscope.passkit.base import Analysis, Pass
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
@@ -129,6 +132,7 @@ class Command:
         (args.model,) = args.model
         if is_recording(Path(args.model)):
             return _print_recording(args)
+        _leave_collecting()
         registry = default_registry()
         passes = _asked_for(args, registry)
         selection(args)
@@ -140,9 +144,11 @@ class Command:
         is_page = chosen is not None and args.format in PAGES
         if chosen is not None and (is_card_alone or is_page):
             args.device = args.device or chosen.name
-        model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
-            return _print_card(model, chosen, args, timing)
+            with paused_gc():
+                model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
+                return _print_card(model, chosen, args, timing)
+        model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         card = _card_of(model, chosen, args.store_as) if chosen is not None else None
         if is_page and card is not None:
             model, passes = at_stated_sizes(model, card), parse_pipeline(page_passes(args.grid), registry)
@@ -170,6 +176,12 @@ class Command:
         # Nobody asked a page for all of its passes: where one leaves something out, that is said there.
         asked = tuple(replace(one, partial=False) for one in results.reports) if is_page else results.reports
         return _exit_code(args, model, asked, [*model.diagnostics, *found])
+
+
+def _leave_collecting() -> None:
+    """Let the process end without a search for garbage: of a large model that takes longer than all else that is done in the end."""
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
 
 
 _SESSION_PASSES: Final = frozenset({"liveness", "ort-memory"})
