@@ -10,6 +10,7 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.rules import like, products
+from irscope.ops.scratch.folding import nll_gradient_rule, spatial_nll_gradient_rule
 from irscope.ops.scratch.images import as_image, is_depthwise
 from irscope.ops.scratch.recorder import (
     Scratch,
@@ -347,11 +348,6 @@ def _sort_buffer(positions: int, rows: int) -> int:
 
 
 @rule
-def spatial_nll_gradient_rule(scratch: Scratch) -> None:
-    scratch.result()
-
-
-@rule
 def lstm_cell_gradient_rule(scratch: Scratch) -> None:
     """The bias's gradient is a sum over the batch."""
     for index in range(3):
@@ -659,7 +655,7 @@ OPS = (
         temporaries=softmax_gradient_rule,
         summary="Gradient of log_softmax from its result.",
     ),
-    _loss("nll", 1),
+    _loss("nll", 1, temporaries=nll_gradient_rule),
     _loss("nll_spatial", 1, temporaries=spatial_nll_gradient_rule),
     _loss("mse", 3),
     _loss("smooth_l1", 4),

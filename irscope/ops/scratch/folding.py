@@ -178,6 +178,23 @@ def nll_rule(scratch: Scratch) -> None:
     _nll(scratch, scratch.call.tensor("x"), has_weight=len(scratch.call.results) > 1)
 
 
+@rule
+def nll_gradient_rule(scratch: Scratch) -> None:
+    scratch.result()
+    _gather(scratch, *map(scratch.call.tensor, ("target", "x", "dy")))
+
+
+@rule
+def spatial_nll_gradient_rule(scratch: Scratch) -> None:
+    scratch.result()
+    if not sizes(scratch.call.tensor("dy")):
+        _gather(scratch, scratch.call.tensor("target"))
+
+
+def _gather(scratch: Scratch, *operands: TensorType) -> None:
+    scratch.drop(*reversed([scratch.copy_unless_contiguous(one, "contiguous input") for one in operands]))
+
+
 def _nll(scratch: Scratch, x: TensorType, has_weight: bool) -> None:
     # The kernel for positions (nll_loss2d) sizes the sum of the weights before the losses, the other one after them.
     spatial = len(sizes(x)) > 2
@@ -188,6 +205,9 @@ def _nll(scratch: Scratch, x: TensorType, has_weight: bool) -> None:
         scratch.result(1)
     if spatial:
         scratch.result()
+    made = scratch.call.results[0]
+    if not spatial or (isinstance(made, TensorType) and not made.shape):
+        _gather(scratch, x, scratch.call.tensor("target"))
     scratch.drop(total)
 
 
@@ -201,7 +221,7 @@ def cross_entropy_rule(scratch: Scratch) -> None:
     saved = scratch.take("logarithms of probabilities", logs)
     if not is_contiguous(x):
         scratch.passing("contiguous input", logs)
-    _nll(scratch, x, has_weight=False)
+    _nll(scratch, _dense(x), has_weight=False)
     scratch.drop(saved)
 
 

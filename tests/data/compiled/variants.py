@@ -286,4 +286,16 @@ def eager_flash_attention():
     it(2,f)
 
 
+def targets_with_gaps():
+    def f(i):
+        for red in ("mean","none"):
+            x=torch.zeros(64,10,device="cuda",requires_grad=True); t=torch.zeros(1,dtype=torch.int64,device="cuda").expand(64)
+            F.nll_loss(x,t,reduction=red).sum().backward(); del x
+            x=torch.zeros(10,64,device="cuda",requires_grad=True); F.cross_entropy(x.t(),t,reduction=red).sum().backward(); del x
+            x=torch.zeros(4,10,8,8,device="cuda",requires_grad=True); t=torch.zeros(1,1,1,dtype=torch.int64,device="cuda").expand(4,8,8)
+            F.nll_loss(x,t,reduction=red).sum().backward(); del x
+            F.nll_loss(torch.zeros(4,8,8,10,device="cuda").permute(0,3,1,2),t,reduction=red)
+    it(2,f)
+
+
 globals()[sys.argv[1]]()
