@@ -1,4 +1,4 @@
-"""Classes of values: what `@dataclass(frozen=True, slots=True)` means, made in a tenth of the time.
+"""Classes of values, and of what changes: what `@dataclass(frozen=True, slots=True)` and `@dataclass` mean, made in a tenth of the time.
 
 Of a small model's run a third was spent in making the methods of dataclasses, most of them of classes without an instance: each method
 of the standard decorator is compiled from text when its module is imported. Here only `__init__` is, when it is first asked for, and it
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field
 from functools import partial
 from operator import attrgetter
+from reprlib import recursive_repr
 from types import FunctionType, MemberDescriptorType
 from typing import Any, Final, TypeVar, dataclass_transform, overload
 
@@ -33,6 +34,21 @@ def immutable(cls: type[T] | None = None, /, *, slots: bool = True) -> type[T] |
     return partial(_made, slots=slots) if cls is None else _made(cls, slots=slots)
 
 
+@overload
+def mutable(cls: type[T], /) -> type[T]: ...
+
+
+@overload
+def mutable(*, slots: bool = False, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(cls: type[T] | None = None, /, *, slots: bool = False, eq: bool = True) -> type[T] | Callable[[type[T]], type[T]]:
+    """A dataclass whose instances change: equal where their fields are, then without a hash; or with `eq=False` each by itself."""
+    made = partial(_made, slots=slots, equal=eq, changes=True)
+    return made if cls is None else made(cls)
+
+
 @dataclass(eq=False, repr=False)
 class _Standard:
     """What the standard decorator leaves in a class, so that its own functions take ours for one of theirs."""
@@ -48,7 +64,7 @@ _MADE_ANEW: Final[object] = (_Standard.__init__.__defaults__ or ())[0]
 """Stands in a signature for a default that is made for each instance."""
 
 
-def _made(cls: type[T], *, slots: bool) -> type[T]:
+def _made(cls: type[T], *, slots: bool, equal: bool = True, changes: bool = False) -> type[T]:
     # A class that says when its instances are equal has None for a hash until it says more.
     written = {name for name, value in vars(cls).items() if value is not None}
     if cls.__doc__ is None:
@@ -76,10 +92,14 @@ def _made(cls: type[T], *, slots: bool) -> type[T]:
     def hash_of(self: T) -> int:
         return hash(hashed(self))
 
+    @recursive_repr()
     def text_of(self: T) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
-    for name, method in (("__eq__", equals), ("__hash__", hash_of), ("__repr__", text_of)):
+    methods: dict[str, Any] = {"__repr__": text_of}
+    if equal:
+        methods |= {"__eq__": equals, "__hash__": None if changes else hash_of}
+    for name, method in methods.items():
         if name not in written:
             setattr(made, name, method)
     found: type[T] = made

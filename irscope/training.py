@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.places import Loc, Scope
 from irscope.ops.spec import OpCall
 
@@ -32,7 +32,7 @@ WORLD_CATEGORIES: tuple[Category, ...] = (*CATEGORIES[:5], "communication", *CAT
 """The same for one rank of a world: `communication` is what collectives touch and nobody else claims."""
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class Piece:
     """One piece of memory: a tensor's storage, with all views of it."""
 
@@ -50,7 +50,7 @@ class Piece:
     """False for the host's memory, such as counters of steps."""
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class StepOp:
     """One operator that ran."""
 
@@ -121,7 +121,7 @@ class LiveStep:
     """A name, a function of what the module returns, or None for the usual one."""
 
 
-@dataclass
+@mutable
 class Trace:
     """Some training steps, the last of which stands for all that follow."""
 

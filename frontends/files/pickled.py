@@ -11,14 +11,14 @@ import io
 import pickletools
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any, TypeAlias, cast
 
 from irscope.budget import admit, claim, spend
 from irscope.errors import LoadError
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, STORAGE_DTYPES
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Literal, Payload
@@ -44,7 +44,7 @@ class Global:
         return f"{self.module}.{self.name}"
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class Stub:
     """An object or call that irscope does not interpret."""
 
@@ -63,7 +63,7 @@ class Storage:
     device: str = ""
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class PickledTensor:
     """A tensor's description."""
 
@@ -76,7 +76,7 @@ class PickledTensor:
     is_parameter: bool = False
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Unpickled:
     """The root object, and the names of what was left uninterpreted."""
 

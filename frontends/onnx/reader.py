@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 from irscope.budget import admit
 from irscope.errors import LoadError
 from irscope.frontends.onnx.protos import ModelProto
+from irscope.immutable import mutable
 
 # -- how the reader refuses a model ------------------------------------------------------------------------------------
 
@@ -66,7 +67,7 @@ _MAPPED_FROM = 64 * 1024 * 1024
 _LARGEST_MESSAGE = 2**31 - 1
 
 
-@dataclass
+@mutable
 class ModelFile:
     """A parsed model with what is needed to find the data of its tensors."""
 
@@ -163,7 +164,7 @@ _ENTER: dict[str, dict[int, str]] = {
 }
 
 
-@dataclass
+@mutable
 class StoredData:
     """Where in the file the data are that were taken out of a model."""
 

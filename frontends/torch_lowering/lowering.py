@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, cast
 
 from irscope.frontends.templates import Attribute, parse_template
 from irscope.frontends.torch_lowering.signatures import Argument, Signature
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Called
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Lowered:
     """A node to be made: operator, operands, attributes."""
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import NoReturn, TypeVar
 
 from irscope.errors import UsageError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dim_algebra import (
     broadcast,
     ceildiv,
@@ -212,7 +211,7 @@ class _Ratio:
         return floordiv(self.over, self.under)
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class _Pending:
     """An operator, call or parenthesis that waits for what stands right of it."""
 

@@ -7,10 +7,10 @@ import gc
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 
+from irscope.immutable import mutable
 from irscope.ir.places import Loc, Payload, Scope, root_scope
 from irscope.ir.types import Type
 
@@ -744,7 +744,7 @@ def _forget_inputs(node: Node) -> None:
 # Walking a graph with its regions without recursion, in runs of nodes that follow one another on one level.
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Run:
     """Consecutive nodes of one level. Only the last node may have regions; their runs come next."""
 

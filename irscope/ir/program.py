@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, runs
 from irscope.ir.places import Scope
@@ -188,7 +188,7 @@ class FileNodes:
     """What the names of the file's main graph stand for."""
 
 
-@dataclass
+@mutable
 class Program:
     """What a frontend returns and passes work on."""
 

@@ -10,12 +10,12 @@ import contextlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, OutOfMemory, Segment
 from irscope.memory.caching.allocator import PendingFrees
@@ -111,7 +111,7 @@ class Bytes:
         return cls(found.requested_peak, found.allocated_peak, found.active_peak, found.reserved_peak)
 
 
-@dataclass
+@mutable
 class Stretch:
     """What the allocator did with the requests of a span, one by one."""
 
@@ -137,7 +137,7 @@ class Stretch:
     """The same with the segments as they were then, where addresses are asked for."""
 
 
-@dataclass
+@mutable
 class Outcome:
     """What the allocator counted in one span."""
 
@@ -154,7 +154,7 @@ class Outcome:
     """The allocator's segments at its end, where the span is watched."""
 
 
-@dataclass
+@mutable
 class Replayed:
     """What an allocator counted for a tape."""
 
@@ -188,7 +188,7 @@ class Replayed:
         return tuple(one.retries for one in self.outcomes)
 
 
-@dataclass
+@mutable
 class Tape(Generic[Owner]):
     """Requests in order. Each is a slot with a size; event `n` allocates slot n, event `~n` frees it.
 

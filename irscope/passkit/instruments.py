@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from shutil import get_terminal_size
 from time import perf_counter
 from typing import Literal, TextIO
 
 from irscope.files import as_output_error, write_text
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.passkit.base import Pass
@@ -61,7 +61,7 @@ class Instrument:
 # Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress.
 
 
-@dataclass
+@mutable
 class _Timed:
     """One run of one pass."""
 
@@ -73,7 +73,7 @@ class _Timed:
     inner: float = 0.0
 
 
-@dataclass
+@mutable
 class Timing(Instrument):
     """Wall time of every pass, inner passes indented under the one that asked; a pass computed again is counted."""
 
@@ -107,7 +107,7 @@ class Timing(Instrument):
         return Table.of(rows, columns=["pass:text", "own:seconds", "total:seconds", "run:count"], title="Time by pass")
 
 
-@dataclass
+@mutable
 class DumpOnChange(Instrument):
     """Writes the graph into a folder, once at the start and after each transform that changed it: 000_start.irs, 001_dce.irs."""
 
@@ -129,7 +129,7 @@ class DumpOnChange(Instrument):
         self.written += 1
 
 
-@dataclass
+@mutable
 class Progress(Instrument):
     """How far long work is, for people: a line that is written over on a terminal, else a plain line every few seconds.
 
@@ -201,7 +201,7 @@ def _bar(done: int, total: int) -> str:
     return f"[{'#' * filled}{'-' * (_CELLS - filled)}]"
 
 
-@dataclass
+@mutable
 class SkipPasses(Instrument):
     """Leaves out transforms by name, to find the one at fault."""
 

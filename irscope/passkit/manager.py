@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import Cancelled, IrscopeError, PassError, UsageError
+from irscope.immutable import mutable
 from irscope.ir.graph import Facet
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program, facet_contents
@@ -31,7 +32,7 @@ Runnable: TypeAlias = str | Pass | type[Pass]
 """A pass, the class of one, or the text of a pipeline."""
 
 
-@dataclass
+@mutable
 class _Cached:
     """A result with what it was computed from."""
 
@@ -42,7 +43,7 @@ class _Cached:
     diagnostics: list[Diagnostic]
 
 
-@dataclass
+@mutable
 class _Frame:
     """A pass that runs now: what it asked for and what it counted."""
 

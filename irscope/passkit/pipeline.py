@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from irscope.errors import IrscopeError, PipelineError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.optiontext import Given, OptionsError, read_options
 from irscope.passkit import options
 from irscope.passkit.base import Pass
@@ -28,7 +28,7 @@ class Element:
     column: int
 
 
-@dataclass
+@mutable
 class _Scanner:
     text: str
     position: int = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from irscope.errors import UsageError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.passkit.base import Pass
 from irscope.plugins import Plugin, plugins_by_name
 
@@ -29,7 +29,7 @@ _REGISTERED: dict[str, type[Pass]] = {}
 """Passes of this process that were given a name by `register`, or by a decorator."""
 
 
-@dataclass
+@mutable
 class PassRegistry:
     """Names of passes and pipelines: irscope's own, those registered in this process, and those of plugins, in this order.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from irscope.errors import Cancelled, IrscopeError, UsageError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
@@ -49,7 +49,7 @@ class Ranked:
     share: float
 
 
-@dataclass
+@mutable
 class AdviceList:
     """All findings, and what was not examined."""
 

@@ -7,13 +7,13 @@ A source is a function that is given an `Enquiry` and yields findings. Installed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from irscope.devices import find_device, target_of
 from irscope.errors import UsageError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
@@ -115,7 +115,7 @@ def load_plugins() -> list[str]:
 # How long a run takes at least, before and after a change.
 
 
-@dataclass
+@mutable
 class Clock:
     """Bounds are those of the pass `roofline`."""
 

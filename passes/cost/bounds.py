@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind, int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
@@ -72,7 +72,7 @@ class NodeBound:
         return self.flops / self.bytes if self.bytes else None
 
 
-@dataclass
+@mutable
 class Bounds:
     """Every node in order, and their sums."""
 

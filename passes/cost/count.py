@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from irscope.diagnostics import Diagnostic, Severity
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min
 from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
@@ -42,7 +43,7 @@ Answer: TypeAlias = "tuple[Certainty, Cost, Arithmetic, Dim, Bounds | None, str]
 _NOTHING = Cost(read=0, written=0)
 
 
-@dataclass
+@mutable
 class Costs:
     """What every node costs, and the sums."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias, TypeVar
 
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
@@ -44,7 +45,7 @@ Bounds: TypeAlias = Mapping[str, "tuple[Dim, Dim | None]"]
 """By measure the least and the most it can be; None where it has no upper limit."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Entry:
     """One node's share of the totals: `cost` as often as it `runs`. Never mutated: a frozen class takes three times as long to create."""
 
@@ -191,7 +192,7 @@ class Sum:
         return total
 
 
-@dataclass
+@mutable
 class Tally:
     """Sums of costs, with the limits they lie in."""
 

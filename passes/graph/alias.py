@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.program import Observed
 from irscope.ir.types import Layout, TensorType, Type, tensor
@@ -32,7 +32,7 @@ class MayShare:
     operand: Value
 
 
-@dataclass
+@mutable
 class Aliases:
     """Storages of the values, each named by the value that had it first."""
 

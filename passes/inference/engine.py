@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from irscope.budget import OverBudget, spend
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
@@ -32,7 +32,7 @@ DecidedBy: TypeAlias = str | tuple[Value, ...]
 """What decides something unknown: values of the graph, or as rules of operators say it (`OpCall.unknown`)."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(slots=True, eq=False)
 class Reason:
     """Why something is unknown: the node it began at, in words, and what decides it."""
 
@@ -65,7 +65,7 @@ class Assumption:
     why: str
 
 
-@dataclass(slots=True, eq=False)
+@mutable(slots=True, eq=False)
 class Branch:
     """Which of its bodies a node with a condition runs."""
 
@@ -95,7 +95,7 @@ class Fact(NamedTuple):
 NO_FACT = Fact()
 
 
-@dataclass
+@mutable
 class Inferred:
     """Everything the engine found."""
 

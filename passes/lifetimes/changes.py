@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dim_arrays import Numbers
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
@@ -47,7 +47,7 @@ class Edit:
     """Its bytes divided by this."""
 
 
-@dataclass(eq=False)
+@mutable(eq=False)
 class Change:
     """Edits that one change of the source makes, wherever that line runs."""
 

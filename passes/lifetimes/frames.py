@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from irscope.immutable import mutable
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc, Scope
 from irscope.ir.types import TensorType
@@ -23,7 +24,7 @@ _ATTENTION = ("attn", "attention", "weights", "probs", "scores")
 """Names of attention's second result."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class _Frame:
     """One open call of a module's forward function."""
 

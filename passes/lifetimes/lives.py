@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import add
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, dim_max, unknown
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.program import Life, Observed, Program
@@ -35,7 +34,7 @@ class Tenant:
     """The node of its last use."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class LiveRange:
     """The live range of one storage: from its definition to the last step at which it is alive."""
 
@@ -217,7 +216,7 @@ class Hold:
     """The path of the module that is called, or the variable with its place, in words."""
 
 
-@dataclass
+@mutable
 class Facts:
     """Def-use information about storages, before Python frames are considered."""
 

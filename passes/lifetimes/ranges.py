@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import LocalNames, Traits
@@ -24,7 +25,7 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 
 
-@dataclass
+@mutable
 class Lifetimes:
     """Storages of the main graph."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial, reduce
 from itertools import accumulate
 from operator import add
 from typing import Literal, TypeAlias
 
 from irscope.devices import DeviceProfile
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
@@ -24,7 +24,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, least_sure, plain
 
 
-@dataclass
+@mutable
 class ModuleShare:
     """Bytes that one module call has allocated."""
 
@@ -37,7 +37,7 @@ class ModuleShare:
     """Storages in the total."""
 
 
-@dataclass
+@mutable
 class Timeline:
     """Storages, and bytes alive at each step of the main graph."""
 
@@ -322,7 +322,7 @@ class Held:
         return dim_cell(self.size) if self.shown is None else self.shown
 
 
-@dataclass
+@mutable
 class HeldOver:
     """All that is in use at some step, as columns: at each step sizes add up to its total, but for what blocks are rounded by."""
 

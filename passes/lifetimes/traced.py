@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from irscope.immutable import mutable
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import CALLED_MODULE, Loc, Scope
 from irscope.ops.facts import OpRole
@@ -25,7 +26,7 @@ _MOST_LINES = 3
 _NUMBER = re.compile(r"\.\d+$")
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class _Variable:
     """A tensor bound to a variable of a function across statements."""
 
@@ -363,7 +364,7 @@ def _is_empty(value: Value | None) -> bool:
 # The Python call stack and the executed statements of a traced model, reconstructed from the source locations in the archive.
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class Run:
     """One execution of a statement of a function."""
 
@@ -376,7 +377,7 @@ class Run:
     """Its results that later statements of the function use."""
 
 
-@dataclass(eq=False, slots=True)
+@mutable(eq=False, slots=True)
 class Call:
     """One call of a Python function."""
 

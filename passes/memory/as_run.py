@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from irscope.devices import Target
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
@@ -37,7 +37,7 @@ class Fused:
     results: tuple[Value, ...]
 
 
-@dataclass
+@mutable
 class Changes:
     """Differences, collected while the program is analysed."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from irscope.devices import DeviceProfile, Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
@@ -97,7 +97,7 @@ class Basis:
         return forward_tape(self.load, self.lifetimes, self.aliases, self.types, target, known)
 
 
-@dataclass
+@mutable
 class DeviceMemory:
     """Counters of a CUDA device's allocator for a model, as far as they can be predicted."""
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
 from irscope.devices import Target, find_device, target_of
 from irscope.devices.profile import DeviceProfile
 from irscope.errors import PassError
+from irscope.immutable import mutable
 from irscope.ir.bind import type_binder
 from irscope.ir.dim_arrays import Evaluator
 from irscope.ir.dims import Dim, SymDim, unknown
@@ -322,7 +323,7 @@ def size_columns(points: Points) -> dict[Column, Sequence[object]]:
 # Peak memory over the sizes of symbols: the whole curve from one analysis.
 
 
-@dataclass
+@mutable
 class PeakCurve:
     """Peaks at every point, with the timeline they come from."""
 
@@ -446,7 +447,7 @@ MOST_TIMED = 2_000
 """Each point of the time costs a walk over the nodes; the other columns are formulas."""
 
 
-@dataclass
+@mutable
 class Swept:
     """Everything by point, and the formulas it comes from. A column is None where it depends on something unknown."""
 

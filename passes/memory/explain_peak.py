@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph
@@ -45,7 +45,7 @@ class Advice:
     """Bytes below the peak without any change."""
 
 
-@dataclass
+@mutable
 class PeakAdvice:
     """What would lower the peak."""
 

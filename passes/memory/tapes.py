@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
 from irscope.devices import Target
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Blob, FileRegion
@@ -33,7 +34,7 @@ StepTape: TypeAlias = Tape[Piece]
 # The order in which `Module.to(device)` moves a model's tensors, which determines how they fill the allocator's segments.
 
 
-@dataclass
+@mutable
 class _Module:
     """A module, reconstructed from the names of its tensors."""
 

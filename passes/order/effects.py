@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.registry import find_op
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
@@ -31,7 +31,7 @@ class Edge:
     """The storage by the value that had it first; None for effects on the world."""
 
 
-@dataclass
+@mutable
 class Order:
     """Edges between nodes of the main graph; what regions do counts for the node that owns them."""
 
@@ -47,7 +47,7 @@ class Order:
         return found
 
 
-@dataclass
+@mutable
 class _Access:
     """Who touched a storage since it was last written, and who wrote it then."""
 

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from heapq import heappop, heappush
 from importlib.resources import files
@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, cast
 
 from irscope.devices.catalogue import Target
 from irscope.devices.profile import DeviceProfile
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -156,7 +156,7 @@ def _cpu_operands(launch: Launch) -> tuple[int, ...]:
 # Which kernels run where.
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Placed:
     """The kernels of a session, copies between the devices among them, and where values lie."""
 
@@ -450,7 +450,7 @@ class CudaOptions:
     """memory.enable_memory_arena_shrinkage for this device."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class CudaSession:
     """What a session on the GPU has besides the plan."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -66,7 +66,7 @@ class OrtOptions:
     """The model's file, in which weights that may have the same contents are looked at."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class OrtPlan:
     """ONNX Runtime's execution of a graph: order, buffers and figures."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
@@ -25,7 +25,7 @@ PLAIN = OrtKernel(())
 """A kernel with nothing special."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(slots=True, eq=False)
 class Launch:
     """One kernel of the main graph."""
 
@@ -45,7 +45,7 @@ class Launch:
     """Kernels of the graph inside that runs, of both where it is not known which does."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Launches:
     """Kernels in the order of the file, and columns of values by number."""
 
@@ -218,7 +218,7 @@ def _likeness(type_: Type) -> tuple[object, bool]:
 NEVER = -1
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Buffers:
     """Columns by number of value, and by step."""
 
@@ -468,7 +468,7 @@ class OrtFigures:
     """Temporary memory of each kernel, in bytes."""
 
 
-@dataclass(slots=True)
+@mutable(slots=True)
 class Inner:
     """A graph inside a node. Its results are those of the node, and have their memory before it runs."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
@@ -279,7 +279,7 @@ _CHAIN = 4
 """So many steps of h = a*h + b in a row are a scan that was unrolled."""
 
 
-@dataclass
+@mutable
 class Features:
     """What was found, each kind as a list of nodes in program order."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import PassError
+from irscope.immutable import mutable
 from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
@@ -51,7 +52,7 @@ def trace_in(program: Program) -> Trace:
 When: TypeAlias = Literal["peak", "after"]
 
 
-@dataclass
+@mutable
 class StepMemory:
     """The memory of a captured training on a device."""
 

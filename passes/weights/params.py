@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim, int_or_zero, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Role, Value
@@ -43,7 +44,7 @@ _LAST = (
 )
 
 
-@dataclass
+@mutable
 class ParameterReport:
     """Sizes of all weights, and what their values say where these were looked at."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Role, Value
 from irscope.ir.places import Blob, FileRegion
@@ -14,7 +15,7 @@ from irscope.passes.sizes import at_least, dim_cell
 from irscope.report.values import Provenance, Quantity
 
 
-@dataclass
+@mutable
 class ParameterTotals:
     """Sums over distinct storages; names that share one are tied."""
 
@@ -71,7 +72,7 @@ class ParameterTotals:
         return total if self.is_complete(role) else None
 
 
-@dataclass
+@mutable
 class _Storage:
     """What of one storage was counted: intervals that do not touch, in order."""
 

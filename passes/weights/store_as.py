@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from irscope.devices.catalogue import target_of
 from irscope.errors import UsageError
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.dims import int_or_zero
 from irscope.ir.dtypes import DTypeKind
 from irscope.ir.graph import Facet, Graph, Node, Value
@@ -61,7 +61,7 @@ class Stored:
         return int_or_zero(self.weight.type.numel)
 
 
-@dataclass
+@mutable
 class Storing:
     """All weights under a scheme."""
 

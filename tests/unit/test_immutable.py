@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 
 
 class Point:
@@ -129,3 +129,25 @@ def test_a_default_that_all_instances_would_share_is_refused() -> None:
         @immutable
         class Shared:
             x: list[int] = []  # noqa: RUF012  # what is refused
+
+
+@mutable
+class Loop:
+    x: int
+    inner: list[Loop] = field(default_factory=list)
+
+
+@mutable(eq=False, slots=True)
+class Thing:
+    x: int = 0
+
+
+def test_what_changes_is_as_the_standard_dataclass() -> None:
+    one, same = Loop(1), Loop(1)
+    assert one == same and Loop.__hash__ is None and pickle.loads(pickle.dumps(one)) == one
+    one.inner.append(one)
+    assert repr(one) == "Loop(x=1, inner=[...])" and one != same
+    with pytest.raises(TypeError):
+        hash(one)
+    thing = Thing()
+    assert thing != Thing() and thing in {thing} and not hasattr(thing, "__dict__")
