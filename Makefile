@@ -7,6 +7,7 @@
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast irscope is on this machine, beside its peers
 # make bench-compare  the same, and what became slower since the last release
+# make bench-keep  the same, kept in benchmarks/ and shown in docs/performance.md
 # make clean      remove what the targets above leave behind
 #
 # Everything is installed into .venv, once, and again when pyproject.toml or constraints.txt change.
@@ -37,7 +38,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages fuzz bench bench-compare clean
+.PHONY: help demo test quick test-full check pages fuzz bench bench-compare bench-keep clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -92,6 +93,9 @@ bench: $(INSTALLED)
 
 bench-compare: $(INSTALLED)
 	$(PY) -m tests.tools.bench --against benchmarks
+
+bench-keep: $(INSTALLED)
+	$(PY) -m tests.tools.bench --save --page
 
 clean:
 	rm -rf build dist *.egg-info .mutations samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -271,6 +271,7 @@ _OFTEN = ("TWA", "WAT", "TWA", "TAW", "TWA")
 _MOST_SEARCHED = 4_000
 """Buffers up to which a search pays; its tables grow with their square."""
 _MOST_NOISE = 0.25
+_HEEDS = 3
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
 _ASKED_SHARE = 0.5
@@ -533,7 +534,7 @@ def _attempts(preferences: Preferences, seed: int, pace: _Pace, blame: NDArray[n
     """Orders, each with the steps it may take: known good ones for long, then disturbed ones, mostly for a short while.
 
     How long a search takes varies without bound from order to order, so many short
-    ones with now and then a longer one win (Luby's sequence). Every other order heeds what was to blame for failures.
+    ones with now and then a longer one win (Luby's sequence). One in `_HEEDS` of them heeds what was to blame for failures.
     """
     random = np.random.default_rng(seed)
     for word in _SEARCH_ORDERS:
@@ -545,7 +546,7 @@ def _attempts(preferences: Preferences, seed: int, pace: _Pace, blame: NDArray[n
         attempt += 1
         for place, word in enumerate((*_SEARCH_ORDERS, *_OFTEN)):
             noise = _MOST_NOISE * random.random() ** 2
-            heeded = blame if (place + attempt) % 2 else None
+            heeded = blame if (place + attempt) % _HEEDS == 0 else None
             yield preferences.disturbed(word, noise, random, heeded), pace.restart * _luby(attempt)
 
 

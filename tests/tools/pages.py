@@ -27,6 +27,7 @@ from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
+from tests.tools.bench.page import performance_page
 from tests.tools.manpage import man_page
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +83,7 @@ def recording_schema() -> str:
 GENERATED: Mapping[str, Callable[[], str]] = {
     "docs/api.md": api_page,
     "docs/irscope.1": man_page,
+    "docs/performance.md": performance_page,
     "docs/codes.md": codes_page,
     "docs/report.schema.json": report_schema,
     "docs/compare.schema.json": compare_schema,

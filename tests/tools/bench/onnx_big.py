@@ -7,6 +7,7 @@ a file of zeros that takes no space on the disk. Every measurement runs in a pro
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -255,6 +256,27 @@ def _written(path: Path, nodes: int) -> int:
     return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]).stdout)
 
 
+_SYMBOLIC = """
+import sys
+import onnx_ir
+from onnx_shape_inference import infer_symbolic_shapes
+infer_symbolic_shapes(onnx_ir.load(sys.argv[1]))
+"""
+
+
+def symbolic_peer(size: int = 10_000) -> Iterator[Measurement | str]:
+    """A tenth of the nodes beside onnx-shape-inference, which infers symbolic shapes over onnx_ir."""
+    if importlib.util.find_spec("onnx_shape_inference") is None:
+        yield "onnx-shape-inference is not installed: it was not measured"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "big.onnx"
+        nodes = _written(path, size)
+        seconds, _ = whole(PROCESSES["load and infer"][0], path)
+        peer = whole(["-c", _SYMBOLIC], path)[0]
+        yield Measurement(f"load and infer, {nodes:,} nodes", seconds, "CPU s", "onnx-shape-inference", seconds / peer)
+
+
 def processes(size: int = 100_000) -> Iterator[Measurement]:
     """Whole processes over one file, beside onnx's own inference in the same run."""
     with tempfile.TemporaryDirectory() as folder:
@@ -269,9 +291,10 @@ def processes(size: int = 100_000) -> Iterator[Measurement]:
             yield Measurement(f"{name}, memory", held, "MB", goal=LIMIT_MB)
 
 
-def measure() -> Iterator[Measurement]:
+def measure() -> Iterator[Measurement | str]:
     """Whole processes over 100,050 nodes, and how loading and inference grow to a million."""
     yield from processes()
+    yield from symbolic_peer()
     arguments, _ = PROCESSES["load and infer"]
     taken: list[float] = []
     for size in (100_000, 1_000_000):

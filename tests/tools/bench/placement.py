@@ -1,6 +1,7 @@
-"""How low arenas get in 20 CPU seconds: `python -m tests.tools.bench.placement [challenge|generated] [SECONDS] [NAMES]`.
+"""How low arenas get in 20 CPU seconds: `python -m tests.tools.bench.placement [challenge|cut|generated] [SECONDS] [NAMES]`.
 
-The challenge instances are those of MiniMalloc; the generated sets look like the buffers of long networks.
+The challenge instances are those of MiniMalloc; others are cut from a square in their style, without room to spare; the generated sets
+look like the buffers of long networks.
 """
 
 from __future__ import annotations
@@ -74,8 +75,90 @@ def measure(seconds: float = 20) -> Iterator[Measurement]:
         began = time.thread_time()
         plan = make_plan(*buffers(path), seconds=seconds)
         taken = time.thread_time() - began
-        name = f"addresses, MiniMalloc's {path.name[0]}: height in {taken:.1f} of {seconds:g} CPU s"
-        yield Measurement(name, plan.height, "bytes", "its capacity", plan.height / capacity, 1.0)
+        yield Measurement(f"MiniMalloc's {path.name[0]}: height", plan.height, "bytes", "its capacity", plan.height / capacity, 1.0)
+        yield Measurement(f"MiniMalloc's {path.name[0]}: time", taken, "CPU s")
+
+
+Cut: TypeAlias = tuple[int, int, int, int]
+"""Left, bottom, width and height of a rectangle."""
+
+
+def cut_square(count: int, seed: int, low: float, high: float, sharp: float, wheels: float) -> Buffers:
+    """A square of 1,024 moments and 1 MiB cut into about so many rectangles: where is a share between `low` and `high` of a side.
+
+    The more area to the power of `sharp` a rectangle has, the likelier it is cut next; a share of the cuts are pinwheels of five, which no
+    cut from side to side makes.
+    """
+    rng = random.Random(seed)
+    found: list[Cut] = [(0, 0, _SIDE, _SIDE)]
+    while len(found) < count:
+        weights = [(width * height) ** sharp if width > 1 or height > 1 else 0.0 for _, _, width, height in found]
+        one = found.pop(rng.choices(range(len(found)), weights)[0])
+        found += _wheel(one, rng, low, high) if min(one[2:]) >= 8 and rng.random() < wheels else _halves(one, rng, low, high)
+    rng.shuffle(found)
+    left, _, width, height = (list(column) for column in zip(*found, strict=True))
+    return left, [begin + size for begin, size in zip(left, width, strict=True)], [size << 10 for size in height]
+
+
+def _halves(one: Cut, rng: random.Random, low: float, high: float) -> list[Cut]:
+    left, bottom, width, height = one
+    across, share = rng.random() < width / (width + height), rng.uniform(low, high)
+    if (across and width > 1) or height < 2:
+        cut = min(width - 1, max(1, round(width * share)))
+        return [(left, bottom, cut, height), (left + cut, bottom, width - cut, height)]
+    cut = min(height - 1, max(1, round(height * share)))
+    return [(left, bottom, width, cut), (left, bottom + cut, width, height - cut)]
+
+
+def _wheel(one: Cut, rng: random.Random, low: float, high: float) -> list[Cut]:
+    left, bottom, width, height = one
+    (a, b), (c, d) = (_two(side, rng, low, high) for side in (width, height))
+    middle = (left + a, bottom + c, b - a, d - c)
+    if rng.random() < 0.5:
+        return [
+            (left, bottom, b, c),
+            (left + b, bottom, width - b, d),
+            (left + a, bottom + d, width - a, height - d),
+            (left, bottom + c, a, height - c),
+            middle,
+        ]
+    return [
+        (left, bottom, a, d),
+        (left + a, bottom, width - a, c),
+        (left + b, bottom + c, width - b, height - c),
+        (left, bottom + d, b, height - d),
+        middle,
+    ]
+
+
+def _two(side: int, rng: random.Random, low: float, high: float) -> tuple[int, int]:
+    first = rng.randint(max(1, int(side * low)), side // 2 - 1)
+    return first, rng.randint(first + 1, max(first + 1, min(side - 1, int(side * high))))
+
+
+_SIDE = 1024
+STYLES = {
+    "anywhere": (0.05, 0.95, 0.6, 0.0),
+    "near the middle": (0.35, 0.65, 1.5, 0.0),
+    "many small": (0.1, 0.9, 0.35, 0.0),
+    "anywhere, half pinwheels": (0.05, 0.95, 0.6, 0.5),
+    "mostly pinwheels": (0.2, 0.8, 1.2, 0.8),
+}
+"""Where cuts are, how much area decides, and the share of pinwheels."""
+
+
+def cut_sets(seconds: float, names: str) -> Iterator[str]:
+    """Rows of the table of squares that were cut: what is reached, over the height that is known to be possible."""
+    yield "| cuts | buffers | height / capacity | proven | s |\n|---|---|---|---|---|"
+    for style, (name, numbers) in enumerate(STYLES.items()):
+        for count in (150, 200, 250, 300, 350, 400):
+            if str(count) not in (names or str(count)).split(","):
+                continue
+            lower, upper, size = cut_square(count, 100 * style + count, *numbers)
+            began = time.thread_time()
+            plan = make_plan(lower, upper, size, seconds=seconds)
+            taken = time.thread_time() - began
+            yield f"| {name} | {len(size)} | {plan.height / (_SIDE << 10):.3f} | {'yes' if plan.proven else 'no'} | {taken:.1f} |"
 
 
 def sets(seconds: float, names: str) -> Iterator[str]:
@@ -97,7 +180,7 @@ def sets(seconds: float, names: str) -> Iterator[str]:
 def main() -> None:
     """Print a table; nothing here passes or fails."""
     what, seconds, names = [*sys.argv[1:], *("challenge", "60", "")[len(sys.argv) - 1 :]][:3]
-    for line in (challenge if what == "challenge" else sets)(float(seconds), names):
+    for line in {"challenge": challenge, "cut": cut_sets, "generated": sets}[what](float(seconds), names):
         print(line, flush=True)
 
 

@@ -86,7 +86,20 @@ def ceilings(path: Path) -> list[Speed]:
 def peers(path: Path) -> list[Speed]:
     """Programs that people write, on a part of the weights."""
     x = np.fromfile(path, np.float32, SIZE >> 5)
-    found = [best("numpy: std", x.nbytes, lambda: x.std()), best("numpy: histogram of 256 bins", x.nbytes, lambda: np.histogram(x, 256))]
+
+    def plainly() -> object:
+        mean, std = x.mean(), x.std()
+        z = (x - mean) / std
+        return [
+            mean, std, x.min(), x.max(), np.abs(x).max(), np.abs(x).sum(), np.linalg.norm(x), (z**3).mean(), (z**4).mean(), (x == 0).sum(),
+            (np.abs(x) < 1e-6).sum(), np.isnan(x).sum(), np.isinf(x).sum(), (np.abs(x - mean) > 6 * std).sum(),
+        ]  # fmt: skip
+
+    found = [
+        best("numpy: 14 statistics, naively", x.nbytes, plainly),
+        best("numpy: std", x.nbytes, lambda: x.std()),
+        best("numpy: histogram of 256 bins", x.nbytes, lambda: np.histogram(x, 256)),
+    ]
     try:
         import torch
     except ImportError:
@@ -135,11 +148,15 @@ def measure() -> Iterator[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         paths = make(Path(folder))
         made, read = speeds_of_irscope(paths), ceilings(paths["f32"][0])[0]
+        naive = [peer for peer in peers(paths["f32"][0]) if "naively" in peer.name]
         for speed in made:
             yield Measurement(f"weights: {speed.name}", speed.wall, f"{speed.unit}/s", "plain read by one thread", speed.wall / read.wall)
             yield Measurement(
                 f"weights: {speed.name}, a CPU second", speed.cpu, f"{speed.unit} a CPU s/s", "plain read", speed.cpu / read.cpu
             )
+        full = next(speed for speed in made if speed.name == "fp32, 1 thread")
+        for peer in naive:
+            yield Measurement("weights: fp32, 1 thread, a CPU second", full.cpu, "GB a CPU s/s", peer.name, full.cpu / peer.cpu)
 
 
 def main() -> None:
