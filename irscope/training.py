@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from irscope.immutable import immutable, mutable
 from irscope.ir.places import Loc, Scope
 from irscope.ops.spec import OpCall
 
+if TYPE_CHECKING:
+    from irscope.memory.tape import DeviceRun
+
 Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 Category: TypeAlias = Literal[
-    "parameter", "buffer", "input", "gradient", "optimizer state", "communication", "activation", "temporary", "workspace"
+    "parameter", "buffer", "input", "gradient", "optimizer state", "communication", "activation", "temporary", "workspace", "tuning"
 ]
 CATEGORIES: tuple[Category, ...] = (
     "parameter",
@@ -30,6 +33,9 @@ CATEGORIES: tuple[Category, ...] = (
 """`activation` is what the forward made and autograd keeps for the backward, `temporary` what else comes and goes."""
 WORLD_CATEGORIES: tuple[Category, ...] = (*CATEGORIES[:5], "communication", *CATEGORIES[5:])
 """The same for one rank of a world: `communication` is what collectives touch and nobody else claims."""
+
+TUNING: Category = "tuning"
+"""What a compiler takes in the first step to time candidates of its kernels."""
 
 
 @mutable(eq=False, slots=True)
@@ -142,6 +148,14 @@ class Trace:
     """Seconds that operators took in a recording, by their number; empty where nobody gave one."""
     measured_on: str = ""
     """The device of the recording."""
+    requests: DeviceRun[Piece] | None = None
+    """What the steps asked of one device's allocator, where what runs is known for that device alone: an operator is a step of the tape."""
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """What memory is for, in order."""
+        more = set() if self.requests is None else set(self.requests.tape.kinds) - set(CATEGORIES)
+        return (*CATEGORIES, *sorted(more))
 
     @property
     def steady(self) -> Span:

@@ -69,6 +69,8 @@ class Recorded:
     resident: list[Storage] = field(default_factory=list)
     """What is on the device before the first step, in the order of allocation."""
     optimizer: str = ""
+    has_scopes: bool = False
+    """Whether operators of the backward and of the optimizer say themselves what module they belong to, where one is known."""
 
 
 def record_steps(

@@ -36,7 +36,15 @@ def training_program(
     """Capture the first steps; the graph is that of the last one, `program.training` the trace of all."""
     recorded = record_steps(module, args, kwargs, plan, target, sink)
     tell_assumed(recorded.record, sink)
-    trace = trace_of(recorded, name or type(module).__name__)
+    program, trace = steps_as_program(recorded, name or type(module).__name__, plan)
+    trace.live = LiveStep(module, args, kwargs, plan.loss)
+    program.metadata["class"] = type(module).__name__
+    return program
+
+
+def steps_as_program(recorded: Recorded, model: str, plan: Plan) -> tuple[Program, Trace]:
+    """The program of recorded steps, with their trace."""
+    trace = trace_of(recorded, model)
     loss = plan.loss if isinstance(plan.loss, str) else "" if plan.loss is None else getattr(plan.loss, "__name__", "")
     trace.settings = {
         "loss": loss,
@@ -44,11 +52,9 @@ def training_program(
         "accumulate": plan.accumulate if plan.accumulate > 1 else "",
         "set_to_none": "" if plan.set_to_none else "False",
     }
-    trace.live = LiveStep(module, args, kwargs, plan.loss)
     program = program_of(_last_step(recorded))
-    program.metadata["class"] = type(module).__name__
     program.training = trace
-    return program
+    return program, trace
 
 
 def _last_step(recorded: Recorded) -> Record:
@@ -65,6 +71,7 @@ class _Cut:
         self._storages: dict[Storage, Storage] = {}
         self._tensors: dict[Tensor, Tensor] = {}
         self._root = root_scope()
+        self._has_scopes = recorded.has_scopes
         self._calls = self._counted_anew(_Scopes(recorded))
 
     def record(self) -> Record:
@@ -105,7 +112,8 @@ class _Cut:
             if op.number not in found:
                 # Gradients of parameters and the optimizer belong to a module, whichever of its calls they are for.
                 scope = scopes.of(op)
-                found[op.number] = made[scope] if scope in made else by_module.get(scope.module, self._root)
+                known = made[scope] if scope in made else by_module.get(scope.module)
+                found[op.number] = known if known is not None else call(scope) if self._has_scopes else self._root
         return found
 
     def _noted(self, item: Any) -> Any:
@@ -291,6 +299,7 @@ class _Scopes:
 
     def __init__(self, recorded: Recorded) -> None:
         self._root = recorded.record.root
+        self._has_scopes = recorded.has_scopes
         self._by_sequence: dict[int | None, Scope] = {}
         self._by_module: dict[str, Scope] = {"": self._root}
         for op in recorded.record.ops:
@@ -305,9 +314,9 @@ class _Scopes:
 
     def of(self, op: Op) -> Scope:
         """The scope of an operator. Gradients and an optimizer's step belong to the innermost module that holds their parameters."""
-        if op.phase == "forward":
+        if op.phase == "forward" or (self._has_scopes and op.scope is not self._root):
             return op.scope
-        if op.phase == "backward" and op.sequence in self._by_sequence:
+        if op.phase == "backward" and op.sequence is not None and op.sequence in self._by_sequence:
             return self._by_sequence[op.sequence]
         touched = {self._parameters[one.storage] for one in op.reads() if one.storage in self._parameters}
         path = module_of(touched)

@@ -6,7 +6,7 @@ import importlib.util
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
@@ -16,6 +16,7 @@ from irscope.ir.program import Program
 if TYPE_CHECKING:
     from torch import nn
 
+    from irscope.frontends.eager.steps import Plan
     from irscope.frontends.eager.values import OpenSizes
 
 
@@ -26,6 +27,42 @@ def check_machine() -> None:
         raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint="a container will do")
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
+
+
+def train_module(
+    module: nn.Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    plan: Plan,
+    *,
+    target: Target,
+    sink: DiagnosticSink,
+    name: str = "",
+    compile: bool | Mapping[str, object] = False,
+) -> Program:
+    """The program of a module's training steps: a compiled one, where the module is compiled or is to be, else as Python runs it."""
+    from irscope.frontends.eager.live import check_module
+    from irscope.frontends.eager.running import is_compiled
+    from irscope.frontends.eager.steptrace import training_program
+
+    check_module(module)
+    wanted = _wanted(compile)
+    on_cuda = target.device.kind != "cpu"
+    if wanted is None and not (on_cuda and is_compiled(module)):
+        return training_program(module, args, kwargs, plan, target, sink, name)
+    if not on_cuda:
+        raise UsageError(_NOT_FOR_CPU, code="IRS396", hint="a CUDA device")
+    from irscope.frontends.simulation.captured_training import compiled_training
+
+    return compiled_training(module, args, kwargs, plan, wanted, target, sink, name)
+
+
+_NOT_FOR_CPU: Final = "what torch.compile generates for a CPU is not followed"
+
+
+def _wanted(compile: bool | Mapping[str, object]) -> dict[str, object] | None:
+    """Arguments of torch.compile; None where nobody asks for it."""
+    return None if compile is False else {} if compile is True else dict(compile)
 
 
 def capture_module(
@@ -47,11 +84,11 @@ def capture_module(
     from irscope.frontends.eager.running import is_compiled
 
     check_module(module)
-    wanted = None if compile is False else {} if compile is True else dict(compile)
+    wanted = _wanted(compile)
     if wanted is None and not (device.startswith("cuda") and is_compiled(module)):
         return capture_program(module, args, kwargs, device=device, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink)
     if not device.startswith("cuda"):
-        raise UsageError("what torch.compile generates for a CPU is not followed", code="IRS396", hint="a CUDA device")
+        raise UsageError(_NOT_FOR_CPU, code="IRS396", hint="a CUDA device")
     if sizes is not None:
         raise UsageError("a compiled program has no open sizes", code="IRS396", hint="give numbers, or leave --compile out")
     from irscope.frontends.simulation.captured import capture_compiled

@@ -32,7 +32,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.eager.live import check_module
 from irscope.frontends.eager.program import with_storages
-from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.running import around, check_whole, named_arguments
 from irscope.frontends.simulation import check_machine
 from irscope.frontends.simulation.compilations import Compilations, Kernel, explained
@@ -160,13 +160,13 @@ def capture_compiled(
     if settings is not None:
         check_settings(module, settings)
     surroundings = dict.fromkeys(around(module, grad=False, compiles=True), "IRS199")
-    found = apart(lambda: _Run(module, settings, target).forward(args, kwargs))
+    found = apart(lambda: Run(module, settings, target).forward(args, kwargs))
     found.assumed = {**surroundings, **found.assumed}
     for one, code in found.assumed.items():
         sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
     record = found.record
     record.assumed.update(found.assumed)
-    record.root = _scoped(record, found.places)
+    record.root = scoped(record, found.places)
     program, values = with_storages(record)
     by_number = {storage.number: value for storage, value in values.items()}
     owners = {slot: by_number[number] for slot, number in found.owners.items() if number in by_number}
@@ -200,7 +200,7 @@ class Ran:
     assumed: dict[Assumed, str]
 
 
-def _scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
+def scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
     """Give the operators their modules and lines."""
     root = root_scope()
     for op, (path, line) in zip(record.ops, places, strict=True):
@@ -218,7 +218,7 @@ def _scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
 
 
 @dataclass
-class _Recording:
+class Recording:
     """One run."""
 
     record: Record = field(default_factory=lambda: Record(root=_LATER, device="cuda:0"))
@@ -241,8 +241,10 @@ class Recorder:
     def __init__(self) -> None:
         self.process: Process
         self.watch: Watch
-        self.found = _Recording()
+        self.found = Recording()
         self.spreads: dict[int, Spread] = {}
+        self.phase: Phase | None = None
+        """What the program does, where whoever runs it knows."""
         self._on = False
         self._inside = False
         self._declared: list[tuple[torch.Tensor, Kind, str]] = []
@@ -263,7 +265,7 @@ class Recorder:
 
     def begin(self) -> None:
         """A run begins."""
-        self.found = _Recording()
+        self.found = Recording()
         self._before = frozenset(self.process.machine.pieces.values())
         for tensor, kind, name in self._declared:
             found = self._tensor(tensor)
@@ -277,6 +279,11 @@ class Recorder:
         self.found.record.outputs = tuple(
             self._operand(one) for one in tree_leaves(outputs) if isinstance(one, torch.Tensor) and self._piece(one) is not None
         )
+
+    def storage_of(self, tensor: torch.Tensor) -> Storage | None:
+        """The record of what is behind a tensor."""
+        found = self._tensor(tensor)
+        return None if found is None else found.storage
 
     # -- kernels ---------------------------------------------------------------------------------------------------
 
@@ -346,9 +353,16 @@ class Recorder:
             if functional is not None:
                 op, kwargs = functional, {name: one for name, one in kwargs.items() if name not in out}
                 made = [one for name in out for one in tree_leaves(given[name])]
-        results = made if isinstance(made, tuple | list) else [made]
-        if any(isinstance(one, torch.Tensor) and self._piece(one) is not None for one in tree_leaves(results)):
+        results = made if isinstance(made, tuple | list) else [] if made is None else [made]
+        # What changes lists of tensors in place returns nothing.
+        touched = results if results or not op._schema.is_mutable else [given, args]
+        if any(self._is_here(one) for one in tree_leaves(touched)):
             self._append(op, tuple(args), kwargs, tuple(results), begin, self._site())
+
+    def _is_here(self, one: object) -> bool:
+        if isinstance(one, Tensor):
+            return one.device.startswith("cuda")
+        return isinstance(one, torch.Tensor) and self._piece(one) is not None
 
     def _append(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: tuple[Any, ...], begin: int, site: Kernel | None
@@ -363,6 +377,8 @@ class Recorder:
         found.ends.append(len(self.process.machine.gpu.tape.events))
 
     def _phase(self) -> Any:
+        if self.phase is not None:
+            return self.phase
         if self.watch.in_optimizer:
             return "optimizer"
         return "forward" if torch._C._current_autograd_node() is None else "backward"
@@ -499,10 +515,11 @@ def _without_out(op: Any) -> Any:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-class _Run:
+class Run:
     """A module on the simulated device, in a process that ends with it."""
 
-    def __init__(self, module: nn.Module, settings: Settings | None, target: Target) -> None:
+    def __init__(self, module: nn.Module, settings: Settings | None, target: Target, hidden: Sequence[str] = ()) -> None:
+        """`hidden` are files that call the module and are no part of the program."""
         self._recorder = recorder = Recorder()
         self._target = target
         if Process.current is not None:
@@ -511,12 +528,15 @@ class _Run:
             torch.compiler.reset()
             torch._dynamo.utils.counters.clear()
         recorder.process = self._process = process = Process(target, workspace_policy(target).buffers, listener=recorder)
-        recorder.watch = self._watch = process.start(hidden=(__file__,))
+        recorder.watch = self._watch = process.start(hidden=(__file__, *hidden))
         process.compiler.launched = recorder.launched
         self._whole = module._orig_mod if isinstance(module, torch._dynamo.OptimizedModule) else module
         recorder.modules = {id(one): _plain(name) for name, one in self._whole.named_modules()}
         self._settings = settings
         self._module = module
+        self._moved: dict[int, torch.Tensor] = {}
+        """By identity of what was loaded, what it is on the device."""
+        self._originals: list[torch.Tensor] = []
         self._backends: dict[str, None] = {}
         self._follow_backends()
 
@@ -536,12 +556,12 @@ class _Run:
     def forward(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
         """Load it, and run it without gradients."""
         machine = self._process.machine
-        with machine.without_limit(), _explained(self._watch):
+        with machine.without_limit(), explained_run(self._watch):
             self._load()
             given, named = self._given(args, kwargs)
             called: Any = self._module if self._settings is None else torch.compile(self._module, **self._settings)
             before = machine.settled_gpu.tape.cut()
-            runs: list[tuple[_Recording, int, int]] = []
+            runs: list[tuple[Recording, int, int]] = []
             while len(runs) < (_RUNS if not self._has_pools() else _REPLAYED_FROM):
                 self._recorder.begin()
                 with torch.no_grad():
@@ -558,14 +578,14 @@ class _Run:
 
     def _load(self) -> None:
         """Bring parameters and buffers to the device, as `Module.to` does; those without values are made there."""
-        made: dict[int, Any] = {}
+        made = self._moved
 
         def moved(one: torch.Tensor) -> torch.Tensor:
             found = made.get(id(one))
             if found is None:
-                plain = _on_device(one.detach())
+                plain = on_device(one.detach())
                 found = made[id(one)] = nn.Parameter(plain, one.requires_grad) if isinstance(one, nn.Parameter) else plain
-            return cast("torch.Tensor", found)
+            return found
 
         def load(module: nn.Module, path: str) -> None:
             for name, child in module._modules.items():
@@ -578,29 +598,28 @@ class _Run:
                         table[name] = moved(one)
                         self._recorder.declare(table[name], kind, _plain(f"{path}{name}"))
 
-        originals = [*self._whole.parameters(), *self._whole.buffers()]  # so that no number stands for two
+        self._originals = [*self._whole.parameters(), *self._whole.buffers()]  # so that no number stands for two
         load(self._whole, "")
-        del originals
 
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        given, named = tree_map_only(torch.Tensor, _on_device, (tuple(args), dict(kwargs)))
+        given, named = tree_map_only(torch.Tensor, on_device, (tuple(args), dict(kwargs)))
         for name, one in named_arguments(self._whole, given, named):
             self._recorder.declare(one, "input", name)
         return given, named
 
     # -- what it did -----------------------------------------------------------------------------------------------
 
-    def _found(self, before: int, runs: Sequence[tuple[_Recording, int, int]]) -> Ran:
+    def _found(self, before: int, runs: Sequence[tuple[Recording, int, int]]) -> Ran:
         process = self._process
         source = process.machine.tape()
         # A CUDA graph is replayed without its kernels: those of the run before it are shown.
         shown = max(runs, key=lambda run: (len(run[0].record.ops), run[1]))[0]
-        _note_deaths(source, shown)
+        note_deaths(source, shown)
         compiled = process.compiler.found()
         process.compiler.close()
         return Ran(
             type(self._whole).__name__,
-            _said(self._settings),
+            how_said(self._settings),
             shown.record,
             shown.places,
             _tape(source, before, runs, shown, self._recorder.spreads),
@@ -628,13 +647,13 @@ def _plain(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
-def _said(settings: Settings | None) -> str:
+def how_said(settings: Settings | None) -> str:
     if settings is None:
         return "as given"
     return f"torch.compile({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
-def _on_device(one: torch.Tensor) -> torch.Tensor:
+def on_device(one: torch.Tensor) -> torch.Tensor:
     """A tensor on the simulated device; one without values is made there."""
     if one.is_meta or isinstance(one, FakeTensor):
         return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cuda")
@@ -642,7 +661,7 @@ def _on_device(one: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def _explained(watch: Watch) -> Iterator[None]:
+def explained_run(watch: Watch) -> Iterator[None]:
     """What the compiler, or the model, raises is one line with the model's place."""
     try:
         yield
@@ -672,7 +691,7 @@ _TRY: Final = "try it once without irscope"
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def _note_deaths(tape: Tape[Any], found: _Recording) -> None:
+def note_deaths(tape: Tape[Any], found: Recording) -> None:
     """When storages were given back: the operators that had begun, and the place among all deaths."""
     by_number = {one.number: one for one in found.record.storages}
     rank = 0
@@ -686,7 +705,7 @@ def _note_deaths(tape: Tape[Any], found: _Recording) -> None:
 
 
 def _tape(
-    source: Tape[Any], before: int, runs: Sequence[tuple[_Recording, int, int]], shown: _Recording, spreads: Mapping[int, Spread]
+    source: Tape[Any], before: int, runs: Sequence[tuple[Recording, int, int]], shown: Recording, spreads: Mapping[int, Spread]
 ) -> Tape[Any]:
     """The tape with a step for each operator of the run that is shown, in every run, and one for what the caller lets go of.
 
@@ -703,7 +722,7 @@ def _tape(
     spans: list[Span] = []
     begin = before
     for number, (run, end, gone) in enumerate(runs):
-        own = _starts(source, run, begin, end)
+        own = list(step_starts(source, run, {0: begin}))
         starts += [*own[:count], *[end] * (count - len(own[:count])), end]
         first = number * (count + 1)
         name = "cold" if not number else "warm" if number == len(runs) - 1 else "second"
@@ -731,13 +750,14 @@ def _tape(
     )
 
 
-def _starts(tape: Tape[Any], run: _Recording, begin: int, end: int) -> list[int]:
+def step_starts(tape: Tape[Any], run: Recording, firsts: Mapping[int, int]) -> Iterator[int]:
     """Where each operator's step begins: with the first request after the operator before it, since what an operator writes into is made
-    before it runs."""
-    found: list[int] = []
-    at = begin
-    for place, (first, last) in enumerate(zip(run.begins, run.ends, strict=True)):
-        asked = next((number for number in range(at, first) if tape.events[number] >= 0), first)
-        found.append(asked if place else begin)
-        at = last
-    return found
+    before it runs. `firsts` has operators with which something begins, each with the requests before that.
+
+    A view asks for nothing: it is made for the operator after it, whose requests may be before it.
+    """
+    at = 0
+    for number, (op, first, last) in enumerate(zip(run.record.ops, run.begins, run.ends, strict=True)):
+        at = firsts.get(number, at)
+        yield at if number in firsts else next((place for place in range(at, first) if tape.events[place] >= 0), first)
+        at = at if op.func.is_view else last

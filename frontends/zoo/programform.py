@@ -199,6 +199,8 @@ def _trace_form(trace: Trace, writer: _Writer) -> Form:
     """The steps of a training, without the module that was trained."""
     if trace.measured:
         raise NoForm("a training with measured times")
+    if trace.requests is not None:
+        raise NoForm("a training that was compiled for a device")
     numbers = {id(piece): number for number, piece in enumerate(trace.pieces)}
     calls: list[Form] = []
     places: dict[int, int] = {}

@@ -38,8 +38,8 @@ class Command:
     MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
     computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
-    backward in one graph, as torch.export's joint export gives it. A script without a function, ./train.py, has a loop of its own: it
-    runs as under `irscope simulate`, with the same report.
+    backward in one graph, as torch.export's joint export gives it. With --compile the step is what torch.compile makes of it.
+    A script without a function, ./train.py, has a loop of its own: it runs as under `irscope simulate`, with the same report.
     """
 
     examples = (
@@ -47,6 +47,7 @@ class Command:
             "irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw",
             "what does a step of AdamW take, by phase and category?",
         ),
+        ("irscope train-plan --compile ./train.py:build", "what does a step take as torch.compile compiles it?"),
         ("irscope train-plan ./train.py:build --memory 24GiB", "which batch trains in 24 GiB, with and without recomputing?"),
         ("irscope train-plan ./train.py:build --budget 60% --plan-out plan.json", "what should be recomputed to need 60 % of the memory?"),
     )
@@ -74,7 +75,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         from irscope.cli.run import report_diagnostics, strict_code
-        from irscope.tools.train import picture_lines, picture_title, step_panels, write_plan
+        from irscope.tools.train import compiled_report, picture_lines, picture_title, step_panels, write_plan
 
         if is_loop(args.model):
             return _simulated(self, args)
@@ -84,6 +85,10 @@ class Command:
             args.no_cache = True  # the plan is for the live module, which nothing keeps
         if args.times and (args.batches or args.memory):
             raise UsageError("a recording is of one size of the batch", code="IRS386", hint="`--bind batch=8 --times RECORDING`")
+        if (args.compile or args.compile_with) and (args.budget or args.curve or args.picture == "recompute"):
+            from irscope.passes.training.checkpoint import decided_by_compiler
+
+            raise decided_by_compiler(args.model)
         watching = progress_from(args)
         if args.batches or args.memory:
             document, models = _over_batches(args, watching)
@@ -91,6 +96,8 @@ class Command:
             _take_device(args)
             models = {0: _with_times(args, step_from(args, watching=watching))}
             document = models[0].document(models[0].run(_with_checkpoint(args)))
+            made = compiled_report(models[0])
+            document = document if made is None else replace(document, reports=(*document.reports, made))
         for one in watching:
             one.ended()
         model = next(iter(models.values()))

@@ -52,6 +52,7 @@ class StepSetup:
     autocast: str = ""
     answers_zero: bool = False
     tuning: Tuning | None = None
+    compile: bool | Mapping[str, Any] = False
 
 
 @immutable(slots=False)
@@ -81,6 +82,7 @@ def capture_training(
     torch: str = "",
     alloc_conf: str = "",
     name: str = "",
+    compile: bool | Mapping[str, Any] = False,
 ) -> Model:
     """Run training steps of an nn.Module on a pretended device, without data, and make a model of the step.
 
@@ -90,9 +92,11 @@ def capture_training(
     `optimizer_options`, a function of the parameters, or an optimizer over the module's own parameters. `accumulate` forwards and
     backwards go into a step; `autocast` is "bf16" or "f16". Where the model asks for values of tensors they are computed from the inputs;
     with `answers_zero` they are zeros, as over stand-ins for CUDA's libraries. The module stays as it is.
+    `compile` is True, or arguments of torch.compile such as {"mode": "max-autotune"}: then operators are the kernels of the compiled
+    forward and backward, and memory is what they ask for. So it is for a module that torch.compile returned, or that holds compiled ones.
     """
     settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf)
-    made = StepSetup(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero)
+    made = StepSetup(loss, optimizer, dict(optimizer_options or {}), set_to_none, accumulate, autocast, answers_zero, compile=compile)
     from irscope.frontends.zoo.scripts import arguments_of
 
     args, kwargs = arguments_of(inputs)
@@ -118,10 +122,10 @@ def _step_program(
     sink: DiagnosticSink,
 ) -> Program:
     from irscope.frontends.eager.steps import Plan
-    from irscope.frontends.eager.steptrace import training_program
+    from irscope.frontends.simulation import train_module as trained
 
     plan = Plan(made.loss, made.optimizer, made.options, made.set_to_none, made.accumulate, made.autocast, answers_zero=made.answers_zero)
-    program = training_program(module, args, kwargs, plan, target_of(settings), sink, name)
+    program = trained(module, args, kwargs, plan, target=target_of(settings), sink=sink, name=name, compile=made.compile)
     program.path = name
     return program
 
@@ -139,15 +143,10 @@ def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Se
 
     It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
     """
-    if options.compile is not False:
-        raise UsageError(
-            "a training step is captured as it runs eagerly",
-            code="IRS396",
-            where=text,
-            hint="`irscope simulate` runs a training loop with torch.compile, and counts what the compiled program takes",
-        )
     if is_name(text):
-        return _named_model(text, options, made, settings)
+        return _named_model(text, options, replace(made, compile=options.compile), settings)
+    if options.compile is not False and text.endswith(".pt2"):
+        raise UsageError("a joint graph is compiled no further", code="IRS396", where=text, hint="leave --compile out, or name the model")
     if text.endswith(".pt2"):
         return _joint(Path(text), options, settings)
     if not text.endswith(".onnx"):

@@ -488,12 +488,13 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         hosts = alike([name for name, _ in parts], [step.pinned or (None, None) for _, step in parts])
         yield Table.of([(*row, None) for row in hosts], columns, "host memory")
     if simulation.compiled is not None:
-        yield from _compiled_tables(simulation.compiled, simulation.target)
+        yield from compiled_tables(simulation.compiled, simulation.target)
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
 
 
-def _compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
+def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
+    """What the compiler did: graphs, kernels, what is saved and what computed anew, buffers, and where compiling stops."""
     followed = [(number, graph) for number, graph in enumerate(compiled.graphs) if graph.is_followed]
     graphs = [
         (

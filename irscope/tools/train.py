@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
@@ -27,7 +27,7 @@ from irscope.report.values import Provenance, Quantity, derived, largest
 from irscope.session import Model
 from irscope.solvers.checkpoint.simulate import Simulator
 from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans, Planned
-from irscope.training import CATEGORIES, LiveStep, Trace
+from irscope.training import LiveStep, Trace
 
 if TYPE_CHECKING:
     from irscope.frontends.eager.checkpointing import ModulePlan
@@ -49,6 +49,27 @@ def plans_of(model: Model, seconds: float) -> CheckpointPlans:
     """Plans of what to recompute, for budgets from everything kept to the least."""
     found: Checkpointed = model.manager.get(Checkpoint(seconds=seconds))
     return found.plans
+
+
+def compiled_report(model: Model) -> Report | None:
+    """What torch.compile made of the step; None where it runs eagerly."""
+    run = trace_in(model.program).requests
+    if run is None or run.compiled is None:
+        return None
+    from irscope.frontends.simulation.compilations import Compilations
+    from irscope.tools.simulation import compiled_tables
+
+    assert isinstance(run.compiled, Compilations)
+    generated = [one for graph in run.compiled.graphs for one in graph.kernels]
+    summary: dict[str, object] = {
+        "how": model.program.metadata["compiled"],
+        "graphs_count": len(run.compiled.graphs),
+        "kernels_count": sum(one.generated for one in generated),
+        "calls_count": sum(not one.generated for one in generated),
+        "saved_bytes": sum(one.bytes or 0 for graph in run.compiled.graphs for one in graph.saved),
+        "stops_count": sum(one.count for one in run.compiled.events),
+    }
+    return Report("compiled", summary=summary, tables=tuple(compiled_tables(run.compiled, memory_of(model).target)))
 
 
 def node_lines(model: Model, link: float) -> str:
@@ -126,6 +147,7 @@ def sweep_batches(
     captures = _Captures(capture, wanted)
     for batch in wanted or (start, 2 * start):
         captures.needs(batch)
+    is_planned = memory is not None and captures.is_eager
     summary: dict[str, object] = {}
     tables: list[Table] = []
     shown = wanted
@@ -137,10 +159,10 @@ def sweep_batches(
             "largest_batch": derived(most, *captures.decisive(most, above)),
             "largest_batch_reserved_bytes": captures.reserved(most or above),
         }
-        sizes = _planned_sizes(captures, memory, most, seconds)
-        tables.append(_plans(sizes))
-        recomputing = _with_recomputing(sizes, most)
-        summary |= recomputing
+        if is_planned:
+            sizes = _planned_sizes(captures, memory, most, seconds)
+            tables.append(_plans(sizes))
+            summary |= _with_recomputing(sizes, most)
         headline = (_largest_said(memory, summary),)
         shown = wanted or [most or above]
     models = {batch: captures.model(batch) for batch in shown}
@@ -159,14 +181,24 @@ def sweep_batches(
         summary=summary,
         tables=(*tables, table),
         series=(series,),
-        notes=notes if memory is not None else (),
+        notes=() if memory is None else notes if is_planned else (_BY_PARTITIONER,),
     )
     return BatchSweep(model.marked(report), models)
 
 
 def _largest_said(memory: int, summary: Mapping[str, object]) -> str:
-    most, recomputing = (signed(summary[key], Kind.COUNT) for key in ("largest_batch", "largest_batch_recomputing"))  # type: ignore[arg-type]
-    return f"batch {most} is the largest that fits {humanise(memory, Kind.BYTES)}, {recomputing} with recomputing"
+    most, *recomputing = (
+        signed(summary[key], Kind.COUNT)  # type: ignore[arg-type]
+        for key in ("largest_batch", "largest_batch_recomputing")
+        if key in summary
+    )
+    said = f"batch {most} is the largest that fits {humanise(memory, Kind.BYTES)}"
+    return f"{said}, {recomputing[0]} with recomputing" if recomputing else said
+
+
+_BY_PARTITIONER: Final = (
+    "what a compiled step recomputes is for torch.compile's partitioner to decide; `irscope simulate --try-compile` tries its budgets"
+)
 
 
 class _Captures:
@@ -190,6 +222,11 @@ class _Captures:
     def model(self, batch: int) -> Model:
         """The step at a size; one that was only tried on the way to another is captured again."""
         return self._models.get(batch) or self._capture(batch)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether the steps run as Python runs them, so that somebody else can say what they recompute."""
+        return all(memory.trace.requests is None for memory in self.found.values())
 
     def needs(self, batch: int) -> int:
         """Reserved bytes, the most of all steps."""
@@ -217,18 +254,19 @@ def read_batches(text: str) -> list[int]:
 
 
 def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
+    categories = next(iter(found.values())).trace.categories
     rows = [
         (
             batch,
             *[memory.counter(counter) for counter in _COUNTERS],
-            *memory.at_peak().values(),
+            *[memory.at_peak().get(category, 0) for category in (*categories, ROUNDING)],
         )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
         *[Column(name, Kind.BYTES) for name in _COUNTERS],
-        *[Column(category.replace(" ", "_"), Kind.BYTES, help="of what is allocated at the peak") for category in (*CATEGORIES, ROUNDING)],
+        *[Column(category.replace(" ", "_"), Kind.BYTES, help="of what is allocated at the peak") for category in (*categories, ROUNDING)],
     )
     series = Series(
         "Peak by batch",
@@ -434,10 +472,14 @@ def _timeline(label: str, model: Model) -> list[Panel]:
 
 def _categories(steps: Mapping[str, Model]) -> Panel:
     found = {label: memory_of(model).at_peak() for label, model in steps.items()}
-    names = [name for name in CATEGORIES if any(sizes[name].value or sizes[name].interval for sizes in found.values())]
+    known = dict.fromkeys(name for sizes in found.values() for name in sizes if name != ROUNDING)
+    names = [name for name in known if any(name in sizes and (sizes[name].value or sizes[name].interval) for sizes in found.values())]
     peaks = [signed(sum(sizes.values(), Quantity(0)), Kind.BYTES) for sizes in found.values()]
     columns = [
-        (Column(label or "bytes", Kind.BYTES, f"{label}, peak {peak}" if label else "bytes"), [sizes[name] for name in names])
+        (
+            Column(label or "bytes", Kind.BYTES, f"{label}, peak {peak}" if label else "bytes"),
+            [sizes.get(name, Quantity(0)) for name in names],
+        )
         for (label, sizes), peak in zip(found.items(), peaks, strict=True)
     ]
     return bars("bytes by category" if len(found) > 1 else f"bytes by category, together the peak of {peaks[0]}", names, columns)

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
 from irscope.devices import Target
+from irscope.errors import UsageError
 from irscope.immutable import mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Role, Value
@@ -277,6 +278,13 @@ class _ForwardWriter:
 
 def step_tape(trace: Trace, target: Target) -> StepTape:
     """The requests of a trace's steps on a device."""
+    run = trace.requests
+    if run is not None:
+        if (run.device, run.torch) != (target.device.name, target.torch):
+            what = f"{run.device} and torch {'{}.{}'.format(*run.torch)}"
+            said = f"the step was compiled for {what}: for another one it is another program"
+            raise UsageError(said, code="IRS396", hint=f"device {run.device}, or capture it anew")
+        return run.tape
     return _StepWriter(trace, target).write()
 
 

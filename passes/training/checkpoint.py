@@ -26,6 +26,16 @@ from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans,
 from irscope.training import Piece, StepOp, Trace
 
 
+def decided_by_compiler(where: str) -> UsageError:
+    """What is said of a plan for a compiled step: nobody could carry it out."""
+    return UsageError(
+        "what a compiled step recomputes is for torch.compile's partitioner to decide",
+        code="IRS394",
+        where=where,
+        hint="`irscope simulate --try-compile SCRIPT` tries its activation memory budgets, and lays plans beside them",
+    )
+
+
 @immutable(slots=False)
 class StepProblem:
     """The problem of the steady step, and what its numbers stand for."""
@@ -114,6 +124,8 @@ class Checkpoint(Analysis[Checkpointed]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Checkpointed:
         trace = trace_in(ctx.program)
+        if trace.requests is not None:
+            raise decided_by_compiler(ctx.program.path)
         times = StepTimes(target_of(ctx.settings).device, trace)
         step = step_problem(trace, times.of, replay_random=self.random == "replayed")
         planner = CheckpointPlanner(step.problem, seed=self.seed, watch=lambda what: ctx.tick(0, None, what))

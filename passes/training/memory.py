@@ -30,7 +30,7 @@ from irscope.report.steps import COUNTERS, CountedStep, counter_tables, parts_ta
 from irscope.report.table import Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived, largest, quantity
-from irscope.training import CATEGORIES, PHASES, Phase, Piece, StepOp, Trace
+from irscope.training import PHASES, Phase, Piece, StepOp, Trace
 
 
 def trace_in(program: Program) -> Trace:
@@ -125,7 +125,7 @@ class StepMemory:
 
     def at_peak(self) -> dict[str, Quantity]:
         """Bytes by category at the peak, the rounding of blocks too; they add up to it."""
-        return {category: self.moments.at_peak(category) for category in (*CATEGORIES, ROUNDING)}
+        return {category: self.moments.at_peak(category) for category in (*self.trace.categories, ROUNDING)}
 
     def phase_peaks(self) -> dict[Phase, Quantity]:
         """The most that is allocated in each phase of the steady step."""
@@ -135,12 +135,12 @@ class StepMemory:
         tape, stretch = self.tape, self._stretch(step)
         starts = [tape.starts[stretch.span.first], tape.starts[stretch.span.end]]
         least, most = (None, None) if tape.is_exact else (tape.numbers("low"), tape.most())
-        (found,) = phase_peaks(tape, starts, stretch, CATEGORIES, self.sizes, least, most)
+        (found,) = phase_peaks(tape, starts, stretch, self.trace.categories, self.sizes, least, most)
         return {phase: found.get(phase, Quantity(0)) for phase in PHASES}
 
     def _moments(self, step: int) -> Moments:
         least, most = (self.sizes, self.sizes) if self.tape.is_exact else (self.tape.numbers("low"), self.tape.most())
-        return moments(self.tape, self._stretch(step), CATEGORIES, self.sizes, least, most)
+        return moments(self.tape, self._stretch(step), self.trace.categories, self.sizes, least, most)
 
     def _stretch(self, step: int) -> Stretch:
         found = self.steps[step].stretch
@@ -154,7 +154,7 @@ class StepMemory:
                 str(number + 1),
                 {key: self.counter(key, number) for key in COUNTERS},
                 {key: self.counter(key, number, "after") for key in COUNTERS},
-                {category: self._moments(number).at_peak(category) for category in (*CATEGORIES, ROUNDING)},
+                {category: self._moments(number).at_peak(category) for category in (*self.trace.categories, ROUNDING)},
                 self._phases(number),
             )
             for number in range(len(self.steps))
@@ -180,7 +180,7 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     least, most = (sizes, sizes) if tape.is_exact else (tape.numbers("low"), tape.most())
     stretch = central.outcomes[-1].stretch
     assert stretch is not None
-    found = StepMemory(trace, target, tape, sizes, central, moments(tape, stretch, CATEGORIES, sizes, least, most), fits)
+    found = StepMemory(trace, target, tape, sizes, central, moments(tape, stretch, trace.categories, sizes, least, most), fits)
     if not tape.is_exact:
         found.low, found.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
     return found

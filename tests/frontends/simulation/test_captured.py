@@ -195,7 +195,7 @@ def test_what_has_no_module_is_not_compiled(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "model.onnx").write_bytes(b"")
     for line in (
         ["run", "--compile", str(tmp_path / "model.onnx")],
-        ["train-plan", "--compile", f"{tmp_path}/model.py:build"],
+        ["train-plan", "--compile", "--device", "xeon-8480", f"{tmp_path}/model.py:build"],
         ["run", "--compile-with", "mode", f"{tmp_path}/model.py:build"],
         ["run", "--compile", "--device", "xeon-8480", f"{tmp_path}/model.py:build"],
     ):

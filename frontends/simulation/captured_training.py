@@ -1,0 +1,370 @@
+"""Training steps of compiled modules as programs: run on the simulated device in a process of their own, and recorded kernel by kernel."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from irscope.devices import Target
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.eager.live import check_module
+from irscope.frontends.eager.record import Phase, Record
+from irscope.frontends.eager.running import around, check_whole
+from irscope.frontends.eager.steps import (
+    AUTOCAST,
+    OWN,
+    Auto,
+    Plan,
+    Recorded,
+    check_loss,
+    check_trainable,
+    maker_of,
+    objective_of,
+)
+from irscope.frontends.eager.steptrace import steps_as_program
+from irscope.frontends.simulation import check_machine
+from irscope.frontends.simulation.captured import (
+    Run,
+    Settings,
+    apart,
+    check_settings,
+    explained_run,
+    how_said,
+    note_deaths,
+    on_device,
+    scoped,
+    step_starts,
+)
+from irscope.frontends.simulation.compilations import Compilations
+from irscope.frontends.simulation.process import may_differentiate
+from irscope.ir.program import Assumed, Program
+from irscope.memory.tape import DeviceRun, Span, Tape
+from irscope.training import CATEGORIES, TUNING
+
+_KNOWN: Final = frozenset({*CATEGORIES, TUNING})
+_BY_LIFE: Final = frozenset({"activation", "temporary"})
+"""Kinds of memory that nobody owns: which of them it is follows from when it lives."""
+
+
+def compiled_training(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    plan: Plan,
+    settings: Settings | None,
+    target: Target,
+    sink: DiagnosticSink,
+    name: str = "",
+) -> Program:
+    """The first steps of a module that is compiled, or with `settings` is to be; the graph is that of the last one.
+
+    Memory is what the program asked for on the device, in each step; the first has all that compiling takes.
+    """
+    check_module(module)
+    check_trainable(module)
+    check_whole(module, [args, kwargs])
+    check_machine()
+    if settings is not None:
+        check_settings(module, settings)
+    surroundings = dict.fromkeys(around(module, grad=True, compiles=True), "IRS199")
+    found = apart(lambda: _Steps(module, settings, target, plan).train(args, kwargs))
+    found.assumed = {**surroundings, **found.assumed}
+    for one, code in found.assumed.items():
+        if code:
+            sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
+    record = found.record
+    record.assumed.update(found.assumed)
+    record.root = scoped(record, found.places)
+    storages = record.storages
+    recorded = Recorded(
+        record,
+        found.starts,
+        {storages[number]: text for number, text in found.gradients.items()},
+        {storages[number]: text for number, text in found.states.items()},
+        [storages[number] for number in found.resident],
+        found.optimizer,
+        has_scopes=True,
+    )
+    program, trace = steps_as_program(recorded, name or found.name, plan)
+    pieces = {piece.number: piece for piece in trace.pieces}
+    owners = {slot: pieces[number] for slot, number in found.owners.items()}
+    tape = replace(found.tape, owners=owners)
+    for slot, piece in owners.items():
+        tape.kinds[slot], tape.labels[slot] = piece.category, piece.name
+    trace.requests = DeviceRun(tape, target.device.name, target.torch, found.compiled)
+    program.format = "compiled"
+    program.metadata["class"] = found.name
+    program.metadata["compiled"] = found.said
+    return program
+
+
+@dataclass
+class Trained:
+    """What the copy of the process found; storages are numbers."""
+
+    name: str
+    """The module's class."""
+    said: str
+    """How it was compiled."""
+    optimizer: str
+    record: Record
+    """Operators of all steps, without their module calls."""
+    places: list[tuple[str, str]]
+    """Of each operator the path of its module, and the line."""
+    starts: list[tuple[int, int]]
+    """For each step its first operator and how many storages had been freed before it; the end comes last."""
+    tape: Tape[Any]
+    """A step is an operator of the record."""
+    owners: dict[int, int]
+    """By slot of the tape the record's storage."""
+    resident: list[int]
+    gradients: dict[int, str]
+    states: dict[int, str]
+    compiled: Compilations | None
+    assumed: dict[Assumed, str]
+
+
+@dataclass
+class _Noted:
+    """What is what, found while the steps run."""
+
+    gradients: dict[int, str] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
+    begins: list[tuple[int, int]] = field(default_factory=list)
+    """Of each step the first operator, and the requests before it; the end comes last."""
+    phases: list[tuple[int, Phase]] = field(default_factory=list)
+
+
+class _Steps(Run):
+    """A module that is trained on the simulated device, in a process that ends with it."""
+
+    def __init__(self, module: nn.Module, settings: Settings | None, target: Target, plan: Plan) -> None:
+        may_differentiate()
+        super().__init__(module, settings, target, hidden=(__file__,))
+        self._plan = plan
+        self._objective = objective_of(plan.loss)
+        self._noted = _Noted()
+        self._names: dict[int, str] = {}
+
+    def train(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trained:
+        """Load it, and make the steps."""
+        machine, recorder, noted = self._process.machine, self._recorder, self._noted
+        with machine.without_limit(), explained_run(self._watch):
+            self._load()
+            given, named = self._given(args, kwargs)
+            self._move_what_is_held(self._plan.loss)
+            optimizer = self._optimizer()
+            self._names = {id(one): name for name, one in self._whole.named_parameters()}
+            self._module.train()
+            called: Any = self._module if self._settings is None else torch.compile(self._module, **self._settings)
+            before = machine.settled_gpu.tape.cut()
+            recorder.begin()
+            resident = [one.number for one in recorder.found.storages.values()]
+            self._note_states(optimizer)
+            for _ in range(self._plan.steps):
+                noted.begins.append((len(recorder.found.record.ops), machine.settled_gpu.tape.cut()))
+                self._step(called, given, named, optimizer)
+            noted.begins.append((len(recorder.found.record.ops), machine.settled_gpu.tape.cut()))
+            recorder.end(None)
+        self._watch.close()
+        return self._trained(before, resident, type(optimizer).__name__)
+
+    def _step(self, called: Any, given: Sequence[Any], named: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        plan = self._plan
+        wanted = AUTOCAST[plan.autocast]
+        self._enter("optimizer")
+        optimizer.zero_grad(set_to_none=plan.set_to_none)
+        for _ in range(plan.accumulate):
+            self._enter("forward")
+            with nullcontext() if wanted is None else torch.autocast("cuda", dtype=wanted):
+                out = called(*given, **named)  # held as by a loop, until the next forward
+                loss = self._objective(out)
+            check_loss(loss)
+            if plan.accumulate > 1:
+                loss = loss / plan.accumulate
+            self._enter("backward")
+            loss.backward()
+        self._enter("optimizer")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._note(self._noted.gradients, parameter.grad, f"gradient of {self._names.get(id(parameter), '')}")
+        optimizer.step()
+        self._note_states(optimizer)
+
+    def _enter(self, phase: Phase) -> None:
+        self._recorder.phase = phase
+        self._noted.phases.append((self._process.machine.settled_gpu.tape.cut(), phase))
+
+    # -- what is there before --------------------------------------------------------------------------------------
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer over what is on the device; one that is given is changed, since this process ends with it."""
+        given = self._plan.optimizer
+        if not isinstance(given, torch.optim.Optimizer):
+            return maker_of(given, None, dict(self._plan.options))(self._whole.parameters())
+        self._originals += [one for group in given.param_groups for one in group["params"]]
+        moves: list[tuple[Any, Any]] = []
+        for group in given.param_groups:
+            on_host = () if group.get("capturable") or group.get("fused") else ("step",)
+            for one in group["params"]:
+                state = given.state.get(one, {})
+                moves.append((self._at_device(one), {key: item if key in on_host else self._all(item) for key, item in state.items()}))
+            group["params"] = [self._at_device(one) for one in group["params"]]
+        given.state = defaultdict(dict, {parameter: state for parameter, state in moves if state})
+        return given
+
+    def _at_device(self, one: torch.Tensor) -> torch.Tensor:
+        return self._moved[id(one)] if id(one) in self._moved else on_device(one)
+
+    def _all(self, item: Any) -> Any:
+        return tree_map_only(torch.Tensor, self._at_device, item)
+
+    def _move_what_is_held(self, loss: Any) -> None:
+        """Targets and weights that the user's loss holds are on the device, as they are where it runs."""
+        function = getattr(loss, "__func__", loss)
+        if isinstance(loss, nn.Module):
+            loss.to("cuda")
+            for name, one in (*loss.named_parameters(), *loss.named_buffers()):
+                self._recorder.declare(one, "input", f"loss.{name}")
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            cell.cell_contents = self._held(name, cell.cell_contents)
+        for name in code.co_names:
+            if name in function.__globals__:
+                function.__globals__[name] = self._held(name, function.__globals__[name])
+        if function.__defaults__:
+            function.__defaults__ = tuple(self._held("loss", one) for one in function.__defaults__)
+
+    def _held(self, name: str, item: Any) -> Any:
+        leaves = [one for one in tree_leaves(item) if isinstance(one, torch.Tensor)]
+        if not leaves:
+            return item
+        self._originals += leaves
+        moved = self._all(item)
+        for one in tree_leaves(moved):
+            if isinstance(one, torch.Tensor):
+                self._recorder.declare(one, "input", name)
+        return moved
+
+    def _note_states(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                if isinstance(value, torch.Tensor):
+                    self._note(self._noted.states, value, f"{key} of {self._names.get(id(parameter), '')}")
+
+    def _note(self, where: dict[int, str], tensor: torch.Tensor, name: str) -> None:
+        storage = self._recorder.storage_of(tensor)
+        if storage is not None:
+            where.setdefault(storage.number, name)
+
+    # -- what it did -----------------------------------------------------------------------------------------------
+
+    def _trained(self, before: int, resident: list[int], optimizer: str) -> Trained:
+        process, recording, noted = self._process, self._recorder.found, self._noted
+        record = recording.record
+        bounds = noted.begins
+        for (first, _), (end, _) in pairwise(bounds):
+            if first == end:
+                said = "a step replays CUDA graphs and runs nothing besides, so its kernels are not seen"
+                raise LoadError(said, code="IRS395", hint="`irscope simulate` counts its memory")
+        source = process.machine.tape()
+        _note_births(source, before, recording.slots, record, recording.ends)
+        note_deaths(source, recording)
+        ends = [place for place, event in enumerate(source.events) if event < 0 and ~event in recording.slots]
+        starts = [(first, bisect_right(ends, at - 1)) for first, at in bounds]
+        compiled = process.compiler.found()
+        process.compiler.close()
+        tape = self._taped(source, before)
+        assumed = self._assumed(compiled)
+        for line, answer in self._watch.answers.items():
+            why = f"{line} reads a value of the device, which nobody computes"
+            assumed[Assumed("values of tensors", repr(answer.value), why)] = "IRS199"
+        if isinstance(self._objective, Auto) and self._objective.taken not in ("", OWN):
+            assumed[Assumed("loss", self._objective.taken, "default; --loss NAME", is_guess=False)] = ""
+        if self._has_pools():
+            why = "later steps replay them: their kernels are those of the step in which they were recorded, and no nodes of the last one"
+            assumed[Assumed("CUDA graphs", "replayed", why, is_guess=False)] = "IRS199"
+        return Trained(
+            type(self._whole).__name__,
+            how_said(self._settings),
+            optimizer,
+            record,
+            recording.places,
+            starts,
+            tape,
+            dict(recording.slots),
+            resident,
+            noted.gradients,
+            noted.states,
+            compiled,
+            assumed,
+        )
+
+    def _taped(self, source: Tape[Any], before: int) -> Tape[Any]:
+        """The tape with a step for each operator of all training steps."""
+        noted = self._noted
+        alive: dict[int, None] = {}
+        for event in source.events[:before]:
+            if event >= 0:
+                alive[event] = None
+            else:
+                alive.pop(~event, None)
+        end = noted.begins[-1][1]
+        events = list(source.events[before:end])
+        phases: list[tuple[int, str]] = [(at - before, phase) for at, phase in noted.phases]
+        spans = [
+            Span(name, first, last) for name, ((first, _), (last, _)) in zip(_names(self._plan.steps), pairwise(noted.begins), strict=True)
+        ]
+        return Tape(
+            events=events,
+            sizes=list(source.sizes),
+            kinds=_kinds(source.kinds, events, phases),
+            labels=list(source.labels),
+            spreads=dict(self._recorder.spreads),
+            streams=dict(source.streams),
+            phases=phases,
+            actions=[replace(one, at=one.at - before) for one in source.actions if before <= one.at <= end],
+            resident=list(alive),
+            starts=[at - before for at in (*step_starts(source, self._recorder.found, dict(noted.begins[:-1])), end)],
+            spans=spans,
+        )
+
+
+def _names(count: int) -> list[str]:
+    return [*("first", "second", "third")[:count], *(str(number + 1) for number in range(3, count))]
+
+
+def _note_births(tape: Tape[Any], before: int, slots: Mapping[int, int], record: Record, ends: Sequence[int]) -> None:
+    """What was seen first as an operand was made before the operator that reads it."""
+    for place, event in enumerate(tape.events[before:], before):
+        number = slots.get(event) if event >= 0 else None
+        if number is not None and record.storages[number].born is None:
+            record.storages[number].born = min(bisect_right(ends, place), len(ends) - 1)
+
+
+def _kinds(kinds: Sequence[str], events: Sequence[int], phases: Sequence[tuple[int, str]]) -> list[str]:
+    """What slots are for that are none of the tensors seen: kept for the backward is what the forward makes and that is there then."""
+    found: list[str] = [kind if kind in _KNOWN else "temporary" for kind in kinds]
+    backwards = [at for at, phase in phases if phase == "backward"]
+    places = [at for at, _ in phases]
+    gone = {~event: place for place, event in enumerate(events) if event < 0}
+    for place, event in enumerate(events):
+        if event >= 0 and found[event] in _BY_LIFE:
+            at = bisect_right(places, place) - 1
+            begins = next((one for one in backwards if one > place), None)
+            is_kept = phases[at][1] == "forward" and begins is not None and gone.get(event, begins) >= begins
+            found[event] = "activation" if is_kept else "temporary"
+    return found
