@@ -101,3 +101,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         gc.collect()
         gc.freeze()
         _frozen_modules = len(sys.modules)
+
+
+@pytest.fixture
+def forked_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of `irscope record` begin with torch imported. What is alive before a step is a few bytes more there."""
+    from tests.forked import run_module
+
+    monkeypatch.setattr("irscope.measure.record.process.subprocess.run", run_module)

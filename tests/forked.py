@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,8 +27,10 @@ _IMPORTED = (
 _servers: list[subprocess.Popen[str]] = []
 
 
-def python(program: str, *arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """What `python -c PROGRAM ARGUMENTS` does in a folder."""
+def python(
+    program: str, *arguments: str, folder: Path = ROOT, given: str = "", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What `python -c PROGRAM ARGUMENTS` does in a folder, with `given` on its standard input."""
     if not _servers:
         paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         command = [sys.executable, "-m", "tests.forked"]
@@ -40,9 +43,11 @@ def python(program: str, *arguments: str, folder: Path = ROOT) -> subprocess.Com
     [server] = _servers
     assert server.stdin is not None and server.stdout is not None
     with tempfile.TemporaryDirectory() as own:
-        out, err = Path(own, "out"), Path(own, "err")
-        asked = {"program": program, "arguments": arguments, "stdout": str(out), "stderr": str(err), "folder": str(folder)}
-        asked["environment"] = dict(os.environ)
+        read, out, err = (Path(own, name) for name in ("in", "out", "err"))
+        read.write_text(given)
+        streams = {"stdin": str(read), "stdout": str(out), "stderr": str(err)}
+        asked = {"program": program, "arguments": arguments, "folder": str(folder), **streams}
+        asked["environment"] = dict(os.environ if environment is None else environment)
         server.stdin.write(json.dumps(asked) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
@@ -52,6 +57,21 @@ def python(program: str, *arguments: str, folder: Path = ROOT) -> subprocess.Com
 def irscope(*line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What `irscope LINE` does in a folder."""
     return python(_MAIN, *line, folder=folder)
+
+
+def run_module(
+    command: Sequence[str], *, input: str = "", stderr: Any = None, env: Mapping[str, str] | None = None, **rest: Any
+) -> subprocess.CompletedProcess[str]:
+    """In place of `subprocess.run` for `python -P -m MODULE` with text on its standard input."""
+    *_, option, module = command
+    assert option == "-m", command
+    program = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    done = python(program, folder=Path.cwd(), given=input, environment=env)
+    if stderr is None:
+        os.write(2, done.stderr.encode())
+    else:
+        stderr.write(done.stderr.encode())
+    return done
 
 
 def _end() -> None:
@@ -76,7 +96,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(asked["environment"])
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(asked["stdin"], os.O_RDONLY), 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(asked[name], os.O_RDWR | os.O_CREAT, 0o600), number)
     os.chdir(asked["folder"])

@@ -475,6 +475,7 @@ def test_compare_draws_least_times_of_two_models(model: Path, tmp_path: Path) ->
     assert all(word in text for word in ("least time by node, where it differs", "A (modelled)", "B (modelled)", "A, peak", "B, peak"))
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_record_and_compare_draw_times_by_node(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 

@@ -154,6 +154,7 @@ def test_every_command_takes_every_kind(
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("forked_recorder")
 def test_record_takes_a_function(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert main(["record", "train.py:build", "--repeats", "1", "--warmup", "0", "-o", "run.jsonl"]) == 0

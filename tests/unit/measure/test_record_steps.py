@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from irscope.measure.record.request import Loop, Options, Request, StepOptions  
 from irscope.recording import ModelRecord, Recording, peak_of, read_recording, without_workspaces  # noqa: E402
 from irscope.tools.record import STEP_FACTORY  # noqa: E402
 from irscope.tools.recorded import peak_parts, recording_report, spent_of, time_tables  # noqa: E402
+from tests.forked import python  # noqa: E402
 
 MODEL = """
 import torch
@@ -88,6 +87,7 @@ def test_bytes_of_a_step_are_those_that_are_predicted_for_the_processor(tmp_path
     assert sum(event.bytes for event in found.run("warm")) == 0
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_every_operator_has_its_phase_module_line_and_time(tmp_path: Path) -> None:
     found = of_model(tmp_path)
     assert {op.phase for op in found.ops} == {"forward", "backward", "optimizer"}
@@ -100,6 +100,7 @@ def test_every_operator_has_its_phase_module_line_and_time(tmp_path: Path) -> No
     assert {"gradient", "activation", "temporary"} <= kinds
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_a_script_runs_as_it_is_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = of_script(tmp_path, LOOP, "12")
     assert "ran to its end" in capfd.readouterr().err
@@ -110,17 +111,20 @@ def test_a_script_runs_as_it_is_and_goes_on(tmp_path: Path, capfd: pytest.Captur
     assert found.times("plain") is not None and found.times("profiled") is not None
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_a_script_is_ended_where_that_is_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = of_script(tmp_path, LOOP, "100000", stop=True)
     assert found.complete and "ran to its end" not in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_a_script_without_steps_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(PassError, match="ended without a step") as caught:
         of_script(tmp_path, "import torch\ntorch.ones(3).sum()\n")
     assert caught.value.code == "IRS483"
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_too_few_steps_are_said(tmp_path: Path) -> None:
     found = of_script(tmp_path, LOOP, "2")
     assert not found.complete and "step 3 is the first that is recorded" in found.problems[-1].text
@@ -128,12 +132,14 @@ def test_too_few_steps_are_said(tmp_path: Path) -> None:
     assert found.ops and "of 2 were timed" in found.problems[-1].text
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_a_script_that_fails_leaves_what_was_recorded(tmp_path: Path) -> None:
     text = LOOP.replace("    x = torch.randn(8, 16)\n", "    x = torch.randn(8, 16 if step < 6 else 3)\n")
     found = of_script(tmp_path, text, "100")
     assert not found.complete and found.ops and "RuntimeError" in found.problems[-1].text
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_backwards_without_an_optimizer_and_forwards_alone_are_steps_too(tmp_path: Path) -> None:
     by_hand = LOOP.replace("optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)\n", "").replace(
         "    optimizer.zero_grad()\n", ""
@@ -161,12 +167,13 @@ def test_a_full_disk_does_not_end_the_program(tmp_path: Path, capfd: pytest.Capt
         f"request = Request(ModelRecord('loop', 'program', {str(script)!r}), {options}, {str(tmp_path / 'r.jsonl')!r}, loop=loop)\n"
         "try:\n    steps.record_loop(request, loop, Full(request.target))\nexcept OutputError as error: print('told:', error)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ended = python(program)
     assert "ran to its end" in ended.stderr and "told: No space left" in ended.stdout, ended.stderr
     found = read_recording(tmp_path / "r.jsonl")
     assert found.held and found.ops and not found.complete
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_tables_of_a_recorded_step_add_up(tmp_path: Path) -> None:
     found = of_model(tmp_path)
     spent = spent_of(found, "epyc-7763")
@@ -183,6 +190,7 @@ def test_tables_of_a_recorded_step_add_up(tmp_path: Path) -> None:
     assert report.summary["efficiency"].value > 0  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("forked_recorder")
 def test_a_program_that_is_killed_leaves_the_memory_of_its_step(tmp_path: Path) -> None:
     text = LOOP.replace("    optimizer.step()\n", "    optimizer.step()\n    if step == 6:\n        import os; os.kill(os.getpid(), 9)\n")
     found = of_script(tmp_path, text, "100")
