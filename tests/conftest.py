@@ -25,7 +25,7 @@ FULL = os.environ.get("IRSCOPE_TEST_FULL", "") not in ("", "0")
 
 # The machine may be busy: a slow example is not a failure.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("default", _COMMON, max_examples=60, derandomize=True, database=None)
+settings.register_profile("default", _COMMON, max_examples=40, derandomize=True, database=None)
 settings.register_profile("full", _COMMON, max_examples=10_000)
 settings.load_profile("full" if FULL else "default")
 
@@ -109,3 +109,8 @@ def forked_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.forked import run_module
 
     monkeypatch.setattr("irscope.measure.record.process.subprocess.run", run_module)
+
+
+def pytest_sessionfinish() -> None:
+    """pytest ends with full passes of the garbage collector, which would look once more at all that was imported."""
+    gc.freeze()

@@ -345,7 +345,11 @@ COMMAND_LINES = {
 }
 EXIT_CODES = {"tui": 2, "repro": 3}
 """There is no terminal; an ONNX file is no reproducer."""
-STARTS = [("script", line) for line in COMMAND_LINES.values()] + [("module", COMMAND_LINES[name]) for name in ("run", "record")]
+STARTS = [
+    *(("script", line) for line in COMMAND_LINES.values()),
+    ("module", COMMAND_LINES["run"]),
+    pytest.param("module", COMMAND_LINES["record"], marks=pytest.mark.full),
+]
 TRAIN = """import torch
 def build():
     return torch.nn.Linear(4, 4), (torch.zeros(2, 4),)

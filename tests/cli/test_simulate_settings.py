@@ -127,9 +127,10 @@ class Block(nn.Module):
         self.one, self.two = nn.Linear(4096, 4096), nn.Linear(4096, 4096)
     def forward(self, x):
         return torch.relu(self.two(torch.relu(self.one(x))))
-net = nn.Sequential(*[Block() for _ in range(20)]).cuda()
+with torch.device("cuda"):
+    net = nn.Sequential(*[Block() for _ in range(20)])
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-for _ in range(9):
+for _ in range(2):
     net(torch.randn(120000, 4096, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
