@@ -79,6 +79,8 @@ class DType(enum.Enum):
     NVFP4 = ("nvfp4", None, DTypeKind.BLOCKS, (64, 36))
     Q1_0 = ("q1_0", None, DTypeKind.BLOCKS, (128, 18))
 
+    __hash__ = object.__hash__  # a hundred thousand nodes ask for it a million times; an enum's own one is written in Python
+
     def __init__(self, text: str, bits: int | None, kind: DTypeKind, block: tuple[int, int] | None = None) -> None:
         self.text = text
         self.bits = bits

@@ -213,6 +213,7 @@ class Graph:
     __slots__ = (
         "_data",
         "_first",
+        "_flat_at",
         "_inputs",
         "_last",
         "_name",
@@ -241,6 +242,8 @@ class Graph:
         self._first: Node | None = None
         self._last: Node | None = None
         self._size = 0
+        self._flat_at = -1
+        """The version at which no node was seen to have regions."""
 
     @property
     def name(self) -> str:
@@ -342,8 +345,16 @@ class Graph:
     def graphs(self) -> Iterator[Graph]:
         """This graph and every region inside it, outer before inner."""
         yield self
+        version = self.versions[Facet.TOPOLOGY]
+        if self._flat_at == version:
+            return
+        is_flat = True
         for node in self.walk():
-            yield from node.regions
+            if node.regions:
+                is_flat = False
+                yield from node.regions
+        if is_flat:
+            self._flat_at = version
 
     def _bump(self, facet: Facet) -> None:
         self.versions[facet] += 1

@@ -6,7 +6,7 @@ import struct
 from typing import Final, Literal, get_args
 
 from irscope.errors import UsageError
-from irscope.memory.caching.blocks import FreeList
+from irscope.memory.caching.blocks import SHIFT, FreeList
 from irscope.memory.caching.device import Counters, OutOfMemory
 
 # ----------------------------------------------------------------------------------------------------
@@ -301,6 +301,24 @@ class BfcArena:
     def reset_peaks(self) -> None:
         """Reset the peaks to the current values. ONNX Runtime itself never does."""
         self._requested_peak, self._in_use_peak, self._held_peak = self.requested, self.in_use, self.held
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for arenas that treat the same further requests alike, as long as nothing that is in use now is freed: chunks in use keep
+        free ones apart, of which then only the sizes matter."""
+        free = sorted(self._free.blocks)
+        sizes = [key >> SHIFT for key in free]
+        growth = self._growth.next_size, self._limit, self._device_memory, self._extensions
+        whole = sorted((one.size, one.number) for one in self._regions if one.first.key > 0 and one.first.next is None)
+        return (tuple(sizes), tuple(whole), growth, self.held, self._held_peak, self.in_use, self._in_use_peak, self.requested)
+
+    def dissolve(self) -> None:
+        """Take all links apart, so that chunks go with the arena, and no garbage collector is needed for that. It is of no use then."""
+        for region in self._regions:
+            for chunk in region.chunks():
+                chunk.prev = chunk.next = chunk.arena = None
+        self._regions.clear()
+        self._free = FreeList()
 
     def regions(self) -> list[Region]:
         """Regions in the order in which the device gave them."""

@@ -10,6 +10,8 @@ from irscope.immutable import immutable
 class OpRole(enum.Enum):
     """A part that operators play in patterns of several. Patterns ask for roles: what plays one is found wherever it is named."""
 
+    __hash__ = object.__hash__  # asked for of every node, and an enum's own one is written in Python
+
     COPY = "copy"
     """The result has the elements of the first operand, in another place, layout or element type."""
     CONVERT = "convert"

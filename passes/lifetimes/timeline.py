@@ -190,10 +190,14 @@ def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
     """A lower bound for every order: the node with the largest sum of results, operands and bytes inside it."""
     sizes = {one.value: one.size for one in lifetimes.ranges}
     needs: list[Dim] = []
+    storage, inside = aliases.storage, lifetimes.inside
     for step, node in enumerate(lifetimes.steps):
-        operands = (value for value in node.inputs if value is not None)
-        touched = dict.fromkeys(aliases.storage(value) for value in (*node.outputs, *operands))
-        needs.append(reduce(add, (sizes.get(storage, 0) for storage in touched), lifetimes.inside.get(step, 0)))
+        need = inside.get(step, 0)
+        for touched in dict.fromkeys([storage(value) for value in (*node.outputs, *node.inputs) if value is not None]):
+            size = sizes.get(touched)
+            if size is not None:
+                need = need + size
+        needs.append(need)
     return largest_size([*needs, *_returned(lifetimes)])[0]
 
 

@@ -121,14 +121,22 @@ def _versions(source: str) -> tuple[Version, ...]:
 
 
 def _has_kernel(launch: Launch, found: Launches) -> bool:
+    dtypes, inputs, outputs = found.dtypes, launch.inputs, launch.outputs
+    given = tuple([None if value < 0 else dtypes[value] for value in inputs])
+    return _takes_types(launch.node.source, given, tuple([dtypes[value] for value in outputs]))
+
+
+@lru_cache(maxsize=4096)
+def _takes_types(source: str, operands: tuple[DType | None, ...], results: tuple[DType | None, ...]) -> bool:
+    """Whether there is a kernel for operands and results of these element types."""
+
     def fits(place: str, types: frozenset[str]) -> bool:
-        numbers = launch.outputs if place[0] == "r" else launch.inputs
+        given = results if place[0] == "r" else operands
         index = int(place.lstrip("r"))
-        value = numbers[index] if index < len(numbers) else -1
-        dtype = found.dtypes[value] if value >= 0 else None
+        dtype = given[index] if index < len(given) else None
         return dtype is None or dtype.text in types
 
-    return any(all(fits(place, types) for place, types in one[2].items()) for one in _versions(launch.node.source))
+    return any(all(fits(place, types) for place, types in one[2].items()) for one in _versions(source))
 
 
 def _is_refused(launch: Launch) -> bool:
@@ -226,8 +234,8 @@ def _inserted(kept: list[Launch], whole: list[Launch], at: Mapping[Node, int]) -
 def _preferring_cpu(graph: Graph, found: Launches, on_gpu: set[int]) -> set[int]:
     """Kernels that depend on values on the CPU alone, in the main arithmetic of shapes: they go there too."""
     readers = readers_of(found)
-    position = {id(launch): step for step, launch in enumerate(execution_order(found))}
-    by_position = {position[id(launch)]: launch for launch in found.launches}
+    by_position = execution_order(found)
+    position = {id(launch): step for step, launch in enumerate(by_position)}
     on_cpu: set[int] = set()
     pending: list[int] = []
     for launch in found.launches:
@@ -432,6 +440,10 @@ def _rearranged(launch: Launch, found: Launches, types: Inferred) -> KernelPacki
 
 # ----------------------------------------------------------------------------------------------------
 # The session: two arenas, twice.
+
+
+Peaks: TypeAlias = "dict[tuple[object, ...], OrtFigures]"
+"""Peaks of arenas by what they are alike in after loading."""
 
 
 @immutable
@@ -670,22 +682,23 @@ class _Simulated:
     def ends(self) -> list[OrtFigures]:
         """Weights loaded in other orders, with the least and the most that kernels may take."""
         orders = min(_ORDERS, _MOST_TRIED // (len(self.bodies) + 1) + 1)
-        return [self.attempt(self.most if seed % 2 else self.bodies, seed)[0] for seed in range(orders)]
+        peaks: tuple[Peaks, Peaks] = {}, {}
+        return [self.attempt(self.most if seed % 2 else self.bodies, seed, peaks[seed % 2])[0] for seed in range(orders)]
 
     def _made(self, values: set[int]) -> list[int]:
         """Sizes of what runs make, of these values alone."""
         given = self.placed.found.given
         return [size if number >= given and number in values else 0 for number, size in enumerate(self.sizes)]
 
-    def attempt(self, takes: Sequence[int], seed: int | None = None) -> tuple[OrtFigures, str]:
+    def attempt(self, takes: Sequence[int], seed: int | None = None, peaks: Peaks | None = None) -> tuple[OrtFigures, str]:
         """Its arena, and why it fails; where it does, the figures are those of a device with room enough."""
         try:
-            return self.gpu(takes, bounded=True, seed=seed), ""
+            return self.gpu(takes, bounded=True, seed=seed, peaks=peaks), ""
         except OutOfMemory as error:
-            return self.gpu(takes, bounded=False, seed=seed), str(error)
+            return self.gpu(takes, bounded=False, seed=seed, peaks=peaks), str(error)
 
-    def gpu(self, takes: Sequence[int], *, bounded: bool, seed: int | None = None) -> OrtFigures:
-        """Its arena. Weights are loaded in the order of the file, or in one drawn by chance."""
+    def gpu(self, takes: Sequence[int], *, bounded: bool, seed: int | None, peaks: Peaks | None) -> OrtFigures:
+        """Its arena. Weights are loaded in the order of the file, or in one drawn by chance; of that the peaks alone are found."""
         found, placed, cuda = self.placed.found, self.placed, self.cuda
         weights = [self.sizes[value] for value in range(found.inputs, found.given) if value in placed.gpu or value in placed.both]
         if seed is not None:
@@ -704,7 +717,10 @@ class _Simulated:
         pattern, block = self.options.pattern, self._block
         session = Session((), self.rearranged, takes, (), {}, arena, pattern, brought=inputs, block=block, shrinks=cuda.shrinks)
         session = replace(session, copied=weights) if cuda.weights_outside else replace(session, loaded=weights)
-        return simulate(self.buffers, made, found.traced, session)
+        try:
+            return simulate(self.buffers, made, found.traced, session, peaks)
+        finally:
+            arena.dissolve()
 
     def host(self, order: Sequence[Launch]) -> OrtFigures:
         """The arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""

@@ -144,8 +144,10 @@ def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOp
 def ranges_of(order: list[Launch], found: Launches, buffers: Buffers) -> tuple[list[LiveRange], list[LiveRange]]:
     """The buffers as live ranges: those of known, and those of unknown size."""
     every = _ranges(order, found, buffers)
-    known, unknown = ([one for one in every if is_unknown(one.size) is wanted] for wanted in (False, True))
-    return known, unknown
+    unknown = [one for one in every if one.size.__class__ is not int and is_unknown(one.size)]
+    if not unknown:
+        return every, unknown
+    return [one for one in every if not is_unknown(one.size)], unknown
 
 
 def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[LiveRange]:
@@ -565,10 +567,10 @@ def makers_of(found: Launches) -> list[list[int]]:
             maker[value] = index
     makers: list[list[int]] = []
     for launch in found.launches:
-        needed = sorted({maker[value] for value in (*launch.inputs, *launch.captured) if value >= 0})
-        if needed and needed[0] < 0:
-            del needed[0]
-        makers.append(needed)
+        read = [*launch.inputs, *launch.captured] if launch.captured else launch.inputs
+        needed = {maker[value] for value in read if value >= 0}
+        needed.discard(-1)
+        makers.append(sorted(needed) if len(needed) > 1 else [*needed])
     return makers
 
 

@@ -45,6 +45,25 @@ class Launch:
     """Kernels of the graph inside that runs, of both where it is not known which does."""
 
 
+@immutable
+class _ValueFacts:
+    """What columns say of a value, which follows from its type and from what the session knows of that."""
+
+    size: Dim | None
+    limit: Dim | None
+    likeness: object
+    reusable: bool
+    is_tensor: bool
+    dtype: DType | None
+    traced: bool
+
+    @classmethod
+    def of(cls, type_: Type, known: Type) -> _ValueFacts:
+        is_tensor = isinstance(type_, TensorType)
+        dtype = type_.dtype if is_tensor else None
+        return cls(_bytes_of(type_), type_.nbytes, *_likeness(known), is_tensor, dtype, is_tensor and dtype is not DType.STR)
+
+
 @mutable(slots=True)
 class Launches:
     """Kernels in the order of the file, and columns of values by number."""
@@ -73,21 +92,23 @@ class Launches:
     """Values that the model returns."""
     elsewhere: set[int] = field(default_factory=set)
     """Values that do not lie in the memory that is looked at, but in that of another device."""
+    _facts: dict[tuple[Type, Type], _ValueFacts] = field(default_factory=dict, repr=False)
 
     def add(self, value: Value | None, type_: Type, known: Type) -> int:
         """A number for another value; `known` is its type as the session knows it."""
         number = len(self.values)
         self.values.append(value)
-        size = _bytes_of(type_)
-        likeness, reusable = _likeness(known)
-        self.sizes.append(size)
-        if size is None and type_.nbytes is not None:
-            self.limits[number] = type_.nbytes
-        self.likeness.append(likeness)
-        self.reusable.append(reusable)
-        self.is_tensor.append(isinstance(type_, TensorType))
-        self.dtypes.append(type_.dtype if isinstance(type_, TensorType) else None)
-        self.traced.append(isinstance(type_, TensorType) and type_.dtype is not DType.STR)
+        facts = self._facts.get((type_, known))
+        if facts is None:
+            facts = self._facts[type_, known] = _ValueFacts.of(type_, known)
+        self.sizes.append(facts.size)
+        if facts.size is None and facts.limit is not None:
+            self.limits[number] = facts.limit
+        self.likeness.append(facts.likeness)
+        self.reusable.append(facts.reusable)
+        self.is_tensor.append(facts.is_tensor)
+        self.dtypes.append(facts.dtype)
+        self.traced.append(facts.traced)
         return number
 
 
@@ -511,9 +532,16 @@ class Session:
     """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
 
 
-def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], session: Session) -> OrtFigures:
+def simulate(
+    buffers: Buffers,
+    sizes: Sequence[int],
+    traced: Sequence[bool],
+    session: Session,
+    peaks: dict[tuple[object, ...], OrtFigures] | None = None,
+) -> OrtFigures:
     """Pack weights, then run twice; the peaks of the first run are also those of packing. `sizes` are bytes of values; those that `traced`
-    marks have an offset in the second run's block."""
+    marks have an offset in the second run's block. With `peaks` nothing but the peaks is found, once for arenas that are alike after
+    loading: those that were found before are there."""
     arena = session.arena
     for size in session.loaded:
         arena.malloc(size)
@@ -528,15 +556,53 @@ def simulate(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool], ses
             arena.free(chunk)
         kept.add(key)
     before = _usage(arena)
+    likeness = () if peaks is None else arena.likeness
+    if peaks is not None and likeness in peaks:
+        return peaks[likeness]
+    run = _simulated_run if peaks is None else _simulated_peaks
     all_alone = [True] * len(sizes)
-    cold = _simulated_run(session, buffers, sizes, all_alone, 0)
+    cold = run(session, buffers, sizes, all_alone, 0)
     arena.reset_peaks()
     block = (pattern_bytes(buffers, sizes, traced) if session.block is None else session.block) if session.pattern else 0
     alone = all_alone
     if block:
         alone = [is_output or not in_block for is_output, in_block in zip(buffers.is_output, traced, strict=True)]
-    warm = _simulated_run(session, buffers, sizes, alone, block)
-    return OrtFigures(before, cold, warm, warm.block, session.takes)
+    warm = run(session, buffers, sizes, alone, block)
+    figures = OrtFigures(before, cold, warm, warm.block, session.takes)
+    if peaks is not None:
+        peaks[likeness] = figures
+    return figures
+
+
+def _simulated_peaks(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
+    """The peaks of one run without graphs inside kernels, as `_simulated_run` finds them."""
+    arena, takes = session.arena, session.takes
+    malloc, free = arena.malloc, arena.free
+    around = [malloc(size) for size in session.brought]
+    try:
+        around.append(malloc(block))
+    except OutOfMemory:
+        alone, block = [True] * len(sizes), 0
+    chunks: dict[int, Chunk] = {}
+    most = arena.requested
+    for taken, dropped, own in zip(buffers.taken, buffers.dropped, takes, strict=True):
+        for value in taken:
+            if sizes[value] and alone[value] and (chunk := malloc(sizes[value])) is not None:
+                chunks[value] = chunk
+        if own:
+            free(malloc(own))
+        if taken and arena.requested > most:
+            most = arena.requested
+        for value in dropped:
+            if value in chunks:
+                free(chunks.pop(value))
+    around += [malloc(size) for size in session.carried]
+    counters = arena.counters()
+    for left in (*chunks.values(), *around):
+        free(left)
+    if session.shrinks:
+        arena.shrink()
+    return OrtRun(OrtUsage(most, counters.in_use_peak, counters.held_peak), [], [], 0, [], block)
 
 
 def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:

@@ -11,6 +11,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Role, Value
 from irscope.ir.places import Blob, FileRegion
 from irscope.ir.program import PackedPart, Program
+from irscope.ir.types import Type
 from irscope.passes.sizes import at_least, dim_cell
 from irscope.report.values import Provenance, Quantity
 
@@ -100,11 +101,14 @@ def count_parameters(program: Program) -> ParameterTotals:
     """Totals of a program's weights, each storage once."""
     storages: dict[str, _Storage] = {}
     totals = ParameterTotals(packed=program.packed, uncounted=program.uncounted)
+    sizes: dict[Type, tuple[Dim | None, Dim | None]] = {}
     for weight in program.weights():
         totals.weights.append(weight)
         type_ = weight.type
-        numel = type_.numel
-        size = type_.nbytes
+        found = sizes.get(type_)
+        if found is None:
+            found = sizes[type_] = type_.numel, type_.nbytes
+        numel, size = found
         if numel is None or size is None:
             totals.unsized.append(weight)
             continue
