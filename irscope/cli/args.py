@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -34,8 +33,6 @@ from irscope.tools.config import device_for
 if TYPE_CHECKING:
     from irscope.session import Model
 
-_COLLECTED_AFTER = 100_000
-"""New objects after which garbage is looked for."""
 FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
 
@@ -307,8 +304,6 @@ def open_from(
                 raise UsageError(f"{name}={min(sizes)} leaves nothing to run", code="IRS671", where=args.model, hint="sizes are at least 1")
     from irscope.session import open_model  # not at the top: the UI is on the screen before what reads models is imported
 
-    # Graphs are millions of objects that stay: a collector that looks at them all again and again takes a tenth of the time.
-    gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     instruments += progress_from(args)
     return open_model(

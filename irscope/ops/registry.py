@@ -91,6 +91,8 @@ class OpRegistry:
                 specs = plugin.load()
                 if not isinstance(specs, Sequence) or not all(isinstance(spec, OpSpec) for spec in specs):
                     raise UsageError(f"ops {plugin.name!r} of {plugin.owner} are no sequence of operator records", code="IRS101")
+                for spec in specs:
+                    _ = spec.schema  # what cannot be read is said now, not where a model has the operator
             except UsageError as error:  # a broken plugin must not take every other operator with it
                 self.problems.append(Diagnostic(Severity.WARNING, error.code, f"{error}; they are left out"))
             else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, Unpack, cast, overload
 
 from irscope.devices.catalogue import Target
 from irscope.immutable import immutable
@@ -523,8 +523,8 @@ class AliasRule:
 class OpSpec:
     """One operator. Build it with `op()` in a family's module. Passes ask its fields and never compare names of operators."""
 
-    schema: Schema
-    """Name, operands, attributes and results, with what shares storage and what is written."""
+    declared: str
+    """The schema as it is written: of hundreds of operators a model has a few dozen, whose schemas are read when they are asked for."""
     family: Family
     """What kind of work it does; many rules have a default by family."""
     infer: Infer | Absent
@@ -567,28 +567,40 @@ class OpSpec:
     """How slices of operands become slices of results. None: as the family does (`irscope.ops.slicing`), else operands are needed whole."""
     codes: CodedOperand | None = None
     """The operand that is a quantized weight; None: it takes none, or only as numbers."""
-    operand_index: dict[str, int] = field(init=False)
-    defaults: dict[str, Attr] = field(init=False)
-    aliases: tuple[AliasRule, ...] = field(init=False)
-    writes: tuple[int, ...] = field(init=False)
-    """Operands that the operator writes whatever its in-place mark says (running statistics)."""
 
-    def __post_init__(self) -> None:
-        schema = self.schema
-        set_ = object.__setattr__
-        set_(self, "operand_index", {param.name: index for index, param in enumerate(schema.operands)})
-        set_(self, "defaults", {param.name: param.default for param in schema.attrs if param.default is not None})
-        set_(self, "writes", tuple(i for i, param in enumerate(schema.operands) if param.mark is AliasMark.WRITES))
-        set_(
-            self,
-            "aliases",
-            tuple(
-                AliasRule(r, o, AliasMark.MAY in (result.mark, operand.mark))
-                for r, result in enumerate(schema.results)
-                for o, operand in enumerate(schema.operands)
-                if result.alias and result.alias == operand.alias
-            ),
+    @cached_property
+    def schema(self) -> Schema:
+        """Name, operands, attributes and results, with what shares storage and what is written."""
+        return parse_schema(self.declared)
+
+    @cached_property
+    def name(self) -> str:
+        return self.declared.partition("(")[0].strip()
+
+    @cached_property
+    def operand_index(self) -> dict[str, int]:
+        """Places of operands by their names."""
+        return {param.name: index for index, param in enumerate(self.schema.operands)}
+
+    @cached_property
+    def defaults(self) -> dict[str, Attr]:
+        """Attributes that have a default."""
+        return {param.name: cast("Attr", param.default) for param in self.schema.attrs if param.default is not None}
+
+    @cached_property
+    def aliases(self) -> tuple[AliasRule, ...]:
+        """Which results share storage with which operands."""
+        return tuple(
+            AliasRule(r, o, AliasMark.MAY in (result.mark, operand.mark))
+            for r, result in enumerate(self.schema.results)
+            for o, operand in enumerate(self.schema.operands)
+            if result.alias and result.alias == operand.alias
         )
+
+    @cached_property
+    def writes(self) -> tuple[int, ...]:
+        """Operands that the operator writes whatever its in-place mark says (running statistics)."""
+        return tuple(i for i, param in enumerate(self.schema.operands) if param.mark is AliasMark.WRITES)
 
     def intermediate_bytes(self, call: OpCall) -> Dim:
         """Bytes of what the operator's composite form makes and drops inside one call, as PyTorch runs it on any device."""
@@ -598,10 +610,6 @@ class OpSpec:
         if not call.results or any(type_.shape is None for type_ in tensors) or not isinstance(call.results[0], TensorType):
             return 0
         return self.intermediates(call)
-
-    @property
-    def name(self) -> str:
-        return self.schema.name
 
     def infer_types(self, call: OpCall) -> tuple[Type, ...]:
         """Types of the results by the operator's rule, always as a tuple."""
@@ -680,7 +688,7 @@ def op(
 ) -> OpSpec:
     """Make an operator's record from its schema text and rules."""
     return OpSpec(
-        parse_schema(schema),
+        schema,
         family,
         infer,
         cost,

@@ -79,6 +79,31 @@ def test_an_onnx_file_takes_the_messages_of_onnx_alone(tmp_path: Path, root: Pat
     assert loaded & (HEAVY - {"onnx"} | {"email", "ml_dtypes"}) == set()
 
 
+@needs_cli
+def test_a_small_run_reads_no_schema_and_writes_no_init_that_it_does_not_need(tmp_path: Path, root: Path) -> None:
+    """Hundreds of records and of classes of values are imported, of which a small model has a few."""
+    counted = """
+import dataclasses
+from irscope import immutable
+from irscope.ops import spec
+made = dict.fromkeys(("schemas", "inits", "dataclasses"), 0)
+def counting(module, name, what):
+    original = getattr(module, name)
+    def counted(*args, **kwargs):
+        made[what] += 1
+        return original(*args, **kwargs)
+    setattr(module, name, counted)
+counting(spec, "parse_schema", "schemas")
+counting(immutable, "_init_of", "inits")
+counting(dataclasses, "_process_class", "dataclasses")
+"""
+    command = COMMAND.format(arguments=["run", str(root / "samples" / "models" / "cnn.onnx")])
+    counts = "\nimport json, sys\nprint(json.dumps(made), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", counted + command + counts], cwd=tmp_path, capture_output=True, text=True, check=True)
+    made = json.loads(done.stderr.splitlines()[-1])
+    assert 0 < made["schemas"] < 20 and 0 < made["inits"] < 200 and 0 < made["dataclasses"] < 50, made
+
+
 def test_the_probe_sees_a_heavy_import(tmp_path: Path) -> None:
     assert "onnx" in modules_after("import irscope, onnx", tmp_path)
 
