@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from irscope.immutable import immutable
 from irscope.ir.graph import Node
@@ -22,10 +22,12 @@ class Source:
     settings: Settings = field(default_factory=Settings)
     step: Sequence[str] | None = None
     """The options of a training step; None for a forward."""
+    compiled: Sequence[str] = ()
+    """How it is compiled, as options."""
 
     def arguments(self) -> list[str]:
         """MODEL and its options."""
-        arguments = [self.path or "MODEL"]
+        arguments = [self.path or "MODEL", *self.compiled]
         for name, type_ in self.inputs.items():
             arguments += ["--input", f"{name}={type_}"]
         if self.bind:
@@ -39,10 +41,23 @@ class Source:
         return arguments
 
 
+def compile_words(compile: bool | Mapping[str, object]) -> Sequence[str]:
+    """How a model is compiled, as options."""
+    if isinstance(compile, bool):
+        return ("--compile",) if compile else ()
+    return ("--compile-with", ",".join(f"{name}={value}" for name, value in compile.items()))
+
+
 def run_command(source: Source, passes: str) -> str:
     """The command that prints the numbers of the screen."""
     of_step = () if source.step is None else source.step
     return shlex.join(["irscope", "run" if source.step is None else "train-plan", *of_step, *source.arguments(), "--passes", passes])
+
+
+def compare_eager_command(source: Source) -> str:
+    """The command that lays a model as it runs eagerly beside the compiled one."""
+    model, *options = replace(source, compiled=()).arguments()
+    return shlex.join(["irscope", "compare", *options, "--compile-b", model, model])
 
 
 def picture_command(source: Source, around: str, hops: int) -> str:

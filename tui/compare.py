@@ -18,11 +18,12 @@ from textual.containers import Container
 from irscope.errors import Cancelled, IrscopeError
 from irscope.immutable import immutable
 from irscope.report.printable import cut_middle
-from irscope.report.report import Report
+from irscope.report.report import Document, Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Plain, bare
-from irscope.tools.compare import ModelComparison, RunComparison, compare_with, model_comparison, run_comparison
+from irscope.tools.compare import ModelComparison, RunComparison, compare_compiled, compare_with, model_comparison, run_comparison
+from irscope.tools.compare.decides import compiled_headline
 from irscope.tools.compare.model_report import timelines
 from irscope.tools.compare.models import SAME
 from irscope.tools.compare.weights import read_values, weight_change
@@ -30,7 +31,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import BothLines
-from irscope.tui.command import Source
+from irscope.tui.command import Source, compare_eager_command
 from irscope.tui.recorder import ChildRun, new_file, record_command, simulate_command
 from irscope.tui.reports import ReportTable
 from irscope.tui.rows import TableModel
@@ -61,12 +62,15 @@ _TELL = 0.5
 """Seconds after which it is told again how far a run is."""
 _SHORT = 12
 """Lines below which headline and legend give way to the chart."""
+COMPILED = "eager beside compiled"
+"""In place of a path: both sides are the program that is open."""
 _ASK = (
     "Nothing to compare with yet.",
     "",
     "o  chooses another model, such as the same one from another exporter or after an optimiser,",
     "   another checkpoint, or a recording of a real run of this model that irscope record wrote.",
     "a  records a run of this model now, or simulates a training script.",
+    "E  lays what torch.compile makes of a model by name beside the same as it runs eagerly.",
 )
 
 
@@ -115,14 +119,21 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
         labels = [compared.steps[step].name if 0 <= step < len(compared.steps) else "" for step, _ in compared.axis]
         lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels)
     else:
-        document = model_comparison(compared, everything=everything)
+        document = _said_of_compiler(model_comparison(compared, everything=everything), compared)
         places, labels = _model_places(compared, everything)
         heights = timelines(compared)
-        lines = None if heights is None else _lines(("A", "B"), heights, labels)
+        of_compiler = compared.b.is_compiled and not compared.a.is_compiled
+        lines = None if heights is None else _lines(("eager", "compiled") if of_compiler else ("A", "B"), heights, labels)
     (report,), is_of_run = document.reports, isinstance(compared, RunComparison)
     tables = tuple(ReportTable(_fitted(table, is_of_run), symbols) for table in _ordered(report) if len(table))
     equal = {} if isinstance(compared, RunComparison) or everything else _equal(compared)
     return Shown(report, is_of_run, lines, tables, tuple(places), everything, compared, equal)
+
+
+def _said_of_compiler(document: Document, compared: ModelComparison) -> Document:
+    """What compiling does to memory comes first."""
+    said, (report,) = compiled_headline(compared), document.reports
+    return replace(document, reports=(replace(report, headline=(*said, *report.headline)),)) if said else document
 
 
 def _equal(compared: ModelComparison) -> dict[str, int]:
@@ -219,6 +230,11 @@ class Compare:
         self.other, self.error, self.found = str(Path(path).expanduser()), None, None
         self.with_values, self.values_error, self._to_weights = False, None, weights
         return ""
+
+    def choose_compiled(self) -> None:
+        """Compare the program as it runs eagerly with what torch.compile makes of it."""
+        self.other, self.error, self.found = COMPILED, None, None
+        self.with_values, self.values_error, self._to_weights = False, None, False
 
     @property
     def asks_for(self) -> tuple[str, bool, bool]:
@@ -368,6 +384,8 @@ class Compare:
     def chart_title(self) -> str:
         """What is compared."""
         ours = Path(self.browse.program.path).name or "this model"
+        if self.other == COMPILED:
+            return f"{ours}: eager (A) and compiled (B)"
         return f"{ours} and {Path(self.other).name}" if self.other else "Compare"
 
     def table_title(self) -> str:
@@ -425,6 +443,8 @@ class Compare:
 
     def command(self, source: Source) -> str:
         """The command that prints what is shown."""
+        if self.other == COMPILED:
+            return compare_eager_command(source)
         arguments = source.arguments()
         is_of_run = self.found is not None and self.found.is_of_run
         extra = [*(["--values"] if self.with_values and not is_of_run else []), *(["--all"] if self.everything and not is_of_run else [])]
@@ -524,6 +544,7 @@ class CompareScreen(ModelScreen):
             footer=True,
         ),
         Action("compare", "values", ("W",), "Weights' values", "Read the weights of both, and show which changed, and how far."),
+        Action("compare", "eager", ("E",), "Eager", "Lay the program as it runs eagerly (A) beside what torch.compile makes of it (B)."),
         Action("compare", "peak(0)", ("p",), "Peak", "Go to the peak of the first side.", footer=True),
         Action("compare", "peak(1)", ("P",), "Other peak", "Go to the peak of the other side."),
     )
@@ -561,7 +582,13 @@ class CompareScreen(ModelScreen):
         known = None if compare.found is None else compare.found.compared
 
         def answer() -> Shown:
-            compared = compare_with(session.model_for(env), Path(path)) if known is None else known
+            compared = (
+                known
+                if known is not None
+                else compare_compiled(session.model_for(env))
+                if path == COMPILED
+                else compare_with(session.model_for(env), Path(path))
+            )
             if with_values and isinstance(compared, ModelComparison) and compared.values is None:
                 read_values(compared)
             return shown(compared, symbols, everything=everything)
@@ -570,7 +597,9 @@ class CompareScreen(ModelScreen):
 
     def set_sizes(self, text: str) -> str:
         problem = super().set_sizes(text)
-        if not problem and self.compare.other:
+        if not problem and self.compare.other == COMPILED:
+            self.compare.choose_compiled()
+        elif not problem and self.compare.other:
             self.compare.choose(self.compare.other)
         return problem
 
@@ -738,6 +767,11 @@ class CompareScreen(ModelScreen):
         problem = self.compare.ask_for_values()
         if problem:
             self.say(problem)
+        self.show()
+
+    def action_eager(self) -> None:
+        self.compare.choose_compiled()
+        self.asked()
         self.show()
 
     def action_peak(self, side: int) -> None:

@@ -29,7 +29,10 @@ from irscope.report.values import Cell, bare
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
 from irscope.tui.browse.columns import BrowseColumn, column_of_table, node_rows
-from irscope.tui.command import Source, run_command
+from irscope.tui.command import Source, compare_eager_command, run_command
+from irscope.tui.compiled import ITEM as COMPILED
+from irscope.tui.compiled import is_compiled
+from irscope.tui.compiled import report_of as compiled_report
 from irscope.tui.passes.chooser import PassRows, PickDialog, in_order, question_of
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.screen import ModelScreen
@@ -304,6 +307,8 @@ class Reports:
 
     def command(self, source: Source) -> str:
         """The command line that prints the selected report."""
+        if self.item is not None and self.item.text == COMPILED:
+            return compare_eager_command(source)
         return run_command(source, "default" if self.item is None else self.item.text)
 
 
@@ -435,7 +440,8 @@ class ReportsScreen(ModelScreen):
             self.run(self.reports.item)
 
     def _listed(self, items: list[Item]) -> None:
-        self.reports.set_items(items)
+        compiled = [Item(COMPILED, "what the compiler did: kernels, buffers, what is saved, where compiling stops")]
+        self.reports.set_items([*(compiled if is_compiled(self.session.program) else []), *items])
         self.reports.make_for(dict(self.browse.results.binding.env), self.session.context.device)
         first = self.reports.item
         if first is not None and not first.state:
@@ -445,9 +451,10 @@ class ReportsScreen(ModelScreen):
         """Have the report of a pass made."""
         made_for = self.reports.made_for
         self.reports.start(item)
+        session = self.session
         self.session.ask(
             f"reports.{item.text}.{made_for}",
-            lambda: report_of(self.session.model_for(made_for[0]).manager, item.text),
+            lambda: compiled_report(session) if item.text == COMPILED else report_of(session.model_for(made_for[0]).manager, item.text),
             lambda report: self.reports.take(item, report),
             lambda error: self.reports.fail(item, error),
             urgency=NOW,

@@ -25,7 +25,7 @@ from irscope.tui.analyses import Analyses, result_of
 from irscope.tui.apart import of_model
 from irscope.tui.browse.columns import COLUMNS, BrowseColumn, ColumnSource
 from irscope.tui.browse.model import Browse
-from irscope.tui.command import Source
+from irscope.tui.command import Source, compile_words
 from irscope.tui.context import Context
 from irscope.tui.memory.lives import measured
 from irscope.tui.results import Failed, Finished, Folded, Results, Summed, Update
@@ -261,7 +261,9 @@ class Session:
         self.manager = model.manager
         self.program = model.program
         self.symbols = symbols
-        source = Source(model.program.path, model.options.inputs, model.options.bind, model.manager.settings, step)
+        source = Source(
+            model.program.path, model.options.inputs, model.options.bind, model.manager.settings, step, compile_words(model.options.compile)
+        )
         self.browse = Browse(model.program, source, symbols)
         if context is not None:
             self.browse.context = self.browse.context.like(context)

@@ -61,6 +61,9 @@ class Part:
     """Its name in the graph."""
     operator: str
     line: str
+    module: str = ""
+    call: str = ""
+    """The call of the program that it is of, as Dynamo names it: batch_norm_1 is the second batch_norm of the graph."""
 
 
 @dataclass
@@ -488,7 +491,7 @@ def _origins(node: Any) -> Iterable[Any]:
 
 def _kernel(node: Any, called: str) -> Kernel | None:
     origins = _origins(node)
-    parts = tuple(Part(one.name, name, place_of(one)) for one in origins if (name := operator_of(one)))
+    parts = tuple(Part(one.name, name, place_of(one), _module(one), _call(one)) for one in origins if (name := operator_of(one)))
     operators = tuple(dict.fromkeys(one.operator for one in parts))
     first = node.get_nodes()[0].node
     if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not operators:
@@ -560,6 +563,12 @@ def _module(node: Any) -> str:
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     path = re.sub(r"^L\['\w+'\]|_modules|_orig_mod", "", str(modules[-1][0])) if modules else ""
     return ".".join(re.findall(r"\w+", path))
+
+
+def _call(node: Any) -> str:
+    """The call of the program behind a node."""
+    calls = node.meta.get("source_fn_stack") or ()
+    return str(calls[-1][0]) if calls else ""
 
 
 def _saved(output: Any, why: Mapping[str, str]) -> Iterator[Saved]:

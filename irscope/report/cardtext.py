@@ -430,11 +430,11 @@ class CardWriter:
             said.append("what runs, its cost and its memory")
         if unknown.operators:
             more = f" and {len(unknown.operators) - 3} more" if len(unknown.operators) > 3 else ""
-            said.append(f"the cost of {_counted(unknown.operator_nodes, 'node')}: {', '.join(unknown.operators[:3])}{more}")
+            said.append(f"the cost of {counted(unknown.operator_nodes, 'node')}: {', '.join(unknown.operators[:3])}{more}")
         said += [
-            f"the size of {_counted(count, what)}" for count, what in ((unknown.tensors, "tensor"), (unknown.weights, "weight")) if count
+            f"the size of {counted(count, what)}" for count, what in ((unknown.tensors, "tensor"), (unknown.weights, "weight")) if count
         ]
-        warnings = [_counted(count, severity) for severity, count in unknown.diagnostics.items() if severity != "note"]
+        warnings = [counted(count, severity) for severity, count in unknown.diagnostics.items() if severity != "note"]
         if warnings:
             said.append(f"{', '.join(warnings)} on stderr")
         yield self.item("unknown", "; ".join(said) or "nothing")
@@ -511,7 +511,7 @@ def _part(category: str) -> str:
     return _PARTS.get(category, category)
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

@@ -24,10 +24,12 @@ from irscope.tui.browse.columns import rows_by_name
 from irscope.tui.browse.model import Browse
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Floats, Limit, Stack
+from irscope.tui.compiled import is_compiled
 from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
+from irscope.tui.reports import ReportTable
 from irscope.tui.rows import RowTexts, TableColumn, TableModel, word_pattern
 from irscope.tui.text import Line, Span, beside, failure_lines, filled, note_lines, text_of
 
@@ -132,8 +134,10 @@ class Memory:
         self._fit: tuple[tuple[object, ...], Fit | IrscopeError] | None = None
         self.by_size: SizeStack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
-        self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None)
+        self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None, is_compiled=is_compiled(browse.program))
         self.filter_text = ""
+        self.plan: ReportTable | None = None
+        """The buffers of the generated code, once they have been found."""
 
     # -- results -----------------------------------------------------------------------------------------------
 
@@ -409,6 +413,11 @@ class Memory:
         self.whatifs, self.lists_whatifs, self.after = None, False, None
 
     @property
+    def buffers(self) -> ReportTable | None:
+        """What is listed in place of what is alive, where eager is beside what was compiled: buffers, and whose place each takes."""
+        return self.plan if self.drawings.view == "eager" else None
+
+    @property
     def whole(self) -> Floats:
         """All that is in use at each step, whether it is drawn or not."""
         if self.found is None:
@@ -552,6 +561,9 @@ class Memory:
         if self.lists_whatifs and self.whatifs is not None:
             self.whatifs.set_filter(self.filter_text)
             return ""
+        if self.buffers is not None:
+            self.buffers.filter(self.filter_text)
+            return ""
         count = self.count
         # Why each of very many is alive takes too long to say for one key.
         with_reason = count <= _MOST_REASONS
@@ -675,6 +687,8 @@ class Memory:
         """What the table shows."""
         if self.lists_whatifs and self.whatifs is not None:
             return self.whatifs.export()
+        if self.buffers is not None:
+            return self.buffers.table
         rows = [
             (one.name, one.size, one.born, one.dies, one.kind, one.why(), one.made_by) for one in map(self._row, self.table.shown.tolist())
         ]
@@ -780,6 +794,8 @@ class Memory:
         """What stands above the table."""
         if self.lists_whatifs and self.whatifs is not None:
             return self.whatifs.title()
+        if self.buffers is not None:
+            return f"{len(self.buffers.model):,} buffers of the generated code: what each takes the place of"
         if self.range is None or self.found is None:
             count = len(self._held)
             rows = f"{count:,} {'row' if count == 1 else 'rows'}"

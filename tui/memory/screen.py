@@ -15,6 +15,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import analysis_of, report_of, result_of
 from irscope.tui.charts import Floats, Stack
 from irscope.tui.command import run_command
+from irscope.tui.compiled import NOT_COMPILED, beside_eager, buffers_of
 from irscope.tui.memory.lives import Lives, Measured, Occupants, measured, occupants_of
 from irscope.tui.memory.model import Found, Memory
 from irscope.tui.memory.views import (
@@ -30,6 +31,7 @@ from irscope.tui.memory.views import (
     step_drawing,
 )
 from irscope.tui.memory.whatif import MOST_NODES, OF_TRAINING, SOURCES, Base, Source, WhatIf
+from irscope.tui.reports import ReportTable
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.widgets.charts import StackPane
@@ -73,6 +75,7 @@ class MemoryScreen(ModelScreen):
         Action("memory", "scale(2)", ("right_curly_bracket",), "Double", "Make the first symbol twice as large."),
         Action("memory", "scale(0.5)", ("left_curly_bracket",), "Halve", "Make the first symbol half as large."),
         Action("memory", "view", ("v",), "View", "Choose what is drawn: live bytes, peak by size, addresses, a better order.", footer=True),
+        Action("memory", "eager", ("E",), "Eager", "Show eager beside what torch.compile made of it over one axis, or the steps again."),
         Action("memory", "by_size", ("x",), "By size", "Show the peak over sizes of the first symbol, or the steps again."),
         Action(
             "memory", "largest", ("X",), "Largest", "Look for the largest size that fits on the device, such as the batch; ctrl-x stops it."
@@ -223,13 +226,16 @@ class MemoryScreen(ModelScreen):
         if not memory.drawings.ask(wanted):
             return
         env = dict(wanted.env)
-        steps = len(self.browse.outline.program_order)
+        steps, question = len(self.browse.outline.program_order), memory.context.liveness
 
         def answer() -> Drawing:
             # A captured step cannot be read again with other sizes.
             manager = session.manager if wanted.view == "training" else session.model_for(env).manager
             if wanted.view == "training":
                 return step_drawing(result_of(manager, "training"))
+            if wanted.view == "eager":
+                beside = beside_eager(session, question)
+                return Drawing(beside, beside.said, f"{beside.title}{self.symbols.glyphs.separator}E shows the steps again")
             if wanted.view == "plan":
                 return Drawing(planned(report_of(manager, "plan"), steps))
             if wanted.view == "orders":
@@ -244,6 +250,17 @@ class MemoryScreen(ModelScreen):
             memory.drawings.take(wanted, found)
 
         session.ask(wanted.key, answer, take, take, urgency=NOW)
+
+    def _ask_plan(self) -> None:
+        """The buffers of the generated code, for the list below eager and compiled."""
+        memory, session = self.memory, self.session
+        if memory.drawings.view != "eager" or memory.plan is not None:
+            return
+
+        def take(found: Table | None) -> None:
+            memory.plan = None if found is None else ReportTable(found, self.symbols)
+
+        session.ask("memory.buffers", lambda: buffers_of(session), take, lambda error: None, urgency=NOW)
 
     # -- what is shown -----------------------------------------------------------------------------------------
 
@@ -262,12 +279,15 @@ class MemoryScreen(ModelScreen):
             self._ask_sizes()
         elif memory.drawings.view != "steps":
             self._ask_drawing()
+            self._ask_plan()
         self._show_step()
 
     def _show_step(self) -> None:
         self.query_one(StackPane).redraw()
         memory = self.memory
         listed = memory.whatifs.table if memory.lists_whatifs and memory.whatifs is not None else memory.table
+        if memory.buffers is not None and not memory.lists_whatifs:
+            listed = memory.buffers.model
         self.query_one("#living", VirtualTable).set_model(listed)
         self._show_titles()
 
@@ -295,6 +315,9 @@ class MemoryScreen(ModelScreen):
         if self.memory.lists_whatifs and self.memory.whatifs is not None:
             self.memory.try_whatif(self.memory.whatifs.chosen())
             self._show_step()
+            return
+        if self.memory.buffers is not None:
+            self.say("n, N, p and v go on; E shows what is alive at a step.")
             return
         row = self.memory.row_of_selected()
         if row is not None:
@@ -426,6 +449,12 @@ class MemoryScreen(ModelScreen):
     def _view(self, view: View) -> None:
         self.memory.drawings.view = view
         self.show()
+
+    def action_eager(self) -> None:
+        if not self.memory.drawings.is_compiled:
+            self.say(NOT_COMPILED)
+            return
+        self._view("steps" if self.memory.drawings.view == "eager" else "eager")
 
     def action_view(self) -> None:
         views = self.memory.drawings.offered(has_sizes=bool(self.memory.sizes_question))

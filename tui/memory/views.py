@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------------------------------------
 # What the chart of the memory screen can show in place of live bytes by step, and what has been found for it.
 
-View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training"]
+View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager"]
 VIEWS: Mapping[View, str] = {
     "steps": "live bytes by step",
     "sizes": "the peak over sizes of the first symbol",
@@ -44,6 +44,7 @@ VIEWS: Mapping[View, str] = {
     "plan": "addresses by step, planned for one arena",
     "orders": "live bytes as written and in the order that needs least memory",
     "training": "the step of training by category, with its phases",
+    "eager": "eager beside what torch.compile made of it, over one axis",
 }
 TITLES: Mapping[View, str] = {
     "steps": "Memory",
@@ -52,6 +53,7 @@ TITLES: Mapping[View, str] = {
     "plan": "Addresses, planned arena",
     "orders": "Orders",
     "training": "Step of training",
+    "eager": "Eager beside compiled",
 }
 
 
@@ -82,8 +84,9 @@ class Wanted:
 class Drawings:
     """The drawing that is shown, or why there is none."""
 
-    def __init__(self, symbols: Symbols, *, of_training: bool = False) -> None:
+    def __init__(self, symbols: Symbols, *, of_training: bool = False, is_compiled: bool = False) -> None:
         self.symbols = symbols
+        self.is_compiled = is_compiled
         self.of_training = of_training
         self.view: View = "training" if of_training else "steps"
         self.restacked: Stack | None = None
@@ -116,8 +119,9 @@ class Drawings:
         return replace(found, stack=self._own)
 
     def offered(self, *, has_sizes: bool) -> list[View]:
-        """The views there are to choose from: sizes for a model that has symbols, a step for one that was captured in training."""
-        absent = {"sizes": not has_sizes, "training": not self.of_training}
+        """The views there are to choose from: sizes for a model that has symbols, a step for one of training,
+        eager for one that was compiled."""
+        absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled}
         return [view for view in VIEWS if not absent.get(view)]
 
     def followed(self, steps: Stack | None) -> Stack | None:
@@ -127,8 +131,8 @@ class Drawings:
 
     @property
     def title(self) -> str:
-        """What the step of training says above its chart, where it is shown."""
-        return self.symbols.clean(self.drawing.title) if self.view == "training" and self.drawing is not None else ""
+        """What stands above the chart in place of what is alive at the cursor, where it has that."""
+        return "" if self.drawing is None or self.view == "steps" else self.symbols.clean(self.drawing.title)
 
     @property
     def is_step(self) -> bool:
@@ -146,7 +150,10 @@ class Drawings:
             return note_lines(f"computing {VIEWS[self.view]}", height)
         stack = found.stack
         head = stack.legend_rows(width, symbols)[: 2 if height >= 10 else 1] if height >= 5 and not has_legend else []
-        if found.text and height >= 8 and not has_legend:
+        if self.view == "eager" and height >= 5:
+            # The answer comes first, then what the step is made of.
+            head = [cut_line((Span(symbols.clean(found.text), "heading"),), width, symbols), *stack.legend_at(here or 0, width, 1, symbols)]
+        elif found.text and height >= 8 and not has_legend:
             head.append(cut_line((Span(symbols.clean(found.text)),), width, symbols))
         if not len(stack):
             return filled([*head, (Span("nothing to draw: the model has no steps", "faint"),)], height)

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from irscope.report.printable import pad
 from irscope.tui.actions import Action, bindings
+from irscope.tui.compiled import ITEM as COMPILED
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.text import Role, Span, Symbols, cut_end
 from irscope.tui.widgets.paint import Looks
@@ -37,6 +38,8 @@ _ORDER = {name: (place, number) for place, names in enumerate(QUESTIONS.values()
 
 def question_of(name: str) -> str:
     """The question that a pass answers; one with options answers that of the pass."""
+    if name == COMPILED:
+        return "What did the compiler change?"
     place = _ORDER.get(name.partition("{")[0])
     return OWN if place is None else list(QUESTIONS)[place[0]]
 

@@ -17,6 +17,8 @@ from irscope.passkit.base import Pass
 from irscope.passkit.options import spelled
 from irscope.report.table import Table
 from irscope.tui.actions import Action, bindings
+from irscope.tui.command import compare_eager_command
+from irscope.tui.compiled import NOT_COMPILED, CompiledView, is_compiled, shared
 from irscope.tui.passes.chooser import PICK_ACTIONS, PickDialog
 from irscope.tui.passes.pipeline import PassForm, Pipeline, Step
 from irscope.tui.passes.running import Outcome, Runner
@@ -24,7 +26,7 @@ from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Symbols, text_of
 from irscope.tui.widgets.paint import DetailPane, Looks
-from irscope.tui.widgets.table import VirtualTable
+from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
 # The window in which options of a pass are filled in.
@@ -97,11 +99,15 @@ class PassesScreen(ModelScreen):
 
     NAME = "passes"
     FIRST = "#steps"
+    FILTER_HINT = "words of a kernel, its operators, lines or nodes; !word: must not"
     PANES: ClassVar[dict[str, str]] = {
         "passes": "On this screen",
         "steps": "Pipeline",
         "step_text": "Selected pass",
         "diff": "Graph before and after",
+        "kernels": "Kernels",
+        "nodes": "Nodes of eager",
+        "kernel_text": "Selected kernel",
         **PICK_PANES,
     }
     ACTIONS: ClassVar[tuple[Action, ...]] = (
@@ -112,6 +118,14 @@ class PassesScreen(ModelScreen):
         Action("passes", "remove", ("delete",), "Remove", "Take the selected pass out of the pipeline."),
         Action("passes", "shift(-1)", ("K",), "Earlier", "Move the selected pass up."),
         Action("passes", "shift(1)", ("J",), "Later", "Move the selected pass down."),
+        Action(
+            "passes",
+            "compiled",
+            ("v",),
+            "Compiler",
+            "Show what torch.compile did, kernels beside the nodes of eager, or the pipeline again.",
+            footer=True,
+        ),
         *PICK_ACTIONS,
         *FORM_ACTIONS,
     )
@@ -121,11 +135,26 @@ class PassesScreen(ModelScreen):
         super().__init__(session)
         made: Pipeline = session.keep(self.NAME, lambda: Pipeline(session.manager.registry, session.browse.source, session.symbols))
         self.pipeline = made
-        self._asked = ""
+        self._asked = self._asked_compiled = ""
         self.runner: Runner = session.keep("passes.runner", lambda: Runner(session.manager))
+        self.compiled: CompiledView | None = (
+            session.keep("passes.compiled", lambda: CompiledView(session.symbols)) if is_compiled(session.program) else None
+        )
+        """What torch.compile did, where it did something."""
+        self.shows_compiled = self.compiled is not None
 
     def panes(self) -> ComposeResult:
-        with Container(classes="panes"):
+        if self.compiled is not None:
+            with Vertical(id="compiled"):
+                yield DetailPane(id="compiled_text")
+                with Container(classes="panes"):
+                    with RowsPane(classes="pane left", id="kernels_pane"):
+                        yield VirtualTable(self.compiled.kernels, id="kernels")
+                    with Vertical(classes="right"):
+                        with RowsPane(classes="pane", id="nodes_pane"):
+                            yield VirtualTable(self.compiled.nodes, id="nodes")
+                        yield DetailPane(id="kernel_text", classes="pane")
+        with Container(classes="panes", id="pipeline"):
             with Vertical(classes="pane left", id="steps_pane"):
                 yield VirtualTable(self.pipeline.table, id="steps")
             with Vertical(classes="right"):
@@ -133,9 +162,19 @@ class PassesScreen(ModelScreen):
                 yield DetailPane(id="diff", classes="pane")
         yield from self.prompts()
 
+    def focus_first(self) -> None:
+        self.query_one("#kernels" if self.shows_compiled else "#steps").focus()
+
     # -- running -----------------------------------------------------------------------------------------------
 
     def asked(self) -> None:
+        compiled, session = self.compiled, self.session
+        if self.shows_compiled and compiled is not None:
+            asked = f"passes.compiled.{session.context.device}.{dict(session.results.complete.env)}"
+            if asked != self._asked_compiled:
+                self._asked_compiled = asked
+                session.ask(asked, lambda: shared(session), compiled.take, compiled.fail, urgency=NOW)
+            return
         self._run_next()
 
     def _run_next(self) -> None:
@@ -165,8 +204,21 @@ class PassesScreen(ModelScreen):
     # -- what is shown -----------------------------------------------------------------------------------------
 
     def show(self) -> None:
+        self.query_one("#pipeline").display = not self.shows_compiled
+        if self.compiled is not None:
+            self.query_one("#compiled").display = self.shows_compiled
+            self._show_compiled(self.compiled)
         self.query_one("#steps", VirtualTable).set_model(self.pipeline.table)
         self._show_step()
+
+    def _show_compiled(self, compiled: CompiledView, *, top: bool = False) -> None:
+        self.query_one("#compiled_text", DetailPane).show(compiled.head())
+        self.query_one("#kernels", VirtualTable).set_model(compiled.kernels)
+        self.query_one("#nodes", VirtualTable).set_model(compiled.nodes)
+        self.query_one("#kernel_text", DetailPane).show(compiled.detail(), top=top)
+        self.title_of("kernels_pane", f"{len(compiled.kernels):,} kernels", progress=True)
+        self.title_of("nodes_pane", f"{len(compiled.nodes):,} nodes of eager{self.symbols.glyphs.separator}those of the kernel are marked")
+        self.title_of("kernel_text", "Selected kernel")
 
     def _show_step(self, *, top: bool = False) -> None:
         self.query_one("#step_text", DetailPane).show(self.pipeline.detail(), top=top)
@@ -176,21 +228,55 @@ class PassesScreen(ModelScreen):
         self.title_of("diff", self.pipeline.diff_title())
 
     def show_progress(self) -> None:
+        if self.shows_compiled and self.compiled is not None:
+            self._show_compiled(self.compiled)
         self._show_step()
 
     def on_rows_view_selected(self, message: VirtualTable.Selected) -> None:
-        self._show_step(top=True)
+        if self.compiled is None or not self.shows_compiled:
+            self._show_step(top=True)
+            return
+        if message.table.id == "kernels":
+            self.compiled.follow_kernel()
+            kernel = self.compiled.kernel
+            row = None if kernel is None else self.browse.outline.row_of.get(kernel.node)
+            if row is not None:
+                # All screens have the kernel selected.
+                self.browse.reveal(row)
+                self.session.moved(self.NAME)
+        self._show_compiled(self.compiled, top=True)
 
     def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
-        self.action_options()
+        """From a kernel to its nodes, and from a node to its kernels, one after the other."""
+        if self.compiled is None or not self.shows_compiled:
+            self.action_options()
+        elif message.table.id == "kernels":
+            self.query_one("#nodes").focus()
+        elif self.compiled.follow_node():
+            self.query_one("#kernels").focus()
+        else:
+            self.say("In which kernel this node is, is not known.")
+        self.show()
 
     # -- what the base asks for --------------------------------------------------------------------------------
 
     def commands(self) -> list[tuple[str, str]]:
         self.pipeline.source = replace(self.browse.source, settings=self.browse.bound_source.settings)
+        if self.shows_compiled:
+            return [("The same as text:", compare_eager_command(self.browse.complete_source))]
         return [("This pipeline:", self.pipeline.command())]
 
+    @property
+    def filter_text(self) -> str:
+        return self.compiled.filter_text if self.shows_compiled and self.compiled is not None else ""
+
+    def set_filter(self, text: str) -> str:
+        return self.compiled.set_filter(text) if self.shows_compiled and self.compiled is not None else ""
+
     def selected_text(self) -> list[tuple[str, str]]:
+        if self.shows_compiled and self.compiled is not None:
+            kernel = self.compiled.kernel
+            return [] if kernel is None else [("The kernel:", kernel.name)]
         step = self.pipeline.step
         if step is None:
             return []
@@ -200,6 +286,8 @@ class PassesScreen(ModelScreen):
         return texts
 
     def table(self) -> Table | None:
+        if self.shows_compiled and self.compiled is not None:
+            return self.compiled.export()
         return self.pipeline.export()
 
     def show_row(self, row: int) -> None:
@@ -207,11 +295,32 @@ class PassesScreen(ModelScreen):
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 
+    def action_compiled(self) -> None:
+        """Switch between the pipeline and what the compiler did."""
+        if self.compiled is None:
+            self.say(NOT_COMPILED)
+            return
+        self.shows_compiled = not self.shows_compiled
+        self.asked()
+        self.show()
+        self.focus_first()
+
     def action_filter(self) -> None:
-        """What can be filtered here are the passes to add."""
-        self.action_add()
+        """What can be filtered in a pipeline are the passes to add."""
+        if self.shows_compiled:
+            super().action_filter()
+        else:
+            self.action_add()
+
+    def _is_aside(self) -> bool:
+        """Whether the pipeline that a key is about is not shown; it is then, and nothing is changed unseen."""
+        if not self.shows_compiled:
+            return False
+        self.action_compiled()
+        return True
 
     def action_add(self) -> None:
+        self._is_aside()
         registry = self.session.manager.registry
         choices = [(name, entry.summary) for name, entry in sorted(registry.entries.items())]
         choices += [(name, text) for name, text in sorted(registry.pipelines.items())]
@@ -238,6 +347,8 @@ class PassesScreen(ModelScreen):
             self._changed()
 
     def action_options(self) -> None:
+        if self._is_aside():
+            return
         form: PassForm | None = self.pipeline.edit_form()
         if form is None:
             self.say("This pass has no options.")
@@ -250,18 +361,26 @@ class PassesScreen(ModelScreen):
             self._changed()
 
     def action_rerun(self) -> None:
+        if self._is_aside():
+            return
         self.pipeline.rerun_from(self.pipeline.selected)
         self._changed()
 
     def action_leave_out(self) -> None:
+        if self._is_aside():
+            return
         self.pipeline.toggle()
         self._changed()
 
     def action_remove(self) -> None:
+        if self._is_aside():
+            return
         self.pipeline.remove()
         self._changed()
 
     def action_shift(self, by: int) -> None:
+        if self._is_aside():
+            return
         if self.pipeline.move(by):
             self._changed()
 

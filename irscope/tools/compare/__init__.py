@@ -29,6 +29,7 @@ from irscope.tools.compare.runs import RunComparison, compare_recording, setting
 __all__ = [
     "ModelComparison",
     "RunComparison",
+    "compare_compiled",
     "compare_models",
     "compare_recording",
     "compare_with",
@@ -102,6 +103,15 @@ def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
     opened = open_for(Path(path), recording, model.options, model.manager.settings, as_in_file=True) if is_there else model
     _share(model, opened)
     return compare_recording(opened, recording)
+
+
+def compare_compiled(model: Model) -> ModelComparison:
+    """Lay a program as it runs eagerly beside what torch.compile makes of it; the model is either of them."""
+    from irscope.tools.lowered import compiled_of, eager_of
+
+    if "compiled" in model.program.metadata:
+        return compare_models(eager_of(model), model)
+    return compare_models(model, compiled_of(model))
 
 
 def _share(model: Model, other: Model) -> None:

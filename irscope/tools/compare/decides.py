@@ -224,6 +224,11 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
     return rows
 
 
+def compiled_headline(compared: ModelComparison) -> list[str]:
+    """What compiling does to memory, in a line, and what the first run takes; nothing of models of which B alone is not compiled."""
+    return _compiled_verdict(_compiled_rows(compared)) if compared.b.is_compiled and not compared.a.is_compiled else []
+
+
 def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     """What compiling does to memory, in a line."""
     later, first = rows["later_runs_bytes"], rows["first_run_bytes"]

@@ -1,0 +1,278 @@
+"""What torch.compile made of a model, node by node: the kernels beside the nodes of the program as it runs eagerly."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from irscope.errors import UsageError
+from irscope.frontends.zoo.names import is_name
+from irscope.immutable import immutable
+from irscope.ir.graph import Node
+from irscope.ops.facts import OpRole
+from irscope.ops.registry import plays
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.roofline import Roofline
+from irscope.report.cardtext import counted
+from irscope.report.units import Kind, humanise
+from irscope.session import Model, open_model
+
+if TYPE_CHECKING:
+    from irscope.frontends.simulation.compilations import Compilations, Kernel
+
+_SAME_CALL: Final[Mapping[str, str]] = {
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "cross_entropy": "cross_entropy_loss",
+    "iadd": "add",
+    "imul": "mul",
+    "isub": "sub",
+    "matmul_": "matmul",
+}
+"""How Dynamo calls what PyTorch's dispatcher calls otherwise."""
+
+
+def eager_of(model: Model) -> Model:
+    """The program of a compiled model as it runs eagerly, at the same sizes. Raises UsageError where that cannot be read."""
+    is_step = model.program.training is not None
+    if is_step or not is_name(model.program.path):
+        raise UsageError(
+            f"{'the step' if is_step else 'the program'} as it runs eagerly is not there: kernels are shown alone",
+            code="IRS396",
+            hint="`irscope tui --compile NAME` reads both",
+        )
+    return _read_again(model, is_compiled=False)
+
+
+def compiled_of(model: Model) -> Model:
+    """What torch.compile makes of a model by name, at the same sizes. Raises UsageError for any other."""
+    if not is_name(model.program.path) or model.program.training is not None:
+        raise UsageError(
+            "torch.compile is for a model by name, or for ./train.py:build, without its step of training",
+            code="IRS396",
+            hint="`irscope tui --compile NAME`; `irscope simulate` runs a training loop that compiles",
+        )
+    return _read_again(model, is_compiled=True)
+
+
+def _read_again(model: Model, *, is_compiled: bool) -> Model:
+    found = open_model(Path(model.program.path), replace(model.options, compile=is_compiled), settings=model.manager.settings)
+    found.manager.cancelled = model.manager.cancelled
+    found.manager.instruments[:] = model.manager.instruments
+    return found
+
+
+def compilations_of(model: Model) -> Compilations | None:
+    """What the compiler did, where it ran here."""
+    observed = model.program.observed
+    found = None if observed is None else getattr(observed.requests, "compiled", None)
+    return cast("Compilations | None", found)
+
+
+@immutable(slots=False)
+class Step:
+    """A node that does something: an operator of the eager program, or a kernel of the compiled one."""
+
+    node: Node
+    moved: int | None
+    """Bytes read and written; None where they are not known."""
+    seconds: float | None
+    """The least time by roofline."""
+
+    @property
+    def name(self) -> str:
+        """Its kernel's name, else its own."""
+        found = self.node.attrs.get("kernel")
+        return found if isinstance(found, str) and found else self.node.name
+
+    @property
+    def line(self) -> str:
+        """Where the program says so; its module where only torch's own code does."""
+        loc = self.node.loc
+        return f"{loc.file}:{loc.line}" if loc is not None else f"module {self.node.scope.module}" if self.node.scope.module else ""
+
+
+@immutable(slots=False)
+class KernelStep(Step):
+    """A kernel with what was fused into it."""
+
+    kernel: Kernel | None
+    graph: int | None
+    """The number of the graph that it is in; None for what runs outside of what was compiled, or where nobody tells."""
+    eager: tuple[int, ...]
+    """Nodes of the eager program whose work it does, or some of it, by their place."""
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether Inductor generated it; else it is a call of a library."""
+        return plays(self.node, OpRole.GENERATED)
+
+    @property
+    def operators(self) -> Sequence[tuple[str, str, int]]:
+        """What is in it: operator, line, and how many nodes of the compiler's graph that is."""
+        if self.kernel is not None:
+            return [(*key, count) for key, count in Counter((one.operator, one.line) for one in self.kernel.parts).items()]
+        names, lines = (self.node.attrs.get(key) for key in ("operators", "lines"))
+        said = [one for one in lines if isinstance(one, str)] if isinstance(lines, tuple) else []
+        if not isinstance(names, tuple):
+            return [(self.node.source.rpartition("::")[2] or self.node.op, self.line, 1)]
+        return [(str(one), said[0] if len(said) == 1 else "", 1) for one in names] + (
+            [("lines", ", ".join(said), 1)] if len(said) > 1 else []
+        )
+
+
+class Lowered:
+    """A compiled program beside its eager one."""
+
+    def __init__(self, model: Model, eager: Model | None, why: str = "") -> None:
+        self.model = model
+        self.found = compilations_of(model)
+        self.why = why
+        """Why there is no eager program."""
+        self.eager: list[Step] = [] if eager is None else [Step(*one) for one in _steps(eager)]
+        """Nodes that do something, in order."""
+        self.kernels: list[KernelStep] = list(self._matched(list(_steps(model))))
+
+    @cached_property
+    def kernels_of(self) -> Mapping[int, Sequence[int]]:
+        """For each node of the eager program, by its place, the kernels that do its work."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for place, kernel in enumerate(self.kernels):
+            for one in kernel.eager:
+                found[one].append(place)
+        return found
+
+    def _matched(self, steps: Sequence[tuple[Node, int | None, float | None]]) -> Iterator[KernelStep]:
+        known = [] if self.found is None else [(number, one) for number, graph in enumerate(self.found.graphs) for one in graph.kernels]
+        places = self._places()
+        at = 0
+        for node, moved, seconds in steps:
+            place = next((one % len(known) for one in range(at, at + len(known)) if _is_of(node, known[one % len(known)][1])), None)
+            if place is None:
+                yield KernelStep(node, moved, seconds, None, None, self._alone(node))
+                continue
+            at = place + 1
+            graph, kernel = known[place]
+            own = {places[key] for part in kernel.parts if (key := (graph, part.module, part.call)) in places}
+            yield KernelStep(node, moved, seconds, kernel, graph, tuple(sorted(own)))
+
+    def _alone(self, node: Node) -> tuple[int, ...]:
+        """A node that runs as it does in eager is the one of the same module with the same operator, if there is one such."""
+        same = [
+            place
+            for place, one in enumerate(self.eager)
+            if one.node.source == node.source and one.node.scope.path == node.scope.path and one.node.source
+        ]
+        return (same[0],) if len(same) == 1 else ()
+
+    def _places(self) -> dict[tuple[int, str, str], int]:
+        """The eager node of each call in the compiler's graphs: in a module the calls of a name are in the same order in both.
+
+        Where their numbers differ, nobody can tell which is which, so that none is named.
+        """
+        calls: defaultdict[tuple[str, str], dict[tuple[int, int, str], tuple[int, str, str]]] = defaultdict(dict)
+        for number, graph in enumerate([] if self.found is None else self.found.graphs):
+            for part in (part for kernel in graph.kernels for part in kernel.parts if part.call):
+                name, place = _call(part.call)
+                calls[part.module, name][number, place, part.call] = (number, part.module, part.call)
+        eager: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for at, one in enumerate(self.eager):
+            eager[one.node.scope.module, _operator(one.node)].append(at)
+        found: dict[tuple[int, str, str], int] = {}
+        for key, several in calls.items():
+            if len(several) == len(eager[key]):
+                found.update(zip((several[one] for one in sorted(several)), eager[key], strict=True))
+        return found
+
+    # -- what it comes to --------------------------------------------------------------------------------------
+
+    @property
+    def headline(self) -> list[str]:
+        """Counts and sums before and after, and where compiling stops, a line each."""
+        generated = sum(one.is_generated for one in self.kernels)
+        made = f"{generated:,} generated, {counted(len(self.kernels) - generated, 'call')} of libraries"
+        if not self.eager:
+            moved = _total([one.moved for one in self.kernels])
+            lines = [f"{counted(len(self.kernels), 'kernel')}: {made}; bytes moved {moved}", *([self.why] if self.why else [])]
+        else:
+            lines = [f"{counted(len(self.eager), 'node')} of eager are {counted(len(self.kernels), 'kernel')}: {made}", self._sums()]
+        return [*lines, *self._stops()]
+
+    def _sums(self) -> str:
+        before, after = ([one.moved for one in side] for side in (self.eager, self.kernels))
+        said = f"bytes moved {_total(before)} -> {_total(after)}"
+        whole = sum(one or 0 for one in before)
+        if None not in before and None not in after and whole:
+            said += f" ({sum(one or 0 for one in after) / whole - 1:+.1%})"
+        times = [[one.seconds for one in side] for side in (self.eager, self.kernels)]
+        if all(None not in side for side in times):
+            a, b = (humanise(sum(cast("list[float]", side)), Kind.SECONDS) for side in times)
+            said += f", least time ~{a} -> ~{b}"
+        return said
+
+    def _stops(self) -> Iterator[str]:
+        if self.found is None:
+            return
+        others = sorted({one.backend for one in self.found.graphs if not one.is_followed})
+        if others:
+            yield f"backend {', '.join(others)}: its kernels are not known here; its results are counted"
+        if not self.found.graphs:
+            yield "torch.compile met nothing that it compiles: what runs is eager"
+        kinds: Counter[str] = Counter()
+        for one in self.found.events:
+            kinds[one.what] += one.count
+        for what in ("graph break", "recompilation"):
+            kinds.setdefault(what, 0)
+        yield "; ".join(counted(count, kind) if not kind.startswith("limit") else kind for kind, count in sorted(kinds.items()))
+        for one in self.found.events:
+            yield f"{one.what} at {one.line}: {one.cause}" if one.line else f"{one.what}: {one.cause}"
+
+
+def _steps(model: Model) -> Iterator[tuple[Node, int | None, float | None]]:
+    """Nodes that do something, with the bytes that they move and their least time."""
+    costs: Costs = model.manager.get(NodeCosts())
+    bounds = model.manager.get(Roofline())
+    seconds = {one.node: None if one.reason else bounds.seconds_of(one) for one in bounds.nodes}
+    for node in model.graph:
+        if costs.certainty.get(node) is Certainty.FREE:
+            continue
+        cost = costs.by_node.get(node)
+        moved = None if cost is None or node in costs.partial or cost.read is None or cost.written is None else cost.read + cost.written
+        yield node, moved if isinstance(moved, int) else None, seconds.get(node)
+
+
+def _total(several: Sequence[int | None]) -> str:
+    unknown = several.count(None)
+    said = humanise(sum(one or 0 for one in several), Kind.BYTES)
+    return f"at least {said} ({counted(unknown, 'node')} not known)" if unknown else said
+
+
+def _is_of(node: Node, kernel: Kernel) -> bool:
+    """Whether a node of the compiled program is a call of a kernel."""
+    if plays(node, OpRole.GENERATED):
+        return kernel.generated and kernel.name == node.attrs.get("kernel")
+    return not kernel.generated and _operator(node) in {_plain(one) for one in (*kernel.operators, kernel.name.rpartition(".")[2])}
+
+
+def _operator(node: Node) -> str:
+    """What PyTorch calls it."""
+    return _plain(node.source.rpartition("::")[2] or node.op.rpartition(".")[2])
+
+
+def _plain(name: str) -> str:
+    found = name.partition(".")[0]
+    return found.rstrip("_") or found
+
+
+def _call(name: str) -> tuple[str, int]:
+    """A call by the name of its operator, and the place among those of the graph: of batch_norm_1 that is batch_norm and 1."""
+    found = re.fullmatch(r"(.+?)(?:_(\d+))?", name)
+    assert found is not None
+    own = found[1].rstrip("_") or found[1]
+    return _SAME_CALL.get(own, own), int(found[2] or 0)
