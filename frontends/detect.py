@@ -234,7 +234,8 @@ def _looks_like_onnx(head: bytes) -> bool:
 
 def _is_wrapper(head: bytes) -> bool:
     """Whether this is the code that Inductor generated: it begins with the number of its graph, and imports the compiler."""
-    return b"torch._inductor.async_compile import AsyncCompile" in head or head.startswith((b"# AOT ID: [", b"\n# AOT ID: ["))
+    imports = (b"torch._inductor.async_compile import AsyncCompile", b"torch._inductor.codecache import AsyncCompile")  # since 2.4, before
+    return any(one in head for one in imports) or head.startswith((b"# AOT ID: [", b"\n# AOT ID: ["))
 
 
 _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (

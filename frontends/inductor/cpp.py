@@ -215,7 +215,9 @@ class CppWrapper:
             args = _arguments(match[2])
             kernel = self._kernels.get(match[1], Kernel(frozenset(), {}, known=False))
             operands = [self._tensor(arg, "") for arg in args]
-            made = self.plan.launch(match[1], kernel, operands, self._origin(one))
+            numels = kernel.loops.places.values() if kernel.loops is not None else ()
+            sizes = {place: size for place in numels if place < len(args) and (size := self._size(args[place])) is not None}
+            made = self.plan.launch(match[1], kernel, operands, self._origin(one), sizes)
             for place, held in made.items():
                 name = _plain_name(args[place])
                 if name in self._scope:

@@ -9,6 +9,7 @@ from typing import Final
 from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.frontends.inductor.loops import Loops
 from irscope.frontends.torch_lowering.expressions import Symbols
 from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
 from irscope.frontends.torch_lowering.signatures import Argument, Signature, complete, find, foreign_attrs, overloads, resolve
@@ -21,6 +22,9 @@ from irscope.ir.program import COMPILED, Life, Observed, Program, observed_versi
 from irscope.ir.types import MOST_BYTES, UNKNOWN_TYPE, TensorType, Type, scalar, tensor
 from irscope.ops.layouts import row_major
 
+GENERATED: Final = "compiled.kernel"
+UNKNOWN_KERNEL: Final = "inductor.kernel"
+"""One whose signature was not found: what it writes is not known."""
 MOST_TOLD: Final = 4
 """Lines that are named of those that were not understood."""
 _MOST_AXES: Final = 64
@@ -85,6 +89,7 @@ class Kernel:
     dtypes: Mapping[int, DType]
     known: bool = True
     """Whether its signature was found; otherwise what it writes is not known."""
+    loops: Loops | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +169,28 @@ class Plan:
         node = self._append("view.as_strided", (of.value,), (type_,), attrs, (name,), loc, "reinterpret_tensor")
         return self._share(node.outputs[0], of.storage)
 
-    def launch(self, name: str, kernel: Kernel, operands: Sequence[Held | None], origin: Origin) -> dict[int, Held]:
-        """A generated kernel; what it writes holds new values, by the place of the argument."""
+    def launch(
+        self, name: str, kernel: Kernel, operands: Sequence[Held | None], origin: Origin, sizes: Mapping[int, Dim]
+    ) -> dict[int, Held]:
+        """A generated kernel; what it writes holds new values, by the place of the argument. `sizes` are its numbers, by place."""
         self.kernels += 1
         places = [place for place, one in enumerate(operands) if one is not None]
         written = [place for place in places if place in kernel.written]
         given = [one for one in operands if one is not None]
         types = [one.type for place, one in zip(places, given, strict=True) if place in kernel.written]
-        attrs: dict[str, Attr] = {"origins": origin.operators} if origin.operators else {}
-        if not kernel.known:
-            attrs["writes"] = "unknown"
+        attrs: dict[str, Attr] = {"kernel": name}
+        if origin.operators:
+            attrs["operators"] = origin.operators
+        cost = kernel.loops.cost([None if one is None else one.type for one in operands], sizes) if kernel.loops is not None else None
+        if cost is not None:
+            read, wrote, counts = cost
+            attrs |= {"bytes": read + wrote, **(counts or {})}
         results = [one.name or one.value.name for place, one in zip(places, given, strict=True) if place in kernel.written]
         inputs = [one.value for one in given]
-        node = self._append(f"inductor.{name}", inputs, types, attrs, results, origin.loc, name)
+        first = next((operands[place] for place in written), None)
+        if first is not None and not all(one.storage.owned for place in written if (one := operands[place]) is not None):
+            attrs["inplace"] = given.index(first)  # what the caller has is changed: the kernel is needed though nothing reads its results
+        node = self._append(GENERATED if kernel.known else UNKNOWN_KERNEL, inputs, types, attrs, results, origin.loc, name)
         made: dict[int, Held] = {}
         for place, value in zip(written, node.outputs, strict=True):
             one = operands[place]
@@ -260,7 +274,7 @@ class Plan:
         dtype = made.dtype
         if dtype is DType.UNKNOWN:
             dtype = _RESULTS.get(name, {}).get(place, DType.UNKNOWN)
-        if dtype is DType.UNKNOWN and operand is not None and name in _LIKE_OPERANDS:
+        if dtype is DType.UNKNOWN and operand is not None and (name in _LIKE_OPERANDS or name.startswith("_c10d_functional::")):
             dtype = operand.type.dtype
         return self.type_of(dtype, made.shape, made.strides)
 

@@ -13,6 +13,7 @@ from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions, stated
+from irscope.frontends.inductor.loops import loops_of
 from irscope.frontends.inductor.plan import Held, Kernel, Made, Origin, Plan, unknown_size
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_lowering.signatures import Argument
@@ -33,6 +34,8 @@ _PLACE = re.compile(r"^\s*# File: (.+):(\d+) in (.+?), code: (.*)$")
 _ASSIGNED = re.compile(r'^\s+(\w+)\s*(?::\s*"[^"]*")?\s*= ')
 _SIGNATURE = re.compile(r"'signature':\s*\{([^{}]*)\}")
 _PARAMETER = re.compile(r"'(\w+)':\s*'([^']*)'")
+_NUMBERED = re.compile(r"\b(\d{1,6}):\s*'([^']*)'")
+_DEFINED = re.compile(r"@triton\.jit\s+def \w+\(([^()]*)\)")
 _MUTATED = re.compile(r"'mutated_arg_names':\s*\[([^\[\]]*)\]")
 _AOT_ID = re.compile(r"# AOT ID: \['(.*?)'\]")
 _ALLOCATES = re.compile(r"empty_strided(?:_[a-z0-9]+(?:_pinned)?)?")
@@ -50,6 +53,7 @@ _SILENT: Final = frozenset(
     }
     | {"get_raw_stream", "record_stream", "manual_seed", "mark_step", "check_size"}
 )
+_STREAMS: Final = frozenset({"get_raw_stream", "get_cuda_stream", "current_stream", "get_external_object_by_index", "Stream", "Event"})
 _KERNEL_DTYPES: Final[Mapping[str, DType]] = {
     "fp64": DType.F64, "fp32": DType.F32, "fp16": DType.F16, "bf16": DType.BF16, "fp8e4nv": DType.F8E4M3FN, "fp8e5": DType.F8E5M2,
     "i64": DType.I64, "i32": DType.I32, "i16": DType.I16, "i8": DType.I8, "i1": DType.BOOL, "u64": DType.U64, "u32": DType.U32,
@@ -132,9 +136,12 @@ def kernel_of_triton(source: str) -> Kernel:
     mutated = _MUTATED.search(source)
     changed = set(re.findall(r"'(\w+)'", mutated[1])) if mutated else set()
     params = [(name, kind) for name, kind in _PARAMETER.findall(signature[1]) if kind != "constexpr"]
+    if not params and (function := _DEFINED.search(source)):  # versions before 2.6 number them
+        names = [name.strip().partition(":")[0].strip() for name in function[1].split(",")]
+        params = [(names[int(place)], kind) for place, kind in _NUMBERED.findall(signature[1]) if int(place) < len(names)]
     written = frozenset(place for place, (name, _) in enumerate(params) if name in changed or name.startswith(("out_ptr", "in_out_ptr")))
     dtypes = {place: _KERNEL_DTYPES[kind[1:]] for place, (_, kind) in enumerate(params) if kind[:1] == "*" and kind[1:] in _KERNEL_DTYPES}
-    return Kernel(written, dtypes)
+    return Kernel(written, dtypes, loops=loops_of(source, [name for name, _ in params]))
 
 
 def kernel_of_c(params: Sequence[str]) -> Kernel:
@@ -245,6 +252,9 @@ class Wrapper:
         elif how in ("cpp_pybinding", "cpp") and value.args and isinstance(value.args[0], ast.List):
             params = [item.value for item in value.args[0].elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
             self._kernels[name] = kernel_of_c(params)
+        elif how == "multi_kernel" and len(value.args) == 2 and isinstance(value.args[1], ast.List) and value.args[1].elts:
+            first = value.args[1].elts[0]  # they differ in speed alone
+            self._kernels[name] = self._kernels.get(first.id if isinstance(first, ast.Name) else "", Kernel(frozenset(), {}, known=False))
         elif _root_name(value.func) == "async_compile":
             self._kernels[name] = Kernel(frozenset(), {}, known=False)
 
@@ -271,12 +281,12 @@ class Wrapper:
     def _look_ahead(self) -> None:
         """Sizes that the wrapper asserts of results, and element types that kernels have for them."""
         for function in self._functions.values():
+            for name, sizes, strides in _asserted_in(function):
+                self._asserted.setdefault(name, (sizes, strides))
             for node in _statements(function.body):
                 call = node.value if isinstance(node, ast.Expr) else None
                 if not isinstance(call, ast.Call):
                     continue
-                if _last_name(call.func) == "assert_size_stride" and len(call.args) >= 3 and isinstance(call.args[0], ast.Name):
-                    self._asserted.setdefault(call.args[0].id, (call.args[1], call.args[2]))
                 kernel = self._kernel_called(call)
                 if kernel is not None:
                     for place, arg in enumerate(call.args):
@@ -337,7 +347,7 @@ class Wrapper:
                         self._scope.pop(target.id, None)
                     else:
                         raise NotRead
-            elif isinstance(node, ast.Pass | ast.Import | ast.ImportFrom | ast.Global) or (
+            elif isinstance(node, ast.Pass | ast.Import | ast.ImportFrom | ast.Global | ast.Assert) or (
                 isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             ):
                 return
@@ -388,7 +398,7 @@ class Wrapper:
         if not isinstance(target, ast.Name):
             raise NotRead
         name = target.id
-        if name.startswith(("raw_stream", "stream")) or (isinstance(value, ast.Call) and _last_name(value.func) == "get_raw_stream"):
+        if name.startswith(("raw_stream", "stream")) or (isinstance(value, ast.Call) and _last_name(value.func) in _STREAMS):
             return
         if isinstance(value, ast.List | ast.Tuple):
             items = tuple([self._argument(item) for item in value.elts])
@@ -466,7 +476,7 @@ class Wrapper:
             if how == "reinterpret_tensor":
                 self.plan.reused += 1
                 return self._view(name, value)
-            if how in ("copy_if_misaligned", "maybe_copy", "as_storage_and_layout") and value.args:
+            if how in ("copy_if_misaligned", "copy_misaligned", "maybe_copy", "as_storage_and_layout") and value.args:
                 return self._tensor(value.args[0])
             if how == "alloc_from_pool" and len(value.args) == 5:
                 pool, _, dtype, shape, strides = value.args
@@ -501,7 +511,7 @@ class Wrapper:
         if launched is not None:
             self._launch(call, *launched)
             return
-        if how == "assert_size_stride" or how in _SILENT:
+        if how.startswith("assert_size_stride") or how in _SILENT or _dotted(call.func).startswith("torch.ops.streams."):
             return
         for one in self._call_results(call, {}):
             if one is not None:
@@ -526,8 +536,10 @@ class Wrapper:
         return self.plan.view(name, of, type_, self._size(call.args[3]), None)
 
     def _launch(self, call: ast.Call, name: str, kernel: Kernel) -> None:
-        operands = [self._operand(arg) for arg in call.args]
-        made = self.plan.launch(name, kernel, operands, self._origin(call))
+        given = [self._argument(arg) for arg in call.args]
+        operands = [one if isinstance(one, Held) else None for one in given]
+        sizes = {place: one for place, one in enumerate(given) if isinstance(one, int | SymDim)}
+        made = self.plan.launch(name, kernel, operands, self._origin(call), sizes)
         self._rebind(call.args, made)
 
     def _rebind(self, args: Sequence[ast.expr], made: Mapping[int, Held]) -> None:
@@ -694,6 +706,39 @@ def _held_in(one: object) -> Iterable[Held]:
         for item in one:
             if isinstance(item, Held):
                 yield item
+
+
+def _asserted_in(function: ast.FunctionDef) -> Iterable[tuple[str, ast.expr, ast.expr]]:
+    """Names of tensors with the sizes and strides that the function asserts of them."""
+    older: dict[str, dict[str, ast.expr]] = {}
+    for node in _statements(function.body):
+        if isinstance(node, ast.Assert) and (said := _asserted_size(node.test)) is not None:
+            name, what, value = said
+            parts = older.setdefault(name, {})
+            parts[what] = value
+            if len(parts) == 2:
+                yield name, parts["size"], parts["stride"]
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or len(call.args) < 3:
+            continue
+        how = _last_name(call.func)
+        if how == "assert_size_stride" and isinstance(call.args[0], ast.Name):
+            yield call.args[0].id, call.args[1], call.args[2]
+        elif how == "assert_size_stride_grouped":
+            groups = [one.elts for one in call.args[:3] if isinstance(one, ast.Tuple | ast.List)]
+            for tensor, sizes, strides in zip(*groups, strict=False) if len(groups) == 3 else ():
+                if isinstance(tensor, ast.Name):
+                    yield tensor.id, sizes, strides
+
+
+def _asserted_size(test: ast.expr) -> tuple[str, str, ast.expr] | None:
+    """The name in `buf0.size() == (...)` or `buf0.stride() == (...)`, as the first versions of Inductor assert sizes."""
+    if not (isinstance(test, ast.Compare) and len(test.comparators) == 1 and isinstance(test.left, ast.Call)):
+        return None
+    func = test.left.func
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.attr in ("size", "stride")):
+        return None
+    return func.value.id, func.attr, test.comparators[0]
 
 
 def _last_name(func: ast.expr) -> str:

@@ -688,16 +688,24 @@ def _infer_generated(call: OpCall) -> list[Type]:
     return list(call.results)
 
 
+def _dim(call: OpCall, name: str) -> Dim:
+    found = call.attrs[name]
+    if not isinstance(found, int | SymDim):
+        raise UnknownCost
+    return found
+
+
 def _cost_generated(call: OpCall) -> Cost:
     """What the generated loops compute, and the bytes that the compiler says they read and write."""
     if any(call.attrs.get(name) is None for name in _COUNTED):
         raise UnknownCost
-    matmul, elementwise, transcendental, reduction = map(call.int_attr, _COUNTED)
+    matmul, elementwise, transcendental, reduction = [_dim(call, name) for name in _COUNTED]
     touched = call.attrs.get("bytes")
     written = total_of(one.tensor_bytes for one in call.results)
-    if not isinstance(touched, int) or not isinstance(written, int):
+    if not isinstance(touched, int | SymDim) or written is None:
         return Cost(matmul, elementwise, transcendental, reduction, macs=matmul // 2)
-    written = min(written, touched)
+    if isinstance(touched, int) and isinstance(written, int):
+        written = min(written, touched)
     return Cost(matmul, elementwise, transcendental, reduction, macs=matmul // 2, read=touched - written, written=written)
 
 

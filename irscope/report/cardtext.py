@@ -216,7 +216,7 @@ class CardWriter:
         nodes = "weights without a graph" if identity.nodes is None else f"{identity.nodes:,} node{'s' * (identity.nodes != 1)}"
         form = "" if identity.nodes is None and self.card.described is None else _FORMATS.get(identity.format, identity.format)
         dtypes = "+".join(one.dtype for one in identity.weights[:3])
-        parameters = "no parameters"
+        parameters = "parameters among the inputs" if self.has_mixed_inputs else "no parameters"
         if identity.parameters.shown != 0:
             size = self.number(identity.parameter_bytes, Kind.BYTES)
             each = f" in {identity.bits_each:.3g} bits each" if identity.bits_each is not None else ""
@@ -229,6 +229,14 @@ class CardWriter:
             yield self.item("inputs", self.inputs_text())
         memory = f", {humanise(device.memory_bytes, Kind.BYTES)}" if device.memory_bytes else ""
         yield self.item("device", f"{device.name}{memory}: {device.reason}", most=1)
+
+    @property
+    def has_mixed_inputs(self) -> bool:
+        """Whether the file has parameters as inputs without telling which they are: the code of a compiled graph is handed both alike."""
+        return self.card.identity.format == "inductor" and self.card.identity.parameters.shown == 0
+
+    def part(self, category: str) -> str:
+        return "inputs and parameters" if category == "input" and self.has_mixed_inputs else _part(category)
 
     def inputs_text(self) -> str:
         inputs = self.card.inputs
@@ -332,13 +340,13 @@ class CardWriter:
         values = [one.bytes.value for one in memory.parts]
         head = self.number(memory.peak, Kind.BYTES)
         if not isinstance(peak, int) or not all(isinstance(one, int) for one in values):
-            return f"{head} = {' + '.join(f'{self.number(one.bytes, Kind.BYTES)} {_part(one.category)}' for one in memory.parts)}"
+            return f"{head} = {' + '.join(f'{self.number(one.bytes, Kind.BYTES)} {self.part(one.category)}' for one in memory.parts)}"
         unit, _ = scale_of(peak, Kind.BYTES)
         decimals = 0 if unit == 1 else 2
         parts: list[tuple[str, str, int]] = []
         for part, value in zip(memory.parts, values, strict=True):
             assert isinstance(value, int)
-            parts.append((self.sign(part.bytes), _part(part.category), value))
+            parts.append((self.sign(part.bytes), self.part(part.category), value))
         small = [part for part in parts if part[2] < _SMALL * peak]
         if len(small) > 1:
             kept = [part for part in parts if part not in small]

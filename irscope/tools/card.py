@@ -72,7 +72,7 @@ from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
 from irscope.session import Model, open_model, stated_sizes
-from irscope.tools.config import Chosen, chosen_device
+from irscope.tools.config import Chosen, chosen_device, chosen_for
 from irscope.tools.fit import Search
 
 Made = TypeVar("Made")
@@ -104,6 +104,7 @@ def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: st
     weights would take.
     """
     settings = model.manager.settings
+    chosen = chosen_for(model.program, chosen)
     if _differs(settings, model, chosen):
         settings = replace(settings, device=chosen.name)
     with model.manager.using(settings):
@@ -115,6 +116,7 @@ def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: st
 def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Card:
     """A card of nothing but memory under a lifetime model, for a device: what takes other passes is unknown."""
     settings = model.manager.settings
+    chosen = chosen_for(model.program, chosen)
     if _differs(settings, model, chosen):
         settings = replace(settings, device=chosen.name)
     with model.manager.using(settings):

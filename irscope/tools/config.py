@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import UsageError
 from irscope.files import config_folder, write_text
 from irscope.immutable import immutable
+from irscope.ir.program import Program
 from irscope.jsoncodec import Misfit, loads
 
 KEYS: Final[Mapping[str, str]] = {"device": "device that memory and time are predicted for, as --device takes it"}
@@ -110,7 +112,7 @@ class Chosen:
 def chosen_device(named: str = "") -> Chosen:
     """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
     if named:
-        return Chosen(find_device(named), "named by --device", named, is_to_be_named=True)
+        return Chosen(find_device(named), _NAMED, named, is_to_be_named=True)
     unlisted = ""
     title = local_gpu()
     if title:
@@ -122,6 +124,22 @@ def chosen_device(named: str = "") -> Chosen:
     if configured:
         return Chosen(_configured(configured), f"set by irscope config{f', as {unlisted}' if unlisted else ''}", configured)
     return Chosen(find_device(DEFAULT_DEVICE), f"the default, as {unlisted or 'there is no GPU here'}", DEFAULT_DEVICE)
+
+
+def chosen_for(program: Program, chosen: Chosen) -> Chosen:
+    """The device for generated code: that of its kind where nobody named one, as the code runs on no other; else it is said."""
+    kinds = program.metadata.get("device", "") if program.traits.is_plan else ""
+    if kinds not in ("cpu", "cuda") or (kinds == "cpu") == (chosen.device.kind == "cpu"):
+        return chosen
+    kind = "a processor" if kinds == "cpu" else "a GPU"
+    if chosen.reason == _NAMED:
+        return replace(chosen, reason=f"{chosen.reason}, but the code was compiled for {kind}")
+    name = _DEFAULT_PROCESSOR if kinds == "cpu" else DEFAULT_DEVICE
+    return Chosen(find_device(name), f"the default, as the code was compiled for {kind}", name, is_to_be_named=True)
+
+
+_NAMED: Final = "named by --device"
+_DEFAULT_PROCESSOR: Final = "xeon-8480"
 
 
 def _configured(name: str) -> DeviceProfile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import mutable
@@ -14,8 +14,8 @@ from irscope.ir.graph import Attr, Facet, Graph, Node, paused_gc
 from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
-from irscope.ops.facts import Control
-from irscope.ops.registry import callee_of, control_of, find_op, runs_bodies
+from irscope.ops.facts import Control, OpRole
+from irscope.ops.registry import callee_of, control_of, find_op, plays, runs_bodies
 from irscope.ops.spec import Absent, Known, OpCall, OpSpec, WatchedValues
 from irscope.passes.cost.entries import (
     ANYTHING,
@@ -84,6 +84,9 @@ class Costs:
         return self.tally.cost()
 
 
+_MOST_NAMED: Final = 8
+
+
 @dataclass(frozen=True)
 class NodeCosts(Analysis[Costs]):
     """Work out what every node costs."""
@@ -102,6 +105,15 @@ class NodeCosts(Analysis[Costs]):
             costs.entries = counter.body(graph, lambda nodes: ctx.each(nodes, "counting", len(graph)))
             costs.tally = tallied(costs.entries)
         for op, nodes in costs.unknown.items():
+            if plays(nodes[0], OpRole.GENERATED):
+                # Each is an operator of its own, so their names tell more than one reason would.
+                kernels = list(dict.fromkeys(node.source or str(node.attrs.get("kernel", "")) for node in nodes))
+                what = "1 generated kernel" if len(kernels) == 1 else f"{len(kernels)} generated kernels"
+                names = ", ".join(kernels[:_MOST_NAMED])
+                more = f" and {len(kernels) - _MOST_NAMED} more" if len(kernels) > _MOST_NAMED else ""
+                message = f"the cost of {what} is unknown and not part of the totals: {names}{more}"
+                ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message), about=op)
+                continue
             message = f"the cost of {op} is unknown and not part of the totals: {costs.reasons[nodes[0]]}"
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message, nodes[0].name, count=len(nodes)), about=op)
         return costs

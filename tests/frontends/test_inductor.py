@@ -19,7 +19,10 @@ import pytest
 from irscope.errors import IrscopeError, LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.ir.program import Program
+from irscope.passes.memory.liveness import Liveness
 from irscope.session import Model, open_model
+from irscope.tools.card import card
+from tests.frontends.inductor_layouts import ALLOCATED, LAYOUTS
 
 DATA = Path(__file__).parent.parent / "data" / "inductor"
 EVENTS: dict[str, list[int]] = json.loads((DATA / "events.json").read_text())
@@ -90,11 +93,80 @@ def test_constants_of_a_package_have_their_names_roles_and_sizes(tmp_path: Path)
 
 def test_kernels_have_their_operators_and_source_lines() -> None:
     graph = opened(DATA / "conv_forward" / "output_code.py").graph
-    kernels = {node.source: node for node in graph if node.op.startswith("inductor.")}
+    kernels = {node.source: node for node in graph if node.op == "compiled.kernel"}
     relu = kernels["triton_poi_fused_add_convolution_relu_threshold_backward_1"]
-    assert relu.attrs["origins"] == ("convolution", "add", "relu", "threshold_backward")
+    assert relu.attrs["operators"] == ("convolution", "add", "relu", "threshold_backward")
     assert relu.loc is not None and relu.loc.file.endswith("mk_cuda.py")
     assert [node.op for node in graph if node.op.startswith(("nn.conv", "math.addmm"))] == ["nn.conv", "nn.conv", "math.addmm"]
+
+
+@pytest.mark.parametrize("name", ALLOCATED)
+def test_forms_of_other_versions_are_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "output_code.py"
+    path.write_text(LAYOUTS[name])
+    model = opened(path)
+    assert events(model.program) == ALLOCATED[name]
+    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+
+
+def test_streams_and_sizes_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "output_code.py"
+    path.write_text(LAYOUTS["streams"])
+    model = opened(path, s72=100)
+    assert events(model.program) == [400]
+    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+
+
+def test_branches_are_named_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "output_code.py"
+    path.write_text(LAYOUTS["branches"])
+    (told,) = [one for one in opened(path).diagnostics if one.code == "IRS129"]
+    assert "if arg0_1.item():" in told.message
+
+
+def test_kernels_move_what_inductor_counts() -> None:
+    """The bytes are Inductor's own estimates for the same model, as a capture of the compiled module has them."""
+    kernels = [node for node in opened(DATA / "mlp" / "output_code.py").graph if node.op == "compiled.kernel"]
+    assert [node.attrs["bytes"] for node in kernels] == [133120, 528384, 199680, 528384, 263168]
+
+
+def test_kernels_compute_what_their_source_says() -> None:
+    kernels = [node.attrs for node in opened(DATA / "mlp" / "output_code.py").graph if node.op == "compiled.kernel"]
+    # gelu(x + bias): sum, two products with constants, erf, sum, product for each of 64 x 1024 elements.
+    assert (kernels[1]["elementwise"], kernels[1]["transcendental"], kernels[1]["reduction"]) == (5 * 65536, 65536, 0)
+    # A layer norm over 64 rows of 256: mean and variance are two sums; the square root is taken once a row.
+    assert (kernels[0]["transcendental"], kernels[0]["reduction"]) == (64, 2 * 64 * 256)
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_no_cost_of_a_triton_kernel_is_unknown(name: str) -> None:
+    found = card(opened(DATA / name / "output_code.py", **({"s77": 64} if name == "mlp_dynamic" else {})))
+    assert found.unknown.operators == ()
+
+
+def test_a_package_for_cuda_costs_what_the_folder_does(tmp_path: Path) -> None:
+    folder, packed = card(opened(DATA / "mlp" / "output_code.py")), card(opened(package(tmp_path, "mlp_cuda")))
+    assert (packed.cost.flops, packed.cost.bytes) == (folder.cost.flops, folder.cost.bytes)
+
+
+def test_kernels_of_unknown_cost_are_told_together(tmp_path: Path) -> None:
+    found = card(opened(package(tmp_path, "conv")))
+    (told,) = [one for one in found.diagnostics if one.code == "IRS401"]
+    assert "4 generated kernels" in told.message and "cpp_fused_convolution_0, cpp_fused__native" in told.message
+
+
+def test_code_for_a_processor_is_not_predicted_for_a_gpu(tmp_path: Path) -> None:
+    found = card(opened(package(tmp_path, "conv")))
+    assert (found.device.name, found.device.reason) == ("xeon-8480", "the default, as the code was compiled for a processor")
+    named = card(opened(package(tmp_path, "conv")), device="h100")
+    assert named.device.reason == "named by --device, but the code was compiled for a processor"
+    assert card(opened(package(tmp_path, "mlp_cuda"))).device.name != "xeon-8480"
+
+
+def test_kernels_that_change_inputs_are_not_dead_code() -> None:
+    graph = opened(DATA / "conv_forward" / "output_code.py").graph
+    counts = next(node for node in graph if node.source == "triton_poi_fused_add_copy__3")
+    assert counts.attrs["inplace"] == 0
 
 
 def test_sizes_stay_symbols_until_they_are_bound() -> None:
@@ -102,6 +174,16 @@ def test_sizes_stay_symbols_until_they_are_bound() -> None:
     assert list(program.symbols) == ["s77"]
     assert program.examples == {"s77": 64}
     assert program.watched is not None
+
+
+def test_padded_strides_count_before_sizes_are_bound(tmp_path: Path) -> None:
+    """A buffer with room between its rows takes its extent, as a formula too."""
+    text = (DATA / "mlp_dynamic" / "output_code.py").read_text()
+    path = tmp_path / "output_code.py"
+    path.write_text(text.replace("buf3 = empty_strided_cuda((s77, 256), (256, 1)", "buf3 = empty_strided_cuda((s77, 256), (304, 1)", 1))
+    footprint = opened(path).manager.get(Liveness()).footprint
+    # 48 more floats between each two rows than the dense 7168*s77 + 2114600.
+    assert footprint is not None and footprint.peak.value == "7360*s77 + 2114408"
 
 
 def test_of_several_models_one_is_chosen(tmp_path: Path) -> None:

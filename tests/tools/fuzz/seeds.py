@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import random
 import struct
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from irscope.passes import PASSES
 from tests.tools.fuzz.mutants import Seed
 
 ROOT = Path(__file__).parents[3]
+_INDUCTOR = ROOT / "tests" / "data" / "inductor"
 _LARGEST_NODE_MODEL = 12_000
 _NODE_MODELS = 400
 """Of the thousand and more models that test one ONNX operator each."""
@@ -237,6 +240,21 @@ def _devices() -> Iterator[Seed]:
         yield Seed(path.stem, "json", {"device.json": path.read_bytes()}, str(ROOT / "samples" / "mlp.irs"))
 
 
+def _inductor() -> Iterator[Seed]:
+    for path in sorted(_INDUCTOR.glob("*/output_code.py")):
+        yield Seed(path.parent.name, "text", {one.name: one.read_bytes() for one in (path, path.with_name("fx_graph_readable.py"))})
+
+
+def _aoti() -> Iterator[Seed]:
+    for folder in sorted({path.parent for path in _INDUCTOR.glob("*/*.wrapper.cpp")}):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("model/archive_format", "pt2")
+            for path in sorted(folder.glob("*.cpp")):
+                archive.writestr(f"model/data/aotinductor/model/{path.name}", path.read_bytes())
+        yield Seed(folder.name, "zip", {"model.pt2": packed.getvalue()})
+
+
 FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
     "onnx": _onnx,
     "pt2": _exported,
@@ -247,5 +265,7 @@ FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
     "recording": _recordings,
     "device": _devices,
     "reproducer": _reproducers,
+    "inductor": _inductor,
+    "aoti": _aoti,
 }
 _SAMPLES = {"pt2": ("zip", ("net.pt2",)), "torchscript": ("zip", ("net.pt",))}

@@ -193,7 +193,7 @@ def _entry(name: str, data: bytes) -> Tree:
     if name.endswith(".pkl"):
         operations, end = _pickle_tree(data)
         return {"name": name, "pickle": operations, "raw": data[end:]}
-    if name.endswith(".py"):
+    if name.endswith((".py", ".cpp")):
         return {"name": name, "code": _text_tree(data.decode())}
     if data[:4] == b"PK\x03\x04":
         return {"name": name, "archive": _zip_tree(data)}
