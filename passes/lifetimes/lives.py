@@ -267,7 +267,7 @@ def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[
 
 def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
     last = len(steps) - 1
-    size = None if one.size is None else dim_max(one.size, life.size)
+    size = dim_max(one.size, life.size)
     if life.died is None:
         dies, by = (len(steps), OUTPUT) if one.is_output else (last, OUTLIVES)
     else:
