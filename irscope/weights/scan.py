@@ -20,7 +20,7 @@ from irscope.ir.dtypes import DType
 from irscope.weights.result import OUTLIER, Spectrum, TensorStatistics, Unread, element_counts, narrow_statistics, wide_shape
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import WIDE, Floats, Stored, Structure, decode_elements, is_narrow, packed_bytes
-from irscope.weights.window import Part, Window
+from irscope.weights.window import Part, Window, compile_sums
 
 Tick: TypeAlias = Callable[[int, int, str], None]
 """Progress callback, called several times a second with bytes done, bytes in all and a text; raises to cancel."""
@@ -29,6 +29,7 @@ R = TypeVar("R")
 _JOB = 16 << 20
 """Bytes that a thread takes at once."""
 _HOLD_STEP = 1 << 20
+_MACHINE_CODE = "irscope.weights.powers"
 _PAUSE = 0.1
 _PAYS_LOADING = 1 << 28
 _PAYS_COMPILING = 2 << 30
@@ -185,6 +186,8 @@ def scan(
     tasks = [_task(tensor) if isinstance(tensor, Stored) else None for tensor in tensors]
     local = threading.local()
     compiled = pays_to_compile(tensors) if compiled is None else compiled
+    if compiled:
+        _compile(tick)
 
     def window() -> Window:
         if not hasattr(local, "window"):
@@ -219,10 +222,22 @@ def scan(
     return found
 
 
+def _compile(tick: Tick | None) -> None:
+    """Make the machine code where it is not kept, in a thread of its own, so that whoever cancels need not wait for it."""
+    if is_kept(_MACHINE_CODE):
+        return
+    compiling = threading.Thread(target=compile_sums, name="irscope-compile")
+    compiling.start()
+    while compiling.is_alive():
+        compiling.join(_PAUSE)
+        if tick is not None:
+            tick(0, 0, "compiling the sums, once")
+
+
 def pays_to_compile(tensors: Sequence[Stored | Unread]) -> bool:
     """Whether machine code pays for these."""
     amount = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored) and tensor.dtype is DType.F32)
-    return can_compile() and amount >= (_PAYS_LOADING if is_kept("irscope.weights.powers") else _PAYS_COMPILING)
+    return can_compile() and amount >= (_PAYS_LOADING if is_kept(_MACHINE_CODE) else _PAYS_COMPILING)
 
 
 def _task(tensor: Stored) -> _Task:

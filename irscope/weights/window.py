@@ -256,6 +256,16 @@ class Buffers:
         return held[:count]
 
 
+def compile_sums() -> None:
+    """Have the machine code for windows of float32 made, or loaded, by using it."""
+    files = WeightFiles("")
+    part = Part()
+    values: Array = np.array([1.0, 2.0, -3.0, 1.5], np.float32)
+    window = Window(files, 1e-6, True, compiled=True)
+    for some in (values, values + np.float32(1e6)):
+        window._sum_compiled(some, part)
+
+
 class Window:
     """Reads windows and measures them."""
 

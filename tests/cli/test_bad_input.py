@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -306,6 +307,8 @@ MODELS = Path(__file__).parents[2] / "samples" / "models"
 PLANTED = (
     "torch",
     "numpy",
+    "numba",
+    "llvmlite",
     "onnx",
     "onnxruntime",
     "textual",
@@ -392,6 +395,31 @@ def test_nothing_beside_the_model_is_imported(start: str, command: str, folder: 
         planted.write_text(kept)
     assert not (folder / "imported").exists(), (folder / "imported").read_text()
     assert done.returncode == EXIT_CODES.get(command.split()[0], 0), done.stderr
+
+
+@posix
+def test_machine_code_is_not_made_by_what_lies_beside_the_model(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    size = 2 << 30  # so much that it is compiled also where nothing is kept; a hole, which takes no room
+    text = json.dumps({"w": {"dtype": "F32", "shape": [size // 4096, 1024], "data_offsets": [0, size]}}).encode()
+    with (folder / "large.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + size)
+    planted = folder / "irscope.py"
+    kept = planted.read_text()
+    planted.unlink()
+    try:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "IRSCOPE"))}
+        environment["XDG_CACHE_HOME"] = str(tmp_path)
+        command = [sys.executable, "-m", "irscope", "run", "--passes", "params{values histogram=false}", "large.safetensors"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    finally:
+        planted.write_text(kept)
+        (folder / "large.safetensors").unlink()
+    assert not (folder / "imported").exists(), (folder / "imported").read_text()
+    assert done.returncode == 0, done.stderr
+    found = list((tmp_path / "irscope" / "compiled").rglob("*.nbc"))
+    assert found and all((folder.stat().st_mode & 0o077) == 0 for folder in (tmp_path / "irscope", tmp_path / "irscope" / "compiled"))
 
 
 # Standard streams that are closed or full, signals, and messages that stay one line.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -142,6 +143,27 @@ def test_a_run_can_be_cancelled_in_each_look(what: str, path: Path, monkeypatch:
     monkeypatch.setattr("irscope.weights.scan._PAUSE", 0.0)
     with pytest.raises(Cancelled):
         model.run(BOTH)
+
+
+def test_who_cancels_does_not_wait_for_a_compiler(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    go_on, began = threading.Event(), threading.Event()
+
+    def compile_slowly() -> None:
+        began.set()
+        model.manager.cancelled.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr("irscope.weights.scan.is_kept", lambda module: False)
+    monkeypatch.setattr("irscope.weights.scan._PAYS_COMPILING", 1)
+    monkeypatch.setattr("irscope.weights.scan.compile_sums", compile_slowly)
+    model = open_model(path)
+    try:
+        with pytest.raises(Cancelled):
+            model.run("params{values}")
+        assert began.is_set() and not go_on.is_set()
+    finally:
+        go_on.set()
 
 
 def test_progress_only_grows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
