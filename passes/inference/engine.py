@@ -196,13 +196,7 @@ class Inference(RuleContext):
 
     def graph(self, graph: Graph, nodes: Callable[[Graph], Iterable[Node]] = iter) -> None:
         """Infer the nodes of a graph or region, whose arguments have their types."""
-        for weight in graph.weights:
-            data = graph.data.get(weight)
-            if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
-                known = _literal(data, weight.type)
-                if known is not None:
-                    is_plain = known.dtype != object
-                    self.found.values[weight] = self._literals.setdefault((weight.type, known.tobytes()), known) if is_plain else known
+        self._know_weights(graph)
         if not self.depth:
             self._answers.clear()  # they hold for the sizes that were noted in one graph
         # A region may not run: what its sizes say about their symbols holds only inside.
@@ -211,6 +205,16 @@ class Inference(RuleContext):
         for node in nodes(graph):
             self.node(node)
         self.sizes = outer
+
+    def _know_weights(self, graph: Graph) -> None:
+        """Keep the elements of small constants."""
+        for weight in graph.weights:
+            data = graph.data.get(weight)
+            if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
+                known = _literal(data, weight.type)
+                if known is not None:
+                    is_plain = known.dtype != object
+                    self.found.values[weight] = self._literals.setdefault((weight.type, known.tobytes()), known) if is_plain else known
 
     def node(self, node: Node) -> None:
         """Infer one node; whatever goes wrong costs only its own results."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from heapq import heappop, heappush
 from importlib.resources import files
 from itertools import accumulate
@@ -193,8 +193,13 @@ def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
     without_double_casts(found)
     for launch in found.launches:
         if id(launch) in on_gpu:
-            launch.kernel = OrtKernel((), alias=launch.kernel.alias, in_place=(0,) if _IN_PLACE.fullmatch(launch.name) else ())
+            launch.kernel = _kernel(launch.name, launch.kernel.alias)
     return _with_copies(found, on_gpu)
+
+
+@lru_cache(maxsize=1024)
+def _kernel(name: str, alias: bool) -> OrtKernel:
+    return OrtKernel((), alias=alias, in_place=(0,) if _IN_PLACE.fullmatch(name) else ())
 
 
 def _as_one(graph: Graph, found: Launches) -> Launches:
@@ -366,14 +371,16 @@ _OPEN: Final = re.compile(
 def _takes(launch: Launch, types: Inferred, target: Target) -> Taken:
     if launch.name in ("Conv", "FusedConv"):
         return _takes_convolution(launch, types, target)
-    if _OPEN.fullmatch(launch.name):
+    if _is_open(launch.name):
         return Taken(0, None, _LIBRARY.format(launch.name))
-    call = op_call(launch.node, types)
-    if call is None:
-        return _NONE
-    if launch.name in ("Softmax", "LogSoftmax"):
-        return _exactly(_takes_transposed(call))
-    return _exactly(_takes_pointers(call)) if launch.name in ("MatMul", "FusedMatMul", "TransposeMatMul") else _NONE
+    rule = _RULES.get(launch.name)
+    call = op_call(launch.node, types) if rule is not None else None
+    return _NONE if rule is None or call is None else _exactly(rule(call))
+
+
+@lru_cache(maxsize=1024)
+def _is_open(name: str) -> bool:
+    return _OPEN.fullmatch(name) is not None
 
 
 def _exactly(size: int) -> Taken:
@@ -421,6 +428,10 @@ def _takes_pointers(call: OpCall) -> int:
     return 3 * round_up(8 * count, _GRAIN)
 
 
+_RULES: Final[Mapping[str, Callable[[OpCall], int]]] = {
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _takes_transposed),
+    **dict.fromkeys(("MatMul", "FusedMatMul", "TransposeMatMul"), _takes_pointers),
+}
 _GATES: Final[Mapping[str, int]] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
@@ -479,8 +490,8 @@ class CudaSession:
     """Bytes of weights and inputs in the GPU's arena, by role."""
     declared: dict[str, list[str]] = field(default_factory=dict)
     """Their names."""
-    host: OrtFigures | None = None
-    """The arena of the CPU."""
+    find_host: Callable[[], OrtFigures | None] = lambda: None
+    """Simulates the arena of the CPU."""
     find_ends: Callable[[], list[OrtFigures]] = list
     """Simulates the GPU's arena in other cases that are possible: weights loaded in other orders, and the most that kernels may take."""
     open_: str = ""
@@ -492,6 +503,7 @@ class CudaSession:
     shortage: str = ""
     """What does not fit, where something does not."""
     _ends: list[OrtFigures] | None = field(default=None, init=False)
+    _host: OrtFigures | None = field(default=None, init=False)
 
     @property
     def ends(self) -> list[OrtFigures]:
@@ -499,6 +511,13 @@ class CudaSession:
         if self._ends is None:
             self._ends = self.find_ends()
         return self._ends
+
+    @property
+    def host(self) -> OrtFigures | None:
+        """The arena of the CPU; simulated when somebody first asks."""
+        if self._host is None:
+            self._host = self.find_host()
+        return self._host
 
     @property
     def weights(self) -> int:
@@ -601,7 +620,7 @@ def plan_cuda(
     arena = CudaArena(graph, laid, options, cuda, target)
     simulated = arena.at(types, found.sizes, inside)
     if simulated is not None:
-        session.host = simulated.host(order)
+        session.find_host = partial(simulated.host, order)
         simulated.fill_in(session)
         plan.figures = simulated.figures
     return plan

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.places import Literal
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.registry import find_op
@@ -41,9 +42,10 @@ _NAMELESS: Final = re.compile(r"_dim\d+$|^\?file\.\d+$")
 """What a size is called that has no name in the file."""
 
 
-def known_types(program: Program, *, sizes_come_with_inputs: bool = True) -> Inferred:
-    """The types of the main graph's values as a session knows them. Sizes that were bound are open to it if they come with the inputs."""
-    return _Session(program, sizes_come_with_inputs).run()
+def known_types(program: Program, *, sizes_come_with_inputs: bool = True, types: Inferred | None = None) -> Inferred:
+    """The types of the main graph's values as a session knows them. Sizes that were bound are open to it if they come with the inputs.
+    Small constants are not read again where `types` are what was inferred before."""
+    return _Session(program, sizes_come_with_inputs, types).run()
 
 
 _Sizes: TypeAlias = tuple[Dim, ...]
@@ -80,8 +82,9 @@ class _Session(Inference):
     """Unknown sizes differ from node to node, of a deep model there are very many: a value has them as numbers below zero, and only where
     rules are asked as symbols."""
 
-    def __init__(self, program: Program, is_open: bool) -> None:
+    def __init__(self, program: Program, is_open: bool, types: Inferred | None = None) -> None:
         super().__init__(program)
+        self._read_before = types
         self._opened: dict[Dim, int] = {}
         """Sizes that nothing is known of, by the symbol that rules see."""
         self._symbols: dict[int, Dim] = {}
@@ -109,6 +112,16 @@ class _Session(Inference):
         """Only the main graph."""
         self.graph(self.program.graph, nodes)
         return self.found
+
+    def _know_weights(self, graph: Graph) -> None:
+        if self._read_before is None:
+            super()._know_weights(graph)
+            return
+        before = self._read_before.values
+        for weight in graph.weights:
+            known = before.get(weight)
+            if known is not None and isinstance(graph.data.get(weight), Literal):
+                self.found.values[weight] = known
 
     def _found(self, node: Node, types: list[Type]) -> None:
         super()._found(node, types)

@@ -113,8 +113,9 @@ class _OnGpu(Analysis["Laid | None"]):
     sizes: Literal["inputs", "session"] = "inputs"
 
     def compute(self, graph: Graph, ctx: PassContext) -> Laid | None:
-        known = known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs")
-        return lay_out(graph, ctx.get(Shapes), known, OrtMemory(order=self.order, execution=self.execution, reuse=self.reuse).options(ctx))
+        types = ctx.get(Shapes)
+        known = known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs", types=types)
+        return lay_out(graph, types, known, OrtMemory(order=self.order, execution=self.execution, reuse=self.reuse).options(ctx))
 
 
 def session_at(ctx: PassContext, wanted: OrtMemory, sizes: Mapping[str, int]) -> tuple[CudaSession, OrtFigures] | None:

@@ -12,7 +12,7 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import control_of, find_op, plays
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -309,8 +309,14 @@ def features_of(
     """Look at every node once, and at what leads to and from those that stand out."""
     found = Features(attention=list(attentions(nodes, triangles)))
     finder = _Finder(found, types, dict.fromkeys(inputs))
+    # Whether nodes of an operator stand out is asked once.
+    told: dict[str, bool] = {}
     for node in nodes:
-        finder.look(node)
+        stands_out = told.get(node.op)
+        if stands_out is None:
+            stands_out = told[node.op] = _stands_out(find_op(node.op))
+        if stands_out:
+            finder.look(node)
     found.recurrent.extend(_repeated(found.products))
     found.scans.extend(_unrolled(nodes))
     found.caches = _caches(found.attention)
@@ -332,6 +338,12 @@ _PARTS = frozenset(
 )
 
 
+def _stands_out(spec: OpSpec | None) -> bool:
+    if spec is None:
+        return False
+    return spec.family in _STANDING_OUT or spec.factors is not None or spec.control is not None or not spec.roles.isdisjoint(_PARTS)
+
+
 class _Finder:
     def __init__(self, found: Features, types: Inferred, inputs: dict[Value, None]) -> None:
         self.found = found
@@ -339,12 +351,7 @@ class _Finder:
         self.inputs = inputs
 
     def look(self, node: Node) -> None:
-        spec = find_op(node.op)
-        if spec is None or (
-            spec.family not in _STANDING_OUT and spec.factors is None and spec.control is None and spec.roles.isdisjoint(_PARTS)
-        ):
-            return
-        kind, found = spec.family, self.found
+        kind, found = family(node), self.found
         if kind is Family.CONVOLUTION:
             self.convolution(node)
         elif kind is Family.RECURRENT:
