@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +68,8 @@ def _folder(source: str) -> Path | None:
     """The private folder for what is compiled from a file; None where none can be made."""
     try:
         key = hashlib.sha256(Path(source).read_bytes())
+        from importlib.metadata import version  # it imports much, for machines with numba alone
+
         key.update(f"{version('numba')} {version('llvmlite')} {version('numpy')} {sys.version}".encode())
         parent = private_folder(cache_folder())
         return private_folder(private_folder(parent / "compiled") / f"{Path(source).stem}-{key.hexdigest()[:16]}")

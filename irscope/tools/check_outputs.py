@@ -6,8 +6,8 @@ Every output is the same for the same inputs: no times, no paths but those of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
 from typing import Annotated, Final, Literal, TypedDict
-from xml.sax.saxutils import escape
 
 from irscope._version import __version__
 from irscope.report.jsonout import json_lines
@@ -271,7 +271,8 @@ def _case(model: str, name: str, outcome: str, kind: str, reason: str) -> str:
 
 def _xml(text: str) -> str:
     """An attribute. Control characters, which XML cannot hold, are escaped as `printable` does."""
-    return f'"{escape(well_formed(legible(text)), {chr(34): "&quot;"})}"'
+    text = escape(well_formed(legible(text)), quote=False).replace('"', "&quot;")
+    return f'"{text}"'
 
 
 # ----------------------------------------------------------------------------------------------------

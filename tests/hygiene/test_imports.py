@@ -72,6 +72,16 @@ def test_running_a_text_model_is_light(tmp_path: Path, root: Path) -> None:
     assert modules_after_command(["run", str(models[0])], tmp_path) & HEAVY == set()
 
 
+@pytest.mark.parametrize("command", ["check", "compare", "show", "fit"])
+@needs_cli
+def test_commands_on_a_model_take_no_library_for_networks(command: str, tmp_path: Path, root: Path) -> None:
+    model = str(root / "samples" / "mlp.irs")
+    (tmp_path / "irscope.toml").write_text(f"budgets = ['nodes < 100']\nmodels = ['{model}']\n")
+    more = {"check": [], "compare": [model, model], "show": [model], "fit": [model, "--counter", "activation", "--memory", "1GiB"]}
+    loaded = modules_after_command([command, *more[command]], tmp_path)
+    assert loaded & (HEAVY | {"email", "http", "ssl", "xml"}) == set()
+
+
 @needs_cli
 def test_an_onnx_file_takes_the_messages_of_onnx_alone(tmp_path: Path, root: Path) -> None:
     command = COMMAND.format(arguments=["run", str(root / "samples" / "models" / "cnn.onnx")])
