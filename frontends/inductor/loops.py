@@ -266,7 +266,7 @@ class _Reader:
             return self.value(func.value)
         if how in ("full", "zeros", "full_like", "zeros_like"):
             return _Found(is_value=True)
-        if how in ("arange", "program_id", "range"):
+        if how in ("arange", "program_id", "range", "float"):
             return _NONE
         parts = [self.value(one) for one in node.args]
         if how == "where" and len(parts) == 3:

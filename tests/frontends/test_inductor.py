@@ -18,7 +18,10 @@ import pytest
 
 from irscope.errors import IrscopeError, LoadError
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.inductor.loops import loops_of
+from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
+from irscope.ir.types import tensor
 from irscope.passes.memory.liveness import Liveness
 from irscope.session import Model, open_model
 from irscope.tools.card import card
@@ -136,6 +139,36 @@ def test_kernels_compute_what_their_source_says() -> None:
     assert (kernels[1]["elementwise"], kernels[1]["transcendental"], kernels[1]["reduction"]) == (5 * 65536, 65536, 0)
     # A layer norm over 64 rows of 256: mean and variance are two sums; the square root is taken once a row.
     assert (kernels[0]["transcendental"], kernels[0]["reduction"]) == (64, 2 * 64 * 256)
+
+
+def test_a_softmax_in_one_block_is_counted() -> None:
+    source = """
+@triton.jit
+def triton_(in_out_ptr0, xnumel, r0_numel, XBLOCK : tl.constexpr):
+    r0_numel = 300
+    R0_BLOCK: tl.constexpr = 512
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    xmask = xindex < xnumel
+    r0_index = tl.arange(0, R0_BLOCK)[None, :]
+    r0_mask = r0_index < r0_numel
+    r0_1 = r0_index
+    x0 = xindex
+    tmp0 = tl.load(in_out_ptr0 + (r0_1 + 300*x0), r0_mask & xmask, other=0.0)
+    tmp1 = tl.broadcast_to(tmp0, [XBLOCK, R0_BLOCK])
+    tmp5 = tl.where(r0_mask & xmask, tmp1, float("-inf"))
+    tmp6 = triton_helpers.max2(tmp5, 1)[:, None].to(tl.float32)
+    tmp7 = tmp1 - tmp6
+    tmp8 = libdevice.exp(tmp7)
+    tmp11 = tl.where(r0_mask & xmask, tmp8, 0)
+    tmp12 = tl.sum(tmp11, 1)[:, None]
+    tmp15 = (tmp8 / tmp12)
+    tl.store(in_out_ptr0 + (r0_1 + 300*x0), tmp15, r0_mask & xmask)
+"""
+    loops = loops_of(source, ["in_out_ptr0", "xnumel", "r0_numel"])
+    assert loops is not None
+    each = 10 * 300
+    counts = {"matmul": 0, "elementwise": 2 * each, "transcendental": each, "reduction": 2 * each}
+    assert loops.cost([tensor(DType.F32, (10, 300)), None, None], {1: 10, 2: 300}) == (4 * each, 4 * each, counts)
 
 
 @pytest.mark.parametrize("name", FOLDERS)
