@@ -269,6 +269,24 @@ def test_damaged_code_is_one_line(tmp_path: Path, kind: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["cut", "encoding", "lines", "spaces"])
+def test_damaged_packages_are_one_line(tmp_path: Path, kind: str) -> None:
+    text = (DATA / "conv" / "model.wrapper.cpp").read_text()
+    code = {
+        "cut": text[: len(text) * 2 // 3].encode(),
+        "encoding": text.encode() + b"\xff",
+        "lines": text.replace(") {\n", ") {\n" + "    int64_t q = 1;\n" * 500_000, 1).encode(),
+        "spaces": b" " * (65 << 20),
+    }[kind]
+    path = tmp_path / "model.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model/archive_format", "pt2")
+        archive.writestr("model/data/aotinductor/model/model.wrapper.cpp", code)
+    with pytest.raises(IrscopeError) as caught:
+        opened(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_package_without_code_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "model.pt2"
     with zipfile.ZipFile(path, "w") as archive:
