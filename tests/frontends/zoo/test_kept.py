@@ -265,6 +265,38 @@ def test_an_entry_is_of_this_user_alone_and_damage_is_a_miss(home: Path) -> None
     assert diskcache.keep("key", "name", {"files": []}, b"body") and elsewhere.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("variables", [{"IRSCOPE_HOME": "file"}, {"HOME": "file", "XDG_CACHE_HOME": "file/below"}], ids=" ".join)
+def test_where_nothing_can_be_written_nothing_is_kept(variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for name in ("IRSCOPE_HOME", "XDG_CACHE_HOME", "IRSCOPE_NO_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, path in variables.items():
+        monkeypatch.setenv(name, str(tmp_path / path))
+    assert not diskcache.keep("key", "name", {}, b"body") and diskcache.read("key", lambda about: True) is None
+    assert diskcache.entries() == [] and diskcache.clear() == (0, 0)
+
+
+WRITER = """
+import sys
+from irscope import diskcache
+for number in range(60):
+    diskcache.keep("key", "name", {}, sys.argv[1].encode() * 5_000)
+    found = diskcache.read("key", lambda about: True)
+    assert found is None or found in (b"a" * 5_000, b"b" * 5_000, b"c" * 5_000), found
+    diskcache.entries()
+    if number % 20 == 0:
+        diskcache.clear()
+"""
+
+
+def test_processes_share_the_folder(home: Path) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", WRITER, letter], stderr=subprocess.PIPE, text=True) for letter in "abc"]
+    for one in running:
+        _, said = one.communicate()
+        assert one.returncode == 0, said
+    assert diskcache.keep("key", "name", {}, b"last") and diskcache.read("key", lambda about: True) == b"last"
+
+
 def test_what_was_not_used_for_longest_goes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diskcache, "MOST_BYTES", 4_000)
     for number, key in enumerate(("a", "b", "c")):
