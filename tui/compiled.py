@@ -138,6 +138,11 @@ class CompiledView:
         """It could not be found out."""
         self.error = error
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are kernels without a program as it runs eagerly."""
+        return self.found is not None and not self.found.eager
+
     # -- the two tables ----------------------------------------------------------------------------------------
 
     @property

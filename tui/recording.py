@@ -24,7 +24,7 @@ from irscope.passkit.registry import PassRegistry
 from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak_of
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
-from irscope.report.units import Kind
+from irscope.report.units import Kind, humanise
 from irscope.report.values import bare
 from irscope.tools.recorded import machine_tables, trust_lines, unread_notes
 from irscope.tools.simulation import grouped
@@ -64,6 +64,8 @@ RunBy: TypeAlias = Literal["category", "module", "line", "stream"]
 RUN_GROUPINGS: Final[tuple[RunBy, ...]] = ("category", "module", "line", "stream")
 _TRIED: Final = "settings, each simulated"
 """How the table of settings that were tried is called."""
+_BUDGETS: Final = "activation memory budgets"
+"""How the table of what the compiler's budgets do begins."""
 _MOST_PARTS: Final = 7
 """As many as there are looks."""
 
@@ -173,6 +175,8 @@ class RecordedRun(ShownRun):
         self.has_lines = any(one.source for one in (*self.held, *self.events))
         """Whether it is told which line of the program asked; else it is the kernel that did."""
         self.by: RunBy = "category"
+        self.budgets: Table | None = None
+        """Activation memory budgets of the compiler that were tried, while they are what is drawn."""
         self.stack = self._stacked()
         self.step = self.stack.peak or 0
         tables = [*self._said_tables(), *_own_tables(recording)]
@@ -205,7 +209,23 @@ class RecordedRun(ShownRun):
         told = machine_lines(self.recording, width, self.symbols) if height >= _ROOM_FOR_LINES else []
         return [*super().chart_lines(width, height - len(told)), *told]
 
+    def toggle_budgets(self) -> bool:
+        """Draw peaks by activation memory budget, or memory of the run again; False where no budgets were tried."""
+        if self.budgets is None:
+            self.budgets = next((table for table in self._others if table.title.startswith(_BUDGETS)), None)
+            if self.budgets is None:
+                return False
+            self.stack = BudgetStack(self.budgets)
+            self.go_to(self.stack.least)
+        else:
+            self.budgets = None
+            self.stack = self._stacked()
+            self.go_to(self.stack.peak or 0)
+        return True
+
     def toggle_axis(self) -> str:
+        if self.budgets is not None:
+            return "Budgets have no time; B shows the run."
         times = [one.time_us for one in self.events]
         if self.stack.time:
             self.stack.use_time(None)
@@ -217,6 +237,8 @@ class RecordedRun(ShownRun):
         return ""
 
     def next_grouping(self) -> None:
+        if self.budgets is not None:
+            return
         names = [by for by in RUN_GROUPINGS if by != "stream" or any(one.stream for one in (*self.held, *self.events))]
         self.by = names[(names.index(self.by) + 1) % len(names)]
         before, self.stack = self.stack, self._stacked()
@@ -225,6 +247,8 @@ class RecordedRun(ShownRun):
             self.toggle_axis()
 
     def chart_title(self) -> str:
+        if isinstance(self.stack, BudgetStack):
+            return self.symbols.clean(self.symbols.glyphs.separator.join(["Peak by budget", self.stack.said(self.step)]))
         parts = [f"Memory asked for in {self._what()}", f"{self.stack.text_at(self.step)} at {self.stack.place(self.step)}"]
         if not self.held and _in_use_before(self.recording) is None:
             parts.append("beyond what was there before")
@@ -245,6 +269,8 @@ class RecordedRun(ShownRun):
 
     def alive(self, step: int) -> Table:
         """What is alive at a step of the chart, by category, module and line: the bytes add up to the chart there."""
+        if self.budgets is not None:
+            return self.budgets
         found: dict[tuple[str, str, str], list[int]] = {}
         items, begins, ends = self._items
         for number in np.flatnonzero((begins <= step) & (ends > step)).tolist():
@@ -388,6 +414,36 @@ def _stack(items: Sequence[MemoryEvent], keys: Sequence[str], steps: tuple[Ints,
     return Stack(few, places=places) if phases is None else StepStack(few, phases, places=places)
 
 
+class BudgetStack(Stack):
+    """Peaks of the last step over activation memory budgets, each compiled and simulated."""
+
+    def __init__(self, table: Table) -> None:
+        cells = {column.heading: [bare(cell) for cell in table.cells(column.key)] for column in table.columns}
+
+        def numbers(name: str) -> Floats:
+            return np.array([one if isinstance(one, int | float) else np.nan for one in cells[name]], dtype=np.float64)
+
+        requested, allocated, reserved = (numbers(name) for name in ("requested", "allocated", "reserved"))
+        parts = {"requested": requested, "rounding": allocated - requested, "reserved beyond": reserved - allocated}
+        super().__init__(parts, places=[f"budget {one}" for one in cells["budget"]])
+        self.allocated = allocated
+        self.recomputed, self.share = numbers("recomputed"), numbers("of all")
+        # Of equal peaks the one that recomputes least; what is not known comes last.
+        self.least = int(np.lexsort((self.recomputed, allocated))[0]) if len(allocated) else 0
+
+    def said(self, step: int) -> str:
+        """What a budget does: the peak, and what it costs."""
+        if not 0 <= step < len(self) or np.isnan(self.allocated[step]):
+            return "not known"
+        flops, share = self.recomputed[step], self.share[step]
+        costs = "" if np.isnan(flops) else f", {humanise(int(flops), Kind.FLOPS)} again"
+        costs += "" if np.isnan(share) else f" ({share:.1%})"
+        return f"{self.place(step)}: {humanise(int(self.allocated[step]), Kind.BYTES)} allocated{costs}"
+
+    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
+        return [self.mark_line(self.least, f"lowest: {self.said(self.least)}", count, symbols)]
+
+
 def stack_place(name: str) -> tuple[int, str]:
     """By what categories are sorted from the axis up."""
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
@@ -474,6 +530,13 @@ RECORDING_ACTIONS: Final = (
     ),
     Action(
         "recording",
+        "budgets",
+        ("B",),
+        "Budgets",
+        "Draw peaks by activation memory budget of torch.compile, where simulate --try-compile tried them, or the run again.",
+    ),
+    Action(
+        "recording",
         "axis",
         ("a",),
         "Axis",
@@ -503,7 +566,16 @@ def _beside(runs: Sequence[ShownRun]) -> Table:
         )
         for run in runs
     ]
-    return Table.of(rows, ["run", "requested peak:bytes", "at", "reserved peak:bytes", "verdict"], "the runs side by side")
+    return Table.of(rows, ["run", "requested peak:bytes", "at", "reserved peak:bytes", "verdict"], f"the runs side by side{_apart(runs)}")
+
+
+def _apart(runs: Sequence[ShownRun]) -> str:
+    """By how much the peak of the second of two differs, such as of a compiled program beside eager."""
+    if len(runs) != 2 or not runs[0].stack.highest:
+        return ""
+    share = runs[1].stack.highest / runs[0].stack.highest - 1
+    more = f"needs {abs(share):.1%} {'less' if share < 0 else 'more'} than" if round(abs(share), 3) else "needs as much as"
+    return f": {runs[1].name()} {more} {runs[0].name()}"
 
 
 def _pane(run: ShownRun, number: int) -> EventsPane:
@@ -610,6 +682,12 @@ class RecordingApp(App[None]):
     def action_what_if(self) -> None:
         if not self.run_shown.show_settings():
             self.notify("No settings were tried: irscope simulate --try -o writes a recording that says what each saves.", markup=False)
+        self.show()
+
+    def action_budgets(self) -> None:
+        shown = self.run_shown
+        if not isinstance(shown, RecordedRun) or not shown.toggle_budgets():
+            self.notify("No budgets were tried: irscope simulate --try-compile -o writes a recording that has them.", markup=False)
         self.show()
 
     def action_axis(self) -> None:

@@ -19,6 +19,7 @@ from irscope.ops.registry import plays
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Certainty
 from irscope.passes.cost.roofline import Roofline
+from irscope.passes.training.memory import trace_in
 from irscope.report.cardtext import counted
 from irscope.report.units import Kind, humanise
 from irscope.session import Model, open_model
@@ -36,6 +37,10 @@ _SAME_CALL: Final[Mapping[str, str]] = {
     "matmul_": "matmul",
 }
 """How Dynamo calls what PyTorch's dispatcher calls otherwise."""
+
+
+_READ: Final = "inductor."
+"""How operators begin that are kernels in code that Inductor generated, or calls of it that nobody knows."""
 
 
 def eager_of(model: Model) -> Model:
@@ -70,9 +75,14 @@ def _read_again(model: Model, *, is_compiled: bool) -> Model:
 
 def compilations_of(model: Model) -> Compilations | None:
     """What the compiler did, where it ran here."""
-    observed = model.program.observed
-    found = None if observed is None else getattr(observed.requests, "compiled", None)
+    holder = model.program.observed if model.program.training is None else trace_in(model.program)
+    found = None if holder is None else getattr(holder.requests, "compiled", None)
     return cast("Compilations | None", found)
+
+
+def is_generated(node: Node) -> bool:
+    """Whether Inductor generated the kernel that a node calls: it ran here, or was read from generated code."""
+    return plays(node, OpRole.GENERATED) or node.op.startswith(_READ)
 
 
 @immutable(slots=False)
@@ -89,7 +99,9 @@ class Step:
     def name(self) -> str:
         """Its kernel's name, else its own."""
         found = self.node.attrs.get("kernel")
-        return found if isinstance(found, str) and found else self.node.name
+        if isinstance(found, str) and found:
+            return found
+        return self.node.op.partition(".")[2] if is_generated(self.node) else self.node.name
 
     @property
     def line(self) -> str:
@@ -111,18 +123,18 @@ class KernelStep(Step):
     @property
     def is_generated(self) -> bool:
         """Whether Inductor generated it; else it is a call of a library."""
-        return plays(self.node, OpRole.GENERATED)
+        return is_generated(self.node)
 
     @property
     def operators(self) -> Sequence[tuple[str, str, int]]:
         """What is in it: operator, line, and how many nodes of the compiler's graph that is."""
         if self.kernel is not None:
             return [(*key, count) for key, count in Counter((one.operator, one.line) for one in self.kernel.parts).items()]
-        names, lines = (self.node.attrs.get(key) for key in ("operators", "lines"))
+        names, lines = self.node.attrs.get("operators", self.node.attrs.get("origins")), self.node.attrs.get("lines")
         said = [one for one in lines if isinstance(one, str)] if isinstance(lines, tuple) else []
         if not isinstance(names, tuple):
             return [(self.node.source.rpartition("::")[2] or self.node.op, self.line, 1)]
-        return [(str(one), said[0] if len(said) == 1 else "", 1) for one in names] + (
+        return [(str(one), said[0] if len(said) == 1 else "" if said else self.line, 1) for one in names] + (
             [("lines", ", ".join(said), 1)] if len(said) > 1 else []
         )
 
@@ -250,12 +262,12 @@ def _steps(model: Model) -> Iterator[tuple[Node, int | None, float | None]]:
 def _total(several: Sequence[int | None]) -> str:
     unknown = several.count(None)
     said = humanise(sum(one or 0 for one in several), Kind.BYTES)
-    return f"at least {said} ({counted(unknown, 'node')} not known)" if unknown else said
+    return f"at least {said} ({unknown:,} not known)" if unknown else said
 
 
 def _is_of(node: Node, kernel: Kernel) -> bool:
     """Whether a node of the compiled program is a call of a kernel."""
-    if plays(node, OpRole.GENERATED):
+    if is_generated(node):
         return kernel.generated and kernel.name == node.attrs.get("kernel")
     return not kernel.generated and _operator(node) in {_plain(one) for one in (*kernel.operators, kernel.name.rpartition(".")[2])}
 

@@ -73,7 +73,7 @@ class BudgetRow:
     def saved(self) -> int:
         """Bytes that the forwards keep for the backward besides inputs and parameters, of each graph once."""
         graphs = self.document.get("compiled", {}).get("graphs", ())
-        return sum(size for graph in graphs for _, _, size in graph["saved"])
+        return sum(one["bytes"] or 0 for graph in graphs for one in graph["saved"])
 
     @property
     def how(self) -> str:

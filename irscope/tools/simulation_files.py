@@ -90,8 +90,14 @@ def said_of(report: Report) -> Said:
 
 
 def table_said(table: Table) -> SaidTable:
+    """A table as recordings have it: a column of texts holds nothing else, such as the number of a compiled graph."""
     columns = [f"{column.heading}:{column.kind.value}" for column in table.columns]
-    return SaidTable(table.title, tuple(columns), tuple(tuple(map(_cell, row)) for row in table.first(_MOST_ROWS).rows()))
+    are_texts = [not column.kind.is_number for column in table.columns]
+    rows = [
+        tuple(str(cell) if is_text and cell is not None else cell for is_text, cell in zip(are_texts, map(_cell, row), strict=True))
+        for row in table.first(_MOST_ROWS).rows()
+    ]
+    return SaidTable(table.title, tuple(columns), tuple(rows))
 
 
 def _cell(cell: Cell) -> str | int | float | None:

@@ -31,12 +31,14 @@ from irscope.recording import (
     read_recording,
     write_recording,
 )
+from irscope.report.table import Table
 from irscope.report.values import bare
 from irscope.tools.explain import explain_file
 from irscope.tools.explain.recorded import recording_of_history
+from irscope.tools.simulation_files import table_said
 from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
-from irscope.tui.recording import RecordedRun, RecordingApp, shown_run
+from irscope.tui.recording import BudgetStack, RecordedRun, RecordingApp, shown_run
 from irscope.tui.start import StartApp
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
@@ -397,3 +399,63 @@ def test_a_memory_snapshot_is_shown_as_a_recording_is() -> None:
         assert app.run_shown.stack.highest == max(sum(one) for one in [app.run_shown.alive(app.run_shown.step).cells("bytes")])
 
     drive(found, steps, size=(120, 40))
+
+
+def test_tables_of_a_compiled_program_are_written_so_that_they_can_be_shown() -> None:
+    """The number of a graph stands in a column of texts."""
+    table = table_said(Table.of([(0, "forward", 3 * MIB), (1, "backward", None)], ["graph", "part", "saved:bytes"], "what was compiled"))
+    assert table.rows == (("0", "forward", 3 * MIB), ("1", "backward", None))
+    made = shown_run(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)), UNICODE)
+    assert any(part.title == "what was compiled" for part in made.tables)
+
+
+BUDGETS = SaidTable(
+    "activation memory budgets, each compiled and simulated (exact): peaks of the last step",
+    (
+        "budget:text",
+        "decided by:text",
+        "requested:bytes",
+        "allocated:bytes",
+        "reserved:bytes",
+        "saved:bytes",
+        "recomputed:flops",
+        "of all:ratio",
+    ),
+    (
+        ("0", "inputs alone", 5 * MIB, 6 * MIB, 12 * MIB, 0, 140_000_000, 0.2),
+        ("0.5", "knapsack", 5 * MIB, 6 * MIB, 12 * MIB, MIB, 5_000_000, 0.01),
+        ("1", "minimum cut", 7 * MIB, 8 * MIB, 16 * MIB, 2 * MIB, None, None),
+    ),
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_activation_memory_budgets_have_a_key(size: tuple[int, int]) -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        await pilot.press("B")
+        await pilot.pause()
+        run = app.run_shown
+        assert isinstance(run.stack, BudgetStack)
+        assert run.stack.total.tolist() == [12 * MIB, 12 * MIB, 16 * MIB]
+        assert run.step == 1, "of equal peaks the one that recomputes least"
+        text = shown(app)
+        assert text.count("budget 0.5: 6.00 MiB allocated, 5.00 MFLOPs again (1.0%)") >= 1 and "inputs alone" in text
+        await pilot.press("right")
+        await pilot.pause()
+        assert "budget 1: 8.00 MiB allocated" in shown(app) and "budget 1: 8.00 MiB allocated," not in shown(app)
+        await pilot.press("B")
+        await pilot.pause()
+        assert not isinstance(run.stack, BudgetStack) and "Memory asked for" in shown(app)
+
+    drive(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, BUDGETS)), steps, size=size)
+
+
+def test_without_budgets_the_key_says_how_to_try_them() -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        said: list[str] = []
+        app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
+        await pilot.press("B")
+        await pilot.pause()
+        assert said and "simulate --try-compile -o" in said[0] and "Memory asked for" in shown(app)
+
+    drive(SIMULATED, steps)

@@ -213,6 +213,7 @@ class PassesScreen(ModelScreen):
 
     def _show_compiled(self, compiled: CompiledView, *, top: bool = False) -> None:
         self.query_one("#compiled_text", DetailPane).show(compiled.head())
+        self.query_one("#compiled").set_class(compiled.is_alone, "-alone")
         self.query_one("#kernels", VirtualTable).set_model(compiled.kernels)
         self.query_one("#nodes", VirtualTable).set_model(compiled.nodes)
         self.query_one("#kernel_text", DetailPane).show(compiled.detail(), top=top)
@@ -251,7 +252,7 @@ class PassesScreen(ModelScreen):
         if self.compiled is None or not self.shows_compiled:
             self.action_options()
         elif message.table.id == "kernels":
-            self.query_one("#nodes").focus()
+            self.query_one("#kernel_text" if self.compiled.is_alone else "#nodes").focus()
         elif self.compiled.follow_node():
             self.query_one("#kernels").focus()
         else:

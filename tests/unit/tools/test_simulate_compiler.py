@@ -20,7 +20,7 @@ def run(budget: float, peak: int, extra: int | None, saved: int = 0, **more: Any
         "steps": [counters],
         "phases": [{"forward": 2, "backward": 9, "the step": 9}],
         "compiled": {
-            "graphs": [{"part": "forward", "saved": [["gelu", "a.py:3", saved]]}],
+            "graphs": [{"part": "forward", "saved": [{"operator": "gelu", "line": "a.py:3", "bytes": saved, "why": "minimum cut"}]}],
             "partitions": [{**partition, "recomputed": [row]}],
             "calls": [1, 1],
             "buffers_peak": None,
