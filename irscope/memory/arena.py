@@ -302,24 +302,6 @@ class BfcArena:
         """Reset the peaks to the current values. ONNX Runtime itself never does."""
         self._requested_peak, self._in_use_peak, self._held_peak = self.requested, self.in_use, self.held
 
-    @property
-    def likeness(self) -> tuple[object, ...]:
-        """Equal for arenas that treat the same further requests alike, as long as nothing that is in use now is freed: chunks in use keep
-        free ones apart, of which then only the sizes matter."""
-        free = sorted(self._free.blocks)
-        sizes = [key >> SHIFT for key in free]
-        growth = self._growth.next_size, self._limit, self._device_memory, self._extensions
-        whole = sorted((one.size, one.number) for one in self._regions if one.first.key > 0 and one.first.next is None)
-        return (tuple(sizes), tuple(whole), growth, self.held, self._held_peak, self.in_use, self._in_use_peak, self.requested)
-
-    def dissolve(self) -> None:
-        """Take all links apart, so that chunks go with the arena, and no garbage collector is needed for that. It is of no use then."""
-        for region in self._regions:
-            for chunk in region.chunks():
-                chunk.prev = chunk.next = chunk.arena = None
-        self._regions.clear()
-        self._free = FreeList()
-
     def regions(self) -> list[Region]:
         """Regions in the order in which the device gave them."""
         return list(self._regions)
@@ -376,6 +358,24 @@ class BfcArena:
         allowed = f"{min(bounds) / MIB:.2f} MiB" if bounds else "the device"
         held = f"{self.in_use / MIB:.2f} MiB are in use and {(self.held - self.in_use) / MIB:.2f} MiB held but free"
         return OutOfMemory(f"{rounded(size) / MIB:.2f} MiB more do not fit into {allowed}: {held}", code="IRS322")
+
+
+def likeness_of(arena: BfcArena) -> tuple[object, ...]:
+    """Equal for arenas that treat the same further requests alike, as long as nothing that is in use now is freed: chunks in use keep
+    free ones apart, of which then only the sizes matter."""
+    growth = arena._growth.next_size, arena._limit, arena._device_memory, arena._extensions
+    whole = sorted((one.size, one.number) for one in arena._regions if one.first.key > 0 and one.first.next is None)
+    sizes = tuple([key >> SHIFT for key in sorted(arena._free.blocks)])
+    return (sizes, tuple(whole), growth, arena.held, arena._held_peak, arena.in_use, arena._in_use_peak, arena.requested)
+
+
+def dissolve(arena: BfcArena) -> None:
+    """Take all links of an arena apart that is not needed any more: its chunks go with it, and no garbage collector has to find them."""
+    for region in arena._regions:
+        for chunk in region.chunks():
+            chunk.prev = chunk.next = chunk.arena = None
+    arena._regions.clear()
+    arena._free = FreeList()
 
 
 def _check_not_negative(**sizes: int | None) -> None:

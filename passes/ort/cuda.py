@@ -27,7 +27,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.jsoncodec import loads
-from irscope.memory.arena import FIRST_REGION, MOST_DEAD, BfcArena
+from irscope.memory.arena import FIRST_REGION, MOST_DEAD, BfcArena, dissolve
 from irscope.memory.caching.device import OutOfMemory
 from irscope.ops.scratch.recorder import convolution_workspace
 from irscope.ops.spec import KernelPacking, OpCall, OrtKernel
@@ -739,7 +739,7 @@ class _Simulated:
         try:
             return simulate(self.buffers, made, found.traced, session, peaks)
         finally:
-            arena.dissolve()
+            dissolve(arena)
 
     def host(self, order: Sequence[Launch]) -> OrtFigures:
         """The arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""

@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType, Type
-from irscope.memory.arena import BfcArena, Chunk
+from irscope.memory.arena import BfcArena, Chunk, likeness_of
 from irscope.memory.caching.blocks import FreeList
 from irscope.memory.caching.device import OutOfMemory
 from irscope.ops.registry import find_op
@@ -556,7 +556,7 @@ def simulate(
             arena.free(chunk)
         kept.add(key)
     before = _usage(arena)
-    likeness = () if peaks is None else arena.likeness
+    likeness = () if peaks is None else likeness_of(arena)
     if peaks is not None and likeness in peaks:
         return peaks[likeness]
     run = _simulated_run if peaks is None else _simulated_peaks
