@@ -76,6 +76,7 @@ class Compiler:
 
     def prepare(self) -> None:
         """Wait for the first compilation; until then only what torch asks for when its modules are imported is answered otherwise."""
+        self._folder.install()  # Dynamo makes the folder when it is imported
         if "triton" not in sys.modules and not _installed_triton():
             KernelInterface.launched = self._own_kernel
             sys.meta_path.insert(0, StandIn(self.process.device.capability))
@@ -185,7 +186,6 @@ class Compiler:
         config: Any = importlib.import_module("torch._inductor.config")
         config.compile_threads = 1
         config.fx_graph_remote_cache = config.autotune_remote_cache = False
-        self._folder.install()
         self._graphs.install()
         self._breaks.install()
         self.partitions.install()

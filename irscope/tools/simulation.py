@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -504,11 +504,11 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
             sum(one.generated for one in graph.kernels),
             sum(not one.generated for one in graph.kernels),
             sum(len(one.operators) for one in graph.kernels),
-            sum(one.bytes or 0 for one in graph.kernels),
-            _least([_kernel_seconds(one, target) for one in graph.kernels]),
+            _whole(one.bytes for one in graph.kernels),
+            _whole(_kernel_seconds(one, target) for one in graph.kernels),
             graph.buffers,
             graph.reused,
-            sum(one.bytes or 0 for one in graph.saved),
+            _whole(one.bytes for one in graph.saved),
         )
         for number, graph in followed
     ]
@@ -534,8 +534,8 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         made = [(*key[:2], count, *key[2:]) for key, count in ordered]
         columns = ["kernel", "graph", "count", "each moves:bytes", "least:seconds", "operators", "lines"]
         yield Table.of(made, columns, "kernels, those that move most first")
-    saved: dict[tuple[int, str, str, str], list[int]] = {}
-    again: dict[tuple[int, str, str, str, str], list[int]] = {}
+    saved: dict[tuple[int, str, str, str], list[int | None]] = {}
+    again: dict[tuple[int, str, str, str, str], list[int | None]] = {}
     for number, graph in enumerate(compiled.graphs):
         for one in graph.saved:
             _add(saved, (number, one.operator, one.line, one.why), one.bytes)
@@ -581,16 +581,23 @@ def _ends(buffer: Buffer) -> str:
 
 
 Row = TypeVar("Row", bound=tuple[object, ...])
+Number = TypeVar("Number", int, float)
 
 
-def _add(rows: dict[Row, list[int]], key: Row, size: int | None) -> None:
-    row = rows.setdefault(key, [0, 0])
-    row[0] += 1
-    row[1] += size or 0
+def _add(rows: dict[Row, list[int | None]], key: Row, size: int | None) -> None:
+    rows.setdefault(key, []).append(size)
 
 
-def _largest(rows: Mapping[Row, Sequence[int]]) -> list[tuple[object, ...]]:
-    return [(*key, *row) for key, row in sorted(rows.items(), key=lambda item: -item[1][1])]
+def _largest(rows: Mapping[Row, Sequence[int | None]]) -> list[tuple[object, ...]]:
+    """Each with the number of tensors and their bytes, those of which nobody knows the bytes last."""
+    sums = {key: _whole(sizes) for key, sizes in rows.items()}
+    return [(*key, len(rows[key]), sums[key]) for key in sorted(rows, key=lambda key: (sums[key] is None, -(sums[key] or 0)))]
+
+
+def _whole(parts: Iterable[Number | None]) -> Number | None:
+    """A sum, which is not known where a part of it is not."""
+    known = list(parts)
+    return None if None in known else cast("Number", sum(one for one in known if one is not None))
 
 
 def _kernel_seconds(kernel: Kernel, target: Target) -> float | None:
@@ -600,10 +607,6 @@ def _kernel_seconds(kernel: Kernel, target: Target) -> float | None:
         return None
     rate = device.matrix.get(kernel.dtype)
     return max(kernel.bytes / device.bandwidth.hi, (kernel.flops or 0) / rate.hi if rate is not None else 0.0)
-
-
-def _least(seconds: Sequence[float | None]) -> float | None:
-    return None if None in seconds else sum(one for one in seconds if one is not None)
 
 
 _MOST_STEPS_MARKED: Final = 8
