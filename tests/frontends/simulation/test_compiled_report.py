@@ -98,12 +98,12 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     from irscope.devices import Target, find_device
     from irscope.frontends.simulation.compilations import Compilations, Graph, Kernel, Saved
     from irscope.report.table import Table
-    from irscope.tools.simulation import _compiled_tables
+    from irscope.tools.simulation import compiled_tables
 
     kernels = [Kernel(name, True, ("add",), (), size, 0, "float32") for name, size in (("first", 1 << 20), ("second", None))]
     saved = [Saved("add", "net.py:1", 64), Saved("add", "net.py:1", None), Saved("mul", "net.py:2", 32)]
     found = Compilations([Graph("forward", "net.py:1", kernels, saved=saved)])
-    tables: dict[str, Table] = {table.title: table for table in _compiled_tables(found, Target(find_device("h100")))}
+    tables: dict[str, Table] = {table.title: table for table in compiled_tables(found, Target(find_device("h100")))}
     graph = next(table for title, table in tables.items() if title.startswith("what was compiled")).to_dicts()[0]
     assert (graph["kernels"], graph["moved"], graph["least"], graph["saved"]) == (2, None, None, None)
     rows = next(table for title, table in tables.items() if title.startswith("saved")).to_dicts()
