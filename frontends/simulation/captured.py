@@ -556,6 +556,7 @@ class Run:
     def forward(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
         """Load it, and run it without gradients."""
         machine = self._process.machine
+        self._watch.begins_below(sys._getframe())
         with machine.without_limit(), explained_run(self._watch):
             self._load()
             given, named = self._given(args, kwargs)

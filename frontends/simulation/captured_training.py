@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -159,6 +160,7 @@ class _Steps(Run):
     def train(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Trained:
         """Load it, and make the steps."""
         machine, recorder, noted = self._process.machine, self._recorder, self._noted
+        self._watch.begins_below(sys._getframe())
         with machine.without_limit(), explained_run(self._watch):
             self._load()
             given, named = self._given(args, kwargs)

@@ -494,7 +494,9 @@ def _kernel(node: Any, called: str) -> Kernel | None:
     parts = tuple(Part(one.name, name, place_of(one), _module(one), _call(one)) for one in origins if (name := operator_of(one)))
     operators = tuple(dict.fromkeys(one.operator for one in parts))
     first = node.get_nodes()[0].node
-    if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not operators:
+    # A copy into another layout, as of weights for convolutions, is a kernel that no operator of the program asked for.
+    is_kernel = operators or (called and not node.is_extern())
+    if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not is_kernel:
         return None  # nothing runs: a result of a call is given a name
     lines = tuple(dict.fromkeys(one.line for one in parts if one.line))
     dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)

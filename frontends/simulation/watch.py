@@ -192,6 +192,10 @@ class Watch:
         tape = self._machine.gpu.tape
         tape.phases.append((len(tape.events) - since, phase))
 
+    def begins_below(self, frame: FrameType) -> None:
+        """What runs is called from here: this function and its callers are no part of the program."""
+        self._frames.bottom = frame
+
     def line_of(self, frame: FrameType | None) -> Line | None:
         """The innermost line of the program itself."""
         found = self._frames.innermost(frame)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from irscope.cli.args import (
     add_model_arguments,
     add_output_arguments,
+    add_step_arguments,
     load_options,
     progress_from,
     selection,
     settings_from,
+    step_from,
+    step_words,
     write_answer,
 )
 from irscope.cli.run import report_diagnostics, strict_code
@@ -49,6 +53,9 @@ class Command:
     element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total. Of two checkpoints the values of weights
     are compared, of models with --values: what changed most comes first.
 
+    With --train both are training steps, eager or compiled: `--train --compile-b NAME NAME`; two documents that
+    `irscope simulate --format json` wrote are compared likewise. Limits of --fail-on are then peak>5%, reserved>5%, time>5%.
+
     Two recordings, or memory snapshots that torch.cuda.memory._dump_snapshot or `irscope simulate -o run.pickle` wrote, are laid side by
     side as runs: counters, what the peak is made of, and the first request at which they part.
 
@@ -68,6 +75,10 @@ class Command:
             "irscope compare --compile-b ./vision.py:build ./vision.py:build",
             "what does torch.compile change?",
         ),
+        (
+            "irscope compare --train --optimizer adamw --compile-b ./train.py:build ./train.py:build",
+            "what does it change in a training step?",
+        ),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )
@@ -85,6 +96,7 @@ class Command:
             "--ort-level-b", choices=("off", "basic", "extended", "all"), default=None, help="the same of OTHER, where it is not MODEL's"
         )
         parser.add_argument("--compile-b", action="store_true", help="take OTHER as torch.compile compiles it, MODEL as it runs eagerly")
+        parser.add_argument("--train", action="store_true", help="compare training steps, as `irscope train-plan` captures them")
         parser.add_argument(
             "--lifetime",
             choices=_LIFETIMES,
@@ -100,11 +112,20 @@ class Command:
         parser.add_argument(
             "--fail-on", action="append", default=[], metavar="NAME>LIMIT,...", help="exit with 1 beyond a limit, such as peak>5%%"
         )
+        add_step_arguments(parser)
         add_output_arguments(parser, plots="bytes alive and times by node")
 
     def run(self, args: argparse.Namespace) -> int:
         selection(args)
         paths = [Path(path) for path in (args.model, args.other)]
+        if args.train or all(path.suffix == ".json" for path in paths):
+            found = self._training(paths, args)
+            if found is not None:
+                return found
+        if words := step_words(args):
+            raise UsageError(
+                f"{words[0]} is about a training step", code="IRS662", hint="with --train the steps of two models are compared"
+            )
         recorded = [is_recording(path) for path in paths]
         if all(map(is_memory_run, paths)):
             limits = parse_thresholds(args.fail_on, MEMORY_MEASURES)
@@ -139,6 +160,24 @@ class Command:
             args, [a, b]
         )
 
+    def _training(self, paths: Sequence[Path], args: argparse.Namespace) -> int | None:
+        """Steps of two models, or documents of `irscope simulate`; None where the files are something else."""
+        from irscope.tools.compare.training import TRAINING_MEASURES, TrainingComparison, is_simulation, side_of_document, side_of_step
+
+        if not args.train and not all(map(is_simulation, paths)):
+            return None
+        limits = parse_thresholds(args.fail_on, tuple(TRAINING_MEASURES))
+        models: list[Model] = []
+        if not args.train:
+            sides = [side_of_document(path) for path in paths]
+        else:
+            models = [step_from(one, watching=progress_from(args)) for one in _both(args)]
+            sides = [side_of_step(one) for one in models]
+        compared = TrainingComparison(*sides)
+        write_answer(compared.document(), args)
+        report_diagnostics([said for one in models for said in one.diagnostics], args.verbose)
+        return _exit_code(judge(limits, compared.measures()) if limits else None) or strict_code(args, models)
+
     def _with_recording(self, model: str, path: str, args: argparse.Namespace) -> int:
         limits = parse_thresholds(args.fail_on, RUN_MEASURES)
         recording = read_recording(Path(path))
@@ -171,6 +210,20 @@ class Command:
 
 def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
     return open_model(Path(path), options, settings=settings_from(args), instruments=progress_from(args))
+
+
+def _both(args: argparse.Namespace) -> tuple[argparse.Namespace, argparse.Namespace]:
+    """The arguments for each of the models."""
+    given = vars(args)
+    a = {**given, "compile": False, "compile_with": ""} if args.compile_b else given
+    b = {
+        **given,
+        "model": args.other,
+        "input": args.input_b or args.input,
+        "bind": args.bind_b or args.bind,
+        "compile": args.compile or args.compile_b,
+    }
+    return argparse.Namespace(**a), argparse.Namespace(**b)
 
 
 def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions:

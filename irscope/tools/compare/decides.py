@@ -6,7 +6,7 @@ The numbers are those of the models' cards. Then comes where they differ; how no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -109,7 +109,7 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
         headline: tuple[str, ...] = (*(_compiled_verdict(rows) if compiled else ()), *_verdict(decision), _changes(rows, _SAID), *weights)
     else:
         headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
-    shown = {name: {key: _plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
+    shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
     first = replace(report, headline=headline, summary=shown, units=units, notes=decision.notes)
     hidden = _AGAIN if decision.is_open else (*_AGAIN, "flops", "moved_bytes")
     rest = {key: value for key, value in report.summary.items() if key not in hidden}
@@ -154,9 +154,9 @@ def decisive_measures(decision: Decision) -> dict[str, Measure]:
     for name, key in DECISIVE_MEASURES.items():
         cells = rows.get(key, {})
         a, b = (cell if isinstance(cell, Quantity) else UNKNOWN for cell in (cells.get("a"), cells.get("b")))
-        share = _share(a.value, b.value)
+        share = share_of(a.value, b.value)
         if isinstance(a.value, int | float) and isinstance(b.value, int | float) and share is not None:
-            said = f"A {signed(_plain(a), _ROWS[key][1])}, B {signed(_plain(b), _ROWS[key][1])}, {share:+.1%}"
+            said = f"A {signed(plain(a), _ROWS[key][1])}, B {signed(plain(b), _ROWS[key][1])}, {share:+.1%}"
             found[name] = Measure(float(b.value - a.value), share, said)
         else:
             found[name] = Measure(None, None, "")
@@ -179,7 +179,7 @@ def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
             "a": a,
             "b": b,
             "difference": b - a if known else None,
-            "change": derived(_share(a.value, b.value), a, b) if known else None,
+            "change": derived(share_of(a.value, b.value), a, b) if known else None,
         }
     return found
 
@@ -211,15 +211,20 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
         found["kernels"] = Quantity(len(nodes))
         found["calls_of_libraries"] = Quantity(sum(not plays(node, OpRole.GENERATED) for node in nodes))
         sides.append(found)
+    return side_by_side(*sides, names=[*_COMPILED])
+
+
+def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Sequence[str]) -> dict[str, dict[str, Cell]]:
+    """Both numbers, their difference and how large it is."""
     rows: dict[str, dict[str, Cell]] = {}
-    for name in _COMPILED:
-        a, b = (side[name] for side in sides)
-        known = isinstance(a.value, int) and isinstance(b.value, int)
+    for name in names:
+        one, other = a.get(name, UNKNOWN), b.get(name, UNKNOWN)
+        known = isinstance(one.value, int | float) and isinstance(other.value, int | float)
         rows[name] = {
-            "a": a,
-            "b": b,
-            "difference": b - a if known else None,
-            "change": derived(_share(a.value, b.value), a, b) if known else None,
+            "a": one,
+            "b": other,
+            "difference": other - one if known else None,
+            "change": derived(share_of(one.value, other.value), one, other) if known else None,
         }
     return rows
 
@@ -237,14 +242,14 @@ def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     if not isinstance(value, int | float):
         return ["what compiling does to memory is not known"]
     more = f"{abs(value):.1%} {'less' if value < 0 else 'more'} memory" if round(abs(value), 3) else "as much memory"
-    said = f"compiled needs {more}: {signed(_plain(b), Kind.BYTES)} beside {signed(_plain(a), Kind.BYTES)} allocated at the peak of a run"
+    said = f"compiled needs {more}: {signed(plain(b), Kind.BYTES)} beside {signed(plain(a), Kind.BYTES)} allocated at the peak of a run"
     dearer = first["b"]
     if isinstance(dearer, Quantity) and isinstance(b, Quantity) and dearer.value != b.value and isinstance(dearer.value, int):
-        return [said, f"its first run takes {signed(_plain(dearer), Kind.BYTES)}: Inductor times candidates of its kernels there"]
+        return [said, f"its first run takes {signed(plain(dearer), Kind.BYTES)}: Inductor times candidates of its kernels there"]
     return [said]
 
 
-def _plain(cell: Cell) -> Cell:
+def plain(cell: Cell) -> Cell:
     """A number without its interval, which JSON has: two of them side by side are wider than a terminal."""
     if not isinstance(cell, Quantity) or cell.interval is None or cell.value is None:
         return cell
@@ -281,7 +286,8 @@ def _numbers(card: Card) -> dict[str, Quantity]:
     return {**card.quantities(), "size_on_disk": Quantity(card.identity.size_on_disk)}
 
 
-def _share(a: object, b: object) -> float | None:
+def share_of(a: object, b: object) -> float | None:
+    """By what share B is above A."""
     if not isinstance(a, int | float) or not isinstance(b, int | float):
         return None
     return b / a - 1 if a else 0.0 if not b else math.inf
