@@ -75,10 +75,7 @@ class Command:
             "irscope compare --compile-b ./vision.py:build ./vision.py:build",
             "what does torch.compile change?",
         ),
-        (
-            "irscope compare --train --optimizer adamw --compile-b ./train.py:build ./train.py:build",
-            "what does it change in a training step?",
-        ),
+        ("irscope compare --train --compile-b ./vision.py:build ./vision.py:build", "what does it change in a training step?"),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )

@@ -47,7 +47,7 @@ class Command:
             "irscope train-plan torchvision:resnet50 --bind batch=32 --optimizer adamw",
             "what does a step of AdamW take, by phase and category?",
         ),
-        ("irscope train-plan --compile ./train.py:build", "what does a step take as torch.compile compiles it?"),
+        ("irscope train-plan --compile ./vision.py:build", "what does a step take as torch.compile compiles it?"),
         ("irscope train-plan ./train.py:build --memory 24GiB", "which batch trains in 24 GiB, with and without recomputing?"),
         ("irscope train-plan ./train.py:build --budget 60% --plan-out plan.json", "what should be recomputed to need 60 % of the memory?"),
     )
