@@ -211,7 +211,8 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
         found["kernels"] = Quantity(len(nodes))
         found["calls_of_libraries"] = Quantity(sum(not plays(node, OpRole.GENERATED) for node in nodes))
         sides.append(found)
-    return side_by_side(*sides, names=[*_COMPILED])
+    a, b = sides
+    return side_by_side(a, b, [*_COMPILED])
 
 
 def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Sequence[str]) -> dict[str, dict[str, Cell]]:

@@ -274,14 +274,14 @@ class TrainingComparison:
             ("allocated by phase", "phase", self.a.phases, self.b.phases),
             ("what the peak is made of", "category", self.a.parts, self.b.parts),
         ):
-            rows: list[tuple[object, ...]] = []
+            rows: list[tuple[str, Quantity, Quantity, Quantity]] = []
             for name in dict.fromkeys((*a, *b)):
                 one, two = (plain(side.get(name, Quantity(0))) for side in (a, b))
                 if any(isinstance(cell, Quantity) and cell.value for cell in (one, two)):
                     assert isinstance(one, Quantity) and isinstance(two, Quantity)
                     rows.append((name, one, two, two - one))
             if head == "category" and rows:
-                sums = [sum((row[at] for row in rows), Quantity(0)) for at in (1, 2, 3)]  # type: ignore[misc]
-                rows.append(("allocated, the sum", *sums))
+                a_sum, b_sum, more = (sum(column, Quantity(0)) for column in zip(*(row[1:] for row in rows), strict=True))
+                rows.append(("allocated, the sum", a_sum, b_sum, more))
             if rows:
                 yield Table.of(rows, [head, *columns], title)
