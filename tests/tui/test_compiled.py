@@ -90,7 +90,7 @@ def test_calls_of_which_numbers_differ_are_matched_with_none(compiled: Model, lo
     assert any(key[2].startswith("layer_norm") for key in lowered._places())
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+@pytest.mark.parametrize("size", [SMALL, *(pytest.param(size, marks=pytest.mark.full) for size in (LARGE, HUGE))])
 def test_what_did_the_compiler_change(compiled: Model, size: tuple[int, int]) -> None:
     """Keys: 5, down, enter; and 2, E."""
 
