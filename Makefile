@@ -19,7 +19,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,torch,ort
-JOBS ?= 4
+JOBS ?= 3
 MINUTES ?= 10
 
 # The IR, each reader, each family of passes, the reports, the commands, the UI and a simulated loop.

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import sympy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
@@ -64,6 +63,8 @@ class OpenSizes:
         self._names: dict[str, str] = {}
         self._sizes: dict[str, Any] = {}
         self._hints = sizes
+        if sizes:  # not before: torch._dynamo makes a folder for Inductor when it is imported, and a simulation says where that lies
+            from torch._dynamo.source import ConstantSource
         for name, size in sizes.items():
             made = self.shapes.create_symbol(size, ConstantSource(name), DimDynamic.DYNAMIC, None)
             self._names[str(made)] = name

@@ -72,11 +72,10 @@ class Compiler:
         self.busy = False
         """Whether something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
-        self._folder = _Folder()
+        self._folder = process.generated
 
     def prepare(self) -> None:
         """Wait for the first compilation; until then only what torch asks for when its modules are imported is answered otherwise."""
-        self._folder.install()  # Dynamo makes the folder when it is imported
         if "triton" not in sys.modules and not _installed_triton():
             KernelInterface.launched = self._own_kernel
             sys.meta_path.insert(0, StandIn(self.process.device.capability))
@@ -290,7 +289,10 @@ def _attributes(divisible_by_16: Any = None, equal_to_1: Any = None, pointer_ran
     return found
 
 
-class _Folder:
+_CACHE: Final = "TORCHINDUCTOR_CACHE_DIR"
+
+
+class GeneratedFolder:
     """Inductor keeps what it writes in a folder of this process, never in the user's caches: candidates are timed as on a first run."""
 
     def __init__(self) -> None:
@@ -315,7 +317,14 @@ class _Folder:
 
     def install(self) -> None:
         """Tell Inductor, in the modules that asked before too."""
-        folders: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+        before = os.environ.get(_CACHE)
+        os.environ[_CACHE] = self.path()  # Dynamo makes the folder of this name when it is imported
+        try:
+            folders: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+        finally:
+            os.environ.pop(_CACHE)
+            if before is not None:
+                os.environ[_CACHE] = before
         original = folders.cache_dir
         for module in list(sys.modules.values()):
             if vars(module).get("cache_dir") is original:

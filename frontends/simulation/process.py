@@ -20,7 +20,7 @@ from irscope.devices import Target
 from irscope.errors import UsageError
 from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_without_card, current, pinned
 from irscope.frontends.eager.routes import RNN_MODES, attention
-from irscope.frontends.simulation.compiled import Compiler
+from irscope.frontends.simulation.compiled import Compiler, GeneratedFolder
 from irscope.frontends.simulation.cuda import Device, device_count
 from irscope.frontends.simulation.kernels import Kernels, Listener
 from irscope.frontends.simulation.machine import Machine
@@ -63,6 +63,8 @@ class Process:
         listener: Listener | None = None,
     ) -> None:
         """`memory` is what the allocator can ask the device for, where that is not the device's own."""
+        self.generated = GeneratedFolder()
+        self.generated.install()  # before fake tensors, whose module imports Dynamo
         patch = _patch()
         if isinstance(patch, str):
             raise UsageError(f"this torch cannot pretend to have a CUDA device ({patch})", code="IRS644")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,17 @@ def test_nothing_is_written_to_the_user_s_folders(tmp_path: Path, monkeypatch: p
         monkeypatch.setenv(name, str(folder))
     _document(tmp_path, "torch.compile(model)(x).sum().backward()\n")
     assert not [one for folder in folders.values() for one in folder.rglob("*")]
+
+
+def test_nothing_is_left_where_temporary_files_are(tmp_path: Path) -> None:
+    """Inductor's own folder lies there where nothing else is said. A process of its own: torch's modules make it on import."""
+    (tmp_path / "program.py").write_text(MODEL + "torch.optim.AdamW(model.parameters())\ntorch.compile(model)(x).sum().backward()\n")
+    (tmp_path / "temporary").mkdir()
+    environment = {name: text for name, text in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    environment["TMPDIR"] = str(tmp_path / "temporary")
+    command = [sys.executable, "-m", "irscope", "simulate", "--device", "h200", "program.py"]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 @pytest.mark.parametrize("version", ["2.12.1+cpu", "2.13.0+cpu", "2.15.0"])
