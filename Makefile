@@ -14,7 +14,7 @@
 # Without torch and ONNX Runtime (their tests are skipped then):  make test EXTRAS=dev
 # With models of the transformers package, exported on the spot:  make test EXTRAS=dev,torch,ort,zoo
 # With another Python, at least 3.11:                              make test PYTHON=python3.12
-# With more workers than four (tests of the UI wait more than work): make test JOBS=8
+# With more workers than three (tests of the UI wait more than work): make test JOBS=8
 
 PYTHON ?= python3
 VENV ?= .venv

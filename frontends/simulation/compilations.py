@@ -118,7 +118,7 @@ class Saved:
 
 
 @dataclass
-class Recomputed:
+class RecomputedTensor:
     """What the backward computes again instead."""
 
     operator: str
@@ -141,7 +141,7 @@ class Graph:
     buffers: int = 0
     reused: int = 0
     saved: list[Saved] = field(default_factory=list)
-    recomputed: list[Recomputed] = field(default_factory=list)
+    recomputed: list[RecomputedTensor] = field(default_factory=list)
     plan: list[Buffer] = field(default_factory=list)
     backend: str = INDUCTOR
     operators: int = 0
@@ -227,7 +227,7 @@ class _Decisions:
     """The decisions about one joint graph."""
 
     why: dict[str, str]
-    recomputed: dict[str, Recomputed]
+    recomputed: dict[str, RecomputedTensor]
 
 
 class Reasons:
@@ -288,7 +288,7 @@ class Reasons:
                 reason = (
                     "checkpoint" if policy.endswith("_RECOMPUTE") else _BUDGET if node.name in free else "cheap, and fewer bytes are kept"
                 )
-                again[node.name] = Recomputed(operator_of(node), place_of(node), _size(value), reason)
+                again[node.name] = RecomputedTensor(operator_of(node), place_of(node), _size(value), reason)
                 node.meta[_AGAIN] = node.name
         for node in forward.graph.nodes:
             node.meta[_PARTITION] = number

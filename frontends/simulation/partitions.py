@@ -32,7 +32,7 @@ _KNAPSACK: Final = "knapsack"
 
 
 @dataclass
-class Recomputed:
+class RecomputedOperators:
     """Operators of one kind and line that the backward computes once more."""
 
     operator: str
@@ -86,7 +86,7 @@ class Partition:
     """Of forward and backward where nothing is recomputed; None where that of an operator is not known."""
     unknown: list[str] = field(default_factory=list)
     """Operators without a rule, or with open sizes."""
-    recomputed: list[Recomputed] = field(default_factory=list)
+    recomputed: list[RecomputedOperators] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
     """Results of the forward for the backward, by name."""
     forward: Kernels | None = None
@@ -345,7 +345,7 @@ class Partitions:
         one.unknown = list(
             dict.fromkeys(self._operator_of(of[name]) or str(of[name].target) for name, count in flops.items() if count is None)
         )
-        one.recomputed = [Recomputed(*key, len(names), extra_of(flops[name] for name in names)) for key, names in rows.items()]
+        one.recomputed = [RecomputedOperators(*key, len(names), extra_of(flops[name] for name in names)) for key, names in rows.items()]
         results = next(node for node in forward.nodes if node.op == "output").args[0]
         one.saved = [getattr(node, "name", "") for node in results[count:]]
 
