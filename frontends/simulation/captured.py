@@ -35,7 +35,7 @@ from irscope.frontends.eager.program import with_storages
 from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.running import around, check_whole, named_arguments
 from irscope.frontends.simulation import check_machine
-from irscope.frontends.simulation.compilations import Compilations, Kernel, explained
+from irscope.frontends.simulation.compilations import Compilations, Kernel, explained, forget
 from irscope.frontends.simulation.machine import Piece
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.simulation.triton_stand_in import JITFunction, written
@@ -525,8 +525,7 @@ class Run:
         if Process.current is not None:
             raise UsageError("this process simulates a device already", code="IRS644", hint="capture it in another process")
         if "torch._dynamo" in sys.modules:
-            torch.compiler.reset()
-            torch._dynamo.utils.counters.clear()
+            forget()
         recorder.process = self._process = process = Process(target, workspace_policy(target).buffers, listener=recorder)
         recorder.watch = self._watch = process.start(hidden=(__file__, *hidden))
         process.compiler.launched = recorder.launched

@@ -684,6 +684,14 @@ def _where(reason: Any) -> tuple[str, str]:
     return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "", _first(reason.reason)
 
 
+def forget() -> None:
+    """Make Dynamo forget what it compiled before in this process, and what it counts of that, which it would tell once more."""
+    utils: Any = importlib.import_module("torch._dynamo.utils")
+    torch.compiler.reset()
+    utils.counters.clear()
+    utils.clear_compilation_metrics()
+
+
 def events(across: Mapping[tuple[str, str], int]) -> list[Event]:
     """Graph breaks, recompilations and limits so far; `across` has what is handed over each break, by line and cause."""
     utils: Any = importlib.import_module("torch._dynamo.utils")

@@ -21,7 +21,7 @@ import torch
 
 import irscope.frontends
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
-from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, operator_of, place_of
+from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget, operator_of, place_of
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
@@ -113,7 +113,7 @@ class Compiler:
         self._graphs.reasons.clear()
         self._breaks.clear()
         if self._installed:
-            torch.compiler.reset()
+            forget()
             importlib.import_module("torch._inductor.utils").clear_caches()
 
     def _number_of(self, tensor: torch.Tensor) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ from irscope.cli.main import main
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.report.values import Provenance
+from irscope.tools.lowered import compilations_of
 from tests.tools.compiled_jobs import FOLDER
 
 torch = pytest.importorskip("torch")
@@ -121,6 +122,19 @@ def test_a_compiled_program_is_of_one_device() -> None:
 
 def mine(graph: Any, inputs: Any) -> Any:
     return graph.forward
+
+
+def test_what_was_compiled_before_in_the_process_is_not_told() -> None:
+    def grown(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+    before = torch.compile(grown, backend="eager", dynamic=False)
+    for size in (2, 3, 4):
+        before(torch.zeros(size))
+    model = irscope.capture(torch.compile(torch.nn.Linear(8, 8)), torch.zeros(4, 8), device="h100")
+    found = compilations_of(model)
+    assert found is not None and found.graphs and found.events == []
 
 
 def test_a_backend_that_is_not_followed_is_named() -> None:
