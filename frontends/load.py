@@ -14,7 +14,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, several_inputs, stated
 from irscope.frontends.detect import detect, wrapper_in
-from irscope.frontends.zoo.names import file_in, is_name
+from irscope.frontends.zoo.names import file_in, inside, is_name
 from irscope.ir.bind import bind_program
 from irscope.ir.program import Program
 from irscope.ir.verify import check
@@ -28,7 +28,8 @@ def path_of(text: str) -> Path:
     if is_name(text):
         return path
     if os.path.isdir(text):
-        return wrapper_in(path) or file_in(path)
+        wrapper = wrapper_in(path)
+        return file_in(path) if wrapper is None else inside(path, str(wrapper.relative_to(path)))
     if not os.path.lexists(text) and "\0" not in text:
         from irscope.frontends.zoo.packages import not_found
 

@@ -186,11 +186,7 @@ def file_in(folder: Path) -> Path:
     if not usual and package and len(graphs or weights) == 1:
         (usual,) = graphs or weights
     if usual:
-        try:
-            ModelFolder(folder).find(usual)
-        except Forbidden as error:
-            raise LoadError(f"{usual!r} {error}", code="IRS100", where=str(folder), hint=error.hint) from None
-        return folder / usual
+        return inside(folder, usual)
     found = [folder / name for name in (*graphs, *weights, *models)]
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
     problem = "this is a folder" if found else "this is a folder, and no model is in it"
@@ -198,6 +194,15 @@ def file_in(folder: Path) -> Path:
     if not found and package:
         hint = f"its config.json describes a model of {package}, which makes it where it is installed: pip install torch {package}"
     raise LoadError(problem, code="IRS100", where=str(folder), hint=hint)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file in a folder. LoadError where it is a link that leads out of it."""
+    try:
+        ModelFolder(folder).find(name)
+    except Forbidden as error:
+        raise LoadError(f"{name!r} {error}", code="IRS100", where=str(folder), hint=error.hint) from None
+    return folder / name
 
 
 def _listed(names: Iterable[str]) -> str:

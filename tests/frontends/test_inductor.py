@@ -329,6 +329,21 @@ def test_reading_is_linear(tmp_path: Path) -> None:
     assert large < 40 * small
 
 
+def test_a_folder_whose_code_lies_elsewhere_is_refused(tmp_path: Path) -> None:
+    """Links may lead elsewhere within the folder that was named."""
+    run = tmp_path / "torchinductor" / "model__0_forward_1.0"
+    run.mkdir(parents=True)
+    (run / "output_code.py").symlink_to(DATA / "mlp" / "output_code.py")
+    for folder in (run, tmp_path):
+        with pytest.raises(LoadError, match=r"'.*output_code\.py' is outside the folder of the model") as caught:
+            opened(folder)
+        assert caught.value.code == "IRS100"
+    (run / "output_code.py").unlink()
+    (tmp_path / "kept.py").write_bytes((DATA / "mlp" / "output_code.py").read_bytes())
+    (run / "output_code.py").symlink_to(tmp_path / "kept.py")
+    assert opened(tmp_path).program.graph
+
+
 def test_a_debug_folder_is_its_graph(tmp_path: Path) -> None:
     run = tmp_path / "torch_compile_debug" / "run_2026_01_01_00_00_00_000000-pid_1" / "torchinductor"
     for name in ("model__0_forward_1.0", "model__0_backward_3.1"):
