@@ -41,6 +41,16 @@ def memory_of(model: irscope.Model) -> DeviceMemory:
     return model.manager.get(CudaMemory())
 
 
+class Autocast(torch.nn.Module):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: Any) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            return self.inner(*inputs)
+
+
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in TRUTH])
 def test_memory_is_that_of_the_real_host_code(name: str, models: Any) -> None:
     """All that differs is the target, which the job has on the device and a forward does not take."""
@@ -48,7 +58,8 @@ def test_memory_is_that_of_the_real_host_code(name: str, models: Any) -> None:
     dtype = getattr(torch, truth["job"].get("dtype", "float32"))
     module, inputs, target = getattr(models, truth["job"]["model"])()
     given = [one.to(dtype) if one.is_floating_point() else one for one in inputs]
-    model = irscope.capture(module.to(dtype).eval(), *given, device="h200", compile={"dynamic": False})
+    compiled = torch.compile(module.to(dtype).eval(), dynamic=False)
+    model = irscope.capture(Autocast(compiled) if truth["job"].get("amp") else compiled, *given, device="h200")
     memory = memory_of(model)
     besides = target.numel() * (dtype.itemsize if target.is_floating_point() else target.itemsize)
     more = {"requested": besides, "allocated": -(-besides // 512) * 512, "reserved": 0}
@@ -57,7 +68,7 @@ def test_memory_is_that_of_the_real_host_code(name: str, models: Any) -> None:
         found = [memory.central.at(moment, counter) + extra for moment, _ in RUNS]
         assert found == [truth["iterations"][number]["forward"][counter]["peak"] for _, number in RUNS], counter
     nodes = list(model.program.graph)
-    assert any(node.op == "compiled.kernel" for node in nodes) and any(node.op == "math.matmul" for node in nodes)
+    assert any(node.op == "compiled.kernel" for node in nodes) and any(node.op in ("math.matmul", "nn.conv") for node in nodes)
     assert irscope.run(model, "flops")["flops"].value.total.flops > 0
 
 
