@@ -174,9 +174,14 @@ def capture_compiled(
     assert len(program.graph) == len(record.ops)
     run = DeviceRun(replace(found.tape, owners=owners), target.device.name, target.torch, found.compiled)
     program.observed = replace(program.observed, requests=run)
+    return as_compiled(program, found.name, found.said)
+
+
+def as_compiled(program: Program, name: str, said: str) -> Program:
+    """A program marked as compiled: of a module's class, and how."""
     program.format = "compiled"
-    program.metadata["class"] = found.name
-    program.metadata["compiled"] = found.said
+    program.metadata["class"] = name
+    program.metadata["compiled"] = said
     return program
 
 

@@ -38,6 +38,7 @@ from irscope.frontends.simulation.captured import (
     Run,
     Settings,
     apart,
+    as_compiled,
     check_settings,
     explained_run,
     how_said,
@@ -103,10 +104,7 @@ def compiled_training(
     for slot, piece in owners.items():
         tape.kinds[slot], tape.labels[slot] = piece.category, piece.name
     trace.requests = DeviceRun(tape, target.device.name, target.torch, found.compiled)
-    program.format = "compiled"
-    program.metadata["class"] = found.name
-    program.metadata["compiled"] = found.said
-    return program
+    return as_compiled(program, found.name, found.said)
 
 
 @dataclass

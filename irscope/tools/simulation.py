@@ -504,11 +504,11 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
             sum(one.generated for one in graph.kernels),
             sum(not one.generated for one in graph.kernels),
             sum(len(one.operators) for one in graph.kernels),
-            _whole(one.bytes for one in graph.kernels),
-            _whole(_kernel_seconds(one, target) for one in graph.kernels),
+            whole(one.bytes for one in graph.kernels),
+            whole(_kernel_seconds(one, target) for one in graph.kernels),
             graph.buffers,
             graph.reused,
-            _whole(one.bytes for one in graph.saved),
+            whole(one.bytes for one in graph.saved),
         )
         for number, graph in followed
     ]
@@ -590,11 +590,11 @@ def _add(rows: dict[Row, list[int | None]], key: Row, size: int | None) -> None:
 
 def _largest(rows: Mapping[Row, Sequence[int | None]]) -> list[tuple[object, ...]]:
     """Each with the number of tensors and their bytes, those of which nobody knows the bytes last."""
-    sums = {key: _whole(sizes) for key, sizes in rows.items()}
+    sums = {key: whole(sizes) for key, sizes in rows.items()}
     return [(*key, len(rows[key]), sums[key]) for key in sorted(rows, key=lambda key: (sums[key] is None, -(sums[key] or 0)))]
 
 
-def _whole(parts: Iterable[Number | None]) -> Number | None:
+def whole(parts: Iterable[Number | None]) -> Number | None:
     """A sum, which is not known where a part of it is not."""
     known = list(parts)
     return None if None in known else cast("Number", sum(one for one in known if one is not None))

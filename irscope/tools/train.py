@@ -57,7 +57,7 @@ def compiled_report(model: Model) -> Report | None:
     if run is None or run.compiled is None:
         return None
     from irscope.frontends.simulation.compilations import Compilations
-    from irscope.tools.simulation import compiled_tables
+    from irscope.tools.simulation import compiled_tables, whole
 
     assert isinstance(run.compiled, Compilations)
     generated = [one for graph in run.compiled.graphs for one in graph.kernels]
@@ -66,7 +66,7 @@ def compiled_report(model: Model) -> Report | None:
         "graphs_count": len(run.compiled.graphs),
         "kernels_count": sum(one.generated for one in generated),
         "calls_count": sum(not one.generated for one in generated),
-        "saved_bytes": sum(one.bytes or 0 for graph in run.compiled.graphs for one in graph.saved),
+        "saved_bytes": whole(one.bytes for graph in run.compiled.graphs for one in graph.saved),
         "stops_count": sum(one.count for one in run.compiled.events),
     }
     return Report("compiled", summary=summary, tables=tuple(compiled_tables(run.compiled, memory_of(model).target)))

@@ -385,7 +385,7 @@ LAYOUTS["cvoid"] = (
     HEAD
     + """
 cpp_fused_0 = async_compile.cpp('''
-#include "/tmp/x.h"
+#include "x.h"
 extern "C" void kernel(const float* in_ptr0, float* out_ptr0)
 {
 }

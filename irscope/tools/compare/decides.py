@@ -174,14 +174,19 @@ def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
             name == "peak_memory_bytes" and all(side["peak_allocated"].shown is not None for side in sides)
         ):
             continue
-        known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
-        found[name] = {
-            "a": a,
-            "b": b,
-            "difference": b - a if known else None,
-            "change": derived(share_of(a.value, b.value), a, b) if known else None,
-        }
+        found[name] = _beside(a, b)
     return found
+
+
+def _beside(a: Quantity, b: Quantity) -> dict[str, Cell]:
+    """Both numbers, their difference and how large it is."""
+    known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
+    return {
+        "a": a,
+        "b": b,
+        "difference": b - a if known else None,
+        "change": derived(share_of(a.value, b.value), a, b) if known else None,
+    }
 
 
 _COMPILED: Final[Mapping[str, Kind]] = {
@@ -216,18 +221,8 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
 
 
 def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Sequence[str]) -> dict[str, dict[str, Cell]]:
-    """Both numbers, their difference and how large it is."""
-    rows: dict[str, dict[str, Cell]] = {}
-    for name in names:
-        one, other = a.get(name, UNKNOWN), b.get(name, UNKNOWN)
-        known = isinstance(one.value, int | float) and isinstance(other.value, int | float)
-        rows[name] = {
-            "a": one,
-            "b": other,
-            "difference": other - one if known else None,
-            "change": derived(share_of(one.value, other.value), one, other) if known else None,
-        }
-    return rows
+    """Rows of the numbers of these names."""
+    return {name: _beside(a.get(name, UNKNOWN), b.get(name, UNKNOWN)) for name in names}
 
 
 def compiled_headline(compared: ModelComparison) -> list[str]:
