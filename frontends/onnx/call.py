@@ -26,6 +26,12 @@ class Mismatch(Exception):
     """The node does not have the form that its operator asks for; it is kept as a foreign one."""
 
 
+def mark(value: Operand, role: Role) -> None:
+    """Say what a weight is, from the way in which an operator uses it."""
+    if value is not None and value.node is None and value.role in (Role.PARAMETER, Role.CONSTANT):
+        value.role = role
+
+
 class Lowering(Protocol):
     """One level of names while it is lowered: the main graph, a region, or the body of a function that is inlined."""
 
@@ -274,9 +280,7 @@ class Call:
     def mark(self, role: Role, *indices: int) -> None:
         """Say what weights are, from the way in which the operator uses them."""
         for index in indices:
-            value = self.operand(index)
-            if value is not None and value.node is None and value.role in (Role.PARAMETER, Role.CONSTANT) and value.type is not None:
-                value.role = role
+            mark(self.operand(index), role)
 
     # -- weights that stand in attributes ----------------------------------------------------------------------
 

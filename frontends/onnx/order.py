@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import TypeAlias
 
 from irscope.frontends.onnx.call import Lowering
 from irscope.frontends.onnx.protos import GraphProto, NodeProto
 from irscope.frontends.onnx.reader import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
+from irscope.frontends.onnx.rules import Use
 
 _GRAPH, _GRAPHS = 5, 10
 
 
-class Row(NamedTuple):
-    """A node with the names that it reads and makes."""
-
-    node: NodeProto
-    inputs: list[str]
-    outputs: list[str]
+Row: TypeAlias = tuple[int, NodeProto, Use | None, list[str], list[str]]
+"""A node with its number, what nodes like it have in common (None where there may be graphs in it), and the names that it reads and
+makes."""
 
 
 def in_order(rows: list[Row], body: Lowering) -> list[Row]:
     """The rows so that each comes after those whose results it reads; LoadError where that is impossible."""
+    return rows if _is_in_order(rows, body) else _with_care(rows, body)
+
+
+def _is_in_order(rows: list[Row], body: Lowering) -> bool:
+    """Whether surely everything is made once, on this level, and before it is read."""
+    made = {"", *body.values}
+    count = len(made)
+    for _, node, use, inputs, outputs in rows:
+        if not made.issuperset(inputs) or (use is None and not made.issuperset(captured_names(node))):
+            return False
+        made.update(outputs)
+        count += len(outputs)
+    return count == len(made)
+
+
+def _with_care(rows: list[Row], body: Lowering) -> list[Row]:
     made: dict[str, int] = {}
     known = body.values
     early = False
-    for index, (_, inputs, outputs) in enumerate(rows):
+    for index, (_, _, _, inputs, outputs) in enumerate(rows):
         for name in inputs:
             if name not in made and name not in known and name:
                 early = early or body.outer is None or not body.knows(name)
@@ -39,7 +53,7 @@ def in_order(rows: list[Row], body: Lowering) -> list[Row]:
                         "the model is damaged: names must be unique",
                     )
                 made[name] = index
-    captures = {index: found for index, row in enumerate(rows) if (found := captured_names(row.node))}
+    captures = {index: found for index, row in enumerate(rows) if row[2] is None and (found := captured_names(row[1]))}
     early = early or any(made.get(name, -1) >= index for index, names in captures.items() for name in names)
     return _sorted_rows(rows, made, captures, body) if early else rows
 
@@ -48,14 +62,14 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
     waiting = [0] * len(rows)
     readers: list[list[int]] = [[] for _ in rows]
     for index, row in enumerate(rows):
-        needed = set(row.inputs) | captures.get(index, set())
+        needed = set(row[3]) | captures.get(index, set())
         needed.discard("")
         for name in sorted(needed):
             producer = made.get(name)
             if producer is not None and name not in body.values:
                 readers[producer].append(index)
                 waiting[index] += 1
-            elif producer is None and name in row.inputs:
+            elif producer is None and name in row[3]:
                 body.find(name)
     ready = deque(index for index, count in enumerate(waiting) if not count)
     order: list[Row] = []
@@ -68,7 +82,7 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
                 ready.append(reader)
     if len(order) < len(rows):
         stuck = next(row for row, count in zip(rows, waiting, strict=True) if count)
-        name = stuck.outputs[0] if stuck.outputs else stuck.node.op_type
+        name = stuck[4][0] if stuck[4] else stuck[1].op_type
         raise refuse(
             CYCLE, f"'{short(name)}' depends on itself", f"graph '{short(body.graph.name)}'", "the model is damaged: its nodes form a cycle"
         )

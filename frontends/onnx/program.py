@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -16,7 +17,7 @@ from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import SOLE, LoadOptions, lacks_dtype, stated
-from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand
+from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand, mark
 from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
 from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
 from irscope.frontends.onnx.order import Row, free_names, in_order
@@ -48,13 +49,13 @@ from irscope.frontends.onnx.reader import (
     refuse,
     short,
 )
-from irscope.frontends.onnx.rules import Lower, Table, compile_rule
+from irscope.frontends.onnx.rules import Lower, Table, Use, compile_rule, find_recipe
 from irscope.frontends.onnx.scopes import Scopes
 from irscope.frontends.onnx.standard import CONTROL, PREVIEW, TABLE
 from irscope.frontends.onnx.tensors import role_of
 from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
-from irscope.ir.places import Scope
+from irscope.ir.places import Loc, Scope
 from irscope.ir.program import ONNX, Assumed, FileNode, FileNodes, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 
@@ -62,6 +63,13 @@ from irscope.ir.types import UNKNOWN_TENSOR, Type
 
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
+_AT_ONCE = 100
+"""Nodes for which the budget is asked at once."""
+_MOST_USES = 10_000
+_PLAIN = frozenset({1, 2, 3, 6, 7, 8})
+"""Kinds of attributes that are numbers, texts, and lists of these."""
+Look: TypeAlias = tuple[str, str, str, int, int, tuple[bytes, ...]]
+"""Name, domain and overload of an operator, numbers of operands and results, and attributes as they are stored."""
 _LONGEST_TEXT = 1024
 _MOST_ITEMS = 256
 DEEPEST = 64
@@ -98,6 +106,11 @@ class Operators:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._found: dict[tuple[str, str, str, int], Operator] = {}
+        self._uses: dict[tuple[tuple[str, int], ...], dict[Look, Use]] = {}
+
+    def uses(self, opsets: Mapping[str, int]) -> dict[Look, Use]:
+        """What nodes that look alike have in common in graphs that import these operator sets."""
+        return self._uses.setdefault(tuple(sorted(opsets.items())), {})
 
     def find(self, opsets: Mapping[str, int], domain: str, op_type: str, overload: str) -> Operator:
         """How nodes of an operator are lowered in graphs that import these operator sets."""
@@ -177,6 +190,7 @@ class Body(Lowering):
         self.made: dict[int, FileNode] | None = None
         """What became of the file's nodes, by number, where that is asked for."""
         self._repeated: dict[tuple[Scope, str], int] = {}
+        self.uses = operators.uses(opsets)
 
     # -- names and types ---------------------------------------------------------------------------------------
 
@@ -221,49 +235,83 @@ class Body(Lowering):
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def lower_nodes(self, nodes: Iterable[NodeProto]) -> None:
+    def lower_nodes(self, nodes: Sequence[NodeProto]) -> None:
         """Lower all nodes, in an order in which everything is made before it is used."""
-        rows = [Row(node, list(node.input), list(node.output)) for node in nodes]
-        self.model.count(len(rows))
-        numbers = {id(row): number for number, row in enumerate(rows)}
-        rows = in_order(rows, self)
+        self.model.count(len(nodes))
+        rows = in_order([self._read(number, node) for number, node in enumerate(nodes)], self)
         rows.reverse()
         while rows:
-            row = rows.pop()
-            before = len(self.graph)
-            spend(20, "nodes of the graph")
-            last = self.graph.last
-            operands = self._lower(row)
-            if self.made is not None:
-                self.made[numbers[id(row)]] = FileNode(tuple(operands), tuple(self.graph.after(last)))
-            self.origins.extend([numbers[id(row)]] * (len(self.graph) - before))
+            spend(20 * min(len(rows), _AT_ONCE), "nodes of the graph")
+            for _ in range(min(len(rows), _AT_ONCE)):
+                self._lower(rows.pop())
 
-    def _lower(self, row: Row) -> list[Operand]:
-        """Lower a node; returns its operands."""
-        node, inputs, outputs = row
-        values = self.values
-        operands: list[Operand] = []
-        for name in inputs:
-            if not name:
-                operands.append(None)
-            else:
-                found = values.get(name)
-                operands.append(found if found is not None else self.find(name))
+    def _read(self, number: int, node: NodeProto) -> Row:
+        """A node with the names in it, and what nodes like it have in common."""
+        inputs, outputs = node.input[:], node.output[:]
         while outputs and not outputs[-1]:
             outputs.pop()
+        attributes = node.attribute
+        texts: tuple[bytes, ...] = ()
+        if attributes:
+            if self.arguments is not None or any([attribute.type not in _PLAIN for attribute in attributes]):
+                return number, node, None, inputs, outputs
+            texts = tuple([attribute.SerializeToString() for attribute in attributes])
+        overload = node.overload if _HAS_OVERLOAD else ""
+        look = (node.op_type, node.domain, overload, len(inputs), len(outputs), texts)
+        use = self.uses.get(look)
+        if use is None:
+            use = Use()
+            if len(self.uses) < _MOST_USES:
+                self.uses[look] = use
+        return number, node, use, inputs, outputs
+
+    def _lower(self, row: Row) -> None:
+        """Lower a node, like those before it where there were some."""
+        number, node, use, inputs, outputs = row
+        if use is None or (recipe := use.recipe) is None or self.made is not None:
+            self._lower_by_rule(row)
+            return
+        values = self.values
+        try:
+            operands = [values[name] for name in inputs]
+        except KeyError:  # absent, or from around
+            self._lower_by_rule(row)
+            return
+        if "" in inputs or "" in outputs or None in operands:
+            self._lower_by_rule(row)
+            return
+        name = node.name
+        scope, loc = self._place(node, name, node.op_type)
+        for role, place in recipe.roles:
+            mark(operands[place], role)
+        if recipe.places is not None:
+            operands = [operands[place] for place in recipe.places]
+        names = [self.new_name(output) for output in outputs]
+        types = [self.declared_type(output) for output in outputs] if self.declared else [UNKNOWN_TENSOR] * len(outputs)
+        made = self.graph.append(recipe.op, operands, types, recipe.attrs, names=names, scope=scope, loc=loc, source=use.source)
+        for output, value in zip(outputs, made.outputs, strict=True):
+            values[output] = value
+        self.origins.append(number)
+
+    def _place(self, node: NodeProto, name: str, op_type: str) -> tuple[Scope, Loc | None]:
+        """The scope of a node and the line that it comes from."""
+        metadata = node.metadata_props if _HAS_METADATA else ()
+        if not metadata:
+            return self._named_scope(name, op_type), None
+        entries = {item.key: item.value for item in metadata}
+        scope = self.scopes.of_metadata(entries)
+        return scope if scope is not None else self._named_scope(name, op_type), self.model.locations.of_metadata(entries)
+
+    def _lower_by_rule(self, row: Row) -> None:
+        """Lower a node by the rule of its operator."""
+        number, node, use, inputs, outputs = row
+        before, last = len(self.graph), self.graph.last
+        operands = [self.find(name) if name else None for name in inputs]
         op_type = node.op_type
         overload = node.overload if _HAS_OVERLOAD else ""
         name = node.name
         entry = self.operators.find(self.opsets, node.domain, op_type, overload)
-        scope, loc = self.scope, None
-        metadata = node.metadata_props if _HAS_METADATA else ()
-        if metadata:
-            entries = {item.key: item.value for item in metadata}
-            found_scope = self.scopes.of_metadata(entries)
-            loc = self.model.locations.of_metadata(entries)
-            scope = found_scope if found_scope is not None else self._named_scope(name, op_type)
-        elif name:
-            scope = self._named_scope(name, op_type)
+        scope, loc = self._place(node, name, op_type)
         attrs = self._attributes(node)
         call = Call(self, entry.domain, op_type, entry.version, name, operands, outputs, attrs, scope, loc, entry.source)
         try:
@@ -271,6 +319,10 @@ class Body(Lowering):
             if entry.function is not None:
                 self._inline(call, entry.function, entry.constants)
             elif entry.lower is not None:
+                if use is not None:
+                    use.times += 1
+                    if use.times == 2:
+                        use.recipe, use.source = find_recipe(entry.lower, call), entry.source
                 entry.lower(call)
         except Mismatch as mismatch:
             shown = short(name or next(iter(outputs), ""))
@@ -281,7 +333,9 @@ class Body(Lowering):
                 hint="its results are unknown",
             )
             _keep_foreign(call)
-        return operands
+        if self.made is not None:
+            self.made[number] = FileNode(tuple(operands), tuple(self.graph.after(last)))
+        self.origins.extend([number] * (len(self.graph) - before))
 
     def _named_scope(self, name: str, op_type: str) -> Scope:
         found = self.scopes.of_name(name, op_type) if name else self.scope

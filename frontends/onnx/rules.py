@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeAlias, cast
 
 from irscope.frontends.onnx.call import Call, Mismatch, Operand
 from irscope.frontends.templates import Attribute, Template, parse_template
-from irscope.immutable import immutable
+from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Attr, Role, Value
 from irscope.ops.registry import find_op
 
@@ -165,3 +166,88 @@ def _by_version(rules: Sequence[tuple[int, Lower]], call: Call) -> None:
     """Versions before the first one that is known are read as that one."""
     lower = next((lower for since, lower in rules if call.version >= since), rules[-1][1])
     lower(call)
+
+
+# -- nodes that are alike ------------------------------------------------------------------------------------------------
+
+
+@immutable
+class Recipe:
+    """What a rule makes of every node with the same attributes and as many operands and results: one node."""
+
+    op: str
+    places: tuple[int, ...] | None
+    """Which operands it takes; None for all of them as they are."""
+    attrs: Mapping[str, Attr]
+    roles: tuple[tuple[Role, int], ...]
+
+
+@mutable(slots=True, eq=False)
+class Use:
+    """What nodes have in common whose operators, attributes and numbers of operands and results are the same."""
+
+    source: str = ""
+    """The operator as nodes of the graph name it."""
+    recipe: Recipe | None = None
+    times: int = 0
+    """How many nodes were lowered by the rule itself."""
+
+
+class _AsksMore(Exception):
+    """A rule looks at more than attributes and numbers of operands and results."""
+
+
+class _Anything:
+    """An operand of which a rule may only know that it is there."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise _AsksMore
+
+    __getattr__ = __bool__ = __eq__ = __ne__ = _refuse
+    __hash__ = object.__hash__
+
+
+class _Trial(Call):
+    """A call without a graph around it, which notes what a rule adds."""
+
+    __slots__ = ("made", "roles")
+
+    def __init__(self, domain: str, op_type: str, version: int, operands: int, results: int, attrs: dict[str, Any]) -> None:
+        self.domain, self.op_type, self.version = domain, op_type, version
+        self.inputs = cast("list[Operand]", [_Anything() for _ in range(operands)])
+        self.outputs = ["result"] * results
+        self.attrs = attrs
+        self.made: list[tuple[str, Sequence[Operand], Mapping[str, Attr]]] = []
+        self.roles: list[tuple[Role, int]] = []
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # The slots that were not filled: the graph around the node, its name, its place.
+        raise _AsksMore
+
+    def emit(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Any:
+        self.made.append((op, tuple(inputs), attrs or {}))
+
+    def last(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Any:
+        if len(self.outputs) != 1:
+            raise _AsksMore
+        self.emit(op, inputs, attrs)
+
+    def mark(self, role: Role, *indices: int) -> None:
+        self.roles.extend([(role, index) for index in indices if index < len(self.inputs)])
+
+
+def find_recipe(lower: Lower, call: Call) -> Recipe | None:
+    """What a rule makes of all calls like this one, whose operands and results are all there; None where it looks at more than those."""
+    trial = _Trial(call.domain, call.op_type, call.version, len(call.inputs), len(call.outputs), call.attrs)
+    try:
+        lower(trial)
+    except (_AsksMore, Mismatch):
+        return None
+    if len(trial.made) != 1:
+        return None
+    ((op, operands, attrs),) = trial.made
+    numbers = {id(operand): place for place, operand in enumerate(trial.inputs)}
+    if any(id(operand) not in numbers for operand in operands):
+        return None
+    places = tuple([numbers[id(operand)] for operand in operands])
+    return Recipe(op, None if places == tuple(range(len(trial.inputs))) else places, MappingProxyType({**attrs}), tuple(trial.roles))

@@ -788,15 +788,47 @@ def runs(graph: Graph) -> Iterator[Run]:
             todo.extend([(region, depth + 1, region.first, False) for region in reversed(regions)])
 
 
+class _Promoted:
+    """Objects that were kept from the collector since all were looked at last."""
+
+    young = 0
+    old = 0
+    """Those among which it was, or more: some may be gone."""
+
+    @classmethod
+    def promote(cls) -> None:
+        """Take all objects for long-lived. The collector would look at each new one once now, to find next to none to free."""
+        if not gc.get_freeze_count():  # else they are the caller's, and are to stay so
+            cls.young += gc.get_count()[0]
+            gc.freeze()
+            gc.unfreeze()
+
+    @classmethod
+    def collect(cls) -> None:
+        """Free what only cycles hold, where much was promoted: graphs that are no longer used."""
+        if cls.young > max(_MOST_PROMOTED, cls.old // 4):  # a quarter, as the collector itself does it
+            cls.old += cls.young - gc.collect()
+            cls.young = 0
+
+
+_MOST_PROMOTED = 100_000
+
+
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Pause garbage collection: building many small objects that all stay makes the collector scan for nothing."""
+    """Pause garbage collection: building many small objects that all stay makes the collector scan for nothing.
+
+    What is built counts as long-lived afterwards. Garbage is looked for before the next time, when most of it may be garbage.
+    """
     was_enabled = gc.isenabled()
+    if was_enabled:
+        _Promoted.collect()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            _Promoted.promote()
             gc.enable()
 
 

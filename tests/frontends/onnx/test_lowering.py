@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,9 +13,11 @@ import pytest
 from onnx import defs, helper, numpy_helper
 
 from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.onnx.call import Call
 from irscope.frontends.onnx.program import FOREIGN_REASONS, TABLES, find_lowering
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node
+from irscope.ir.printer import print_program
 from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
 from irscope.passes.inference.shapes import Shapes
@@ -126,6 +130,54 @@ def attributes(schema: defs.OpSchema, required_only: bool) -> dict[str, object]:
 
 
 SCHEMAS = [one for one in defs.get_all_schemas_with_history() if one.name not in _SPECIAL and not one.deprecated]
+
+
+@pytest.mark.parametrize("domain", TABLES, ids=lambda domain: domain or "standard")
+def test_nodes_that_are_alike_become_what_each_would_by_itself(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a rule makes of one node is used for the next ones, whichever operands those have: absent ones, weights, one of them twice."""
+    chance = random.Random(domain)
+    weights = [helper.make_tensor(f"w{index}", onnx.TensorProto.FLOAT, [2], [1.0, 2.0]) for index in range(8)]
+    schemas = [one for one in SCHEMAS if one.domain == domain] if domain in {one.domain for one in SCHEMAS} else []
+    for name in [*sorted(TABLES[domain]), *schemas]:
+        attrs: dict[str, object] = {attr: chance.choice(_ODD) for attr in chance.sample(_NAMES, chance.randint(0, 2))}
+        least = most = chance.randint(0, 6)
+        if not isinstance(name, str):
+            attrs, least, most, name = attributes(name, chance.random() < 0.5), name.min_input, min(name.max_input, 6), name.name
+        count, results = chance.randint(min(least, most), most), chance.randint(1, 2)
+        choices = ["x", "", *(f"w{index}" for index in range(8))]
+        nodes = [
+            helper.make_node(
+                name, chance.choices(choices, k=count), [f"y{copy}", f"z{copy}"][:results], f"/m{copy}/n", domain=domain, **attrs
+            )
+            for copy in range(4)
+        ]
+        domains = {domain.replace(".", "_"): 1} if domain else {}
+        proto = model(nodes, [value("x")], [f"y{copy}" for copy in range(4)], weights, opset=chance.randint(7, 21), **domains)
+        found, alone = load(proto), DiagnosticSink()
+        with monkeypatch.context() as patch:
+            patch.setattr("irscope.frontends.onnx.program._MOST_USES", 0)
+            expected = load(proto, sink=alone)
+        assert print_program(found) == print_program(expected), nodes[0]
+        assert [one.role for one in found.graph.weights] == [one.role for one in expected.graph.weights], nodes[0]
+        assert list(found.origins) == list(expected.origins)
+
+
+def test_most_operators_need_their_rule_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    emit = Call.emit
+
+    def counting(call: Call, *given: Any) -> Node:
+        called.append(call.op_type)
+        return emit(call, *given)
+
+    monkeypatch.setattr(Call, "emit", counting)
+    nodes = [
+        helper.make_node(op, ["x", "w"], [f"{op}{copy}"], **({"axis": 1} if op == "Concat" else {}))
+        for op in ("Add", "Div", "MatMul", "Concat", "Reshape", "Gather", "Expand", "Unsqueeze")
+        for copy in range(20)
+    ]
+    load(model(nodes, outputs=["Add1"], initializers=[ints("w", 1, 1)]))
+    assert set(Counter(called).values()) == {2}
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda one: f"{one.domain}::{one.name}@{one.since_version}")

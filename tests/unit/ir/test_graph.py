@@ -163,6 +163,27 @@ def test_the_collector_is_paused_and_comes_back() -> None:
     assert gc.isenabled()
 
 
+def test_what_is_built_counts_as_long_lived_and_garbage_goes_before_the_next() -> None:
+    """Else dropped graphs, which are full of cycles, would stay for as long as no other objects are made."""
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(4):
+        with paused_gc():
+            assert len(gc.get_objects()) < before + 250_000, "the graph before the last one is still there"
+            chain(40_000)
+            assert gc.get_count()[0] > 100_000
+        assert gc.get_count()[0] < 10_000, "the collector would look at all that was built"
+    gc.collect()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with paused_gc():
+            pass
+        assert gc.get_freeze_count() == frozen, "what others froze stays so"
+    finally:
+        gc.unfreeze()
+
+
 # Every change of a graph: what it refuses, which counter it moves, and that long series of changes stay sound.
 
 
