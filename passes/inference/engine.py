@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,14 +14,14 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.graph import Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Graph, Node, Role, Value
 from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.facts import Control
 from irscope.ops.reals import Real
 from irscope.ops.registry import find_op
-from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError
+from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError, WatchedValues
 from irscope.ops.values import MAX_ELEMENTS, from_bytes, has_reals, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64
@@ -125,6 +125,8 @@ class Inferred:
         return UNKNOWN_TYPE if value is None else self.types.get(value, value.type)
 
 
+_AT_ONCE: Final = 100
+"""Nodes for which the budget is asked at once."""
 _CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {}
 _LISTS: list[Callable[[Inference, Node, OpCall, list[Type]], Lists]] = []
 
@@ -142,8 +144,8 @@ class Answer(NamedTuple):
 
     types: tuple[Type, ...]
     values: tuple[Known | None, ...]
-    known: tuple[Known | None, ...]
-    """Elements of the operands. The key of the answer tells them apart by identity, so they must stay."""
+    known: WatchedValues
+    """Elements of the operands. Answers that follow from them are found by their identity, so they must stay."""
 
 
 class Mark(NamedTuple):
@@ -171,9 +173,15 @@ class Inference(RuleContext):
         self._possible: dict[TensorType, bool] = {}
         self.keeps_answers = True
         """Whether rules see nothing of a node but its operator, attributes, types and elements, so that like nodes have like results."""
-        self._answers: dict[Hashable, Answer] = {}
+        self._answers: dict[Hashable, Answer | dict[Hashable, Answer]] = {}
+        """By what the results of a node follow from. Where also elements of operands decide them, by their identities behind that."""
+        self._attrs: dict[int, Hashable] = {}
+        """What stands for the attributes of a node in keys, by their identity: frontends let like nodes share them."""
+        self._attr_numbers: dict[Hashable, int] = {}
         self._literals: dict[tuple[Type, bytes], Known] = {}
         """Each distinct constant once: like nodes then have the very same operands."""
+        self._looked = WatchedValues([])
+        """Elements of the operands of the node that was inferred last by a rule."""
         self._remarks = 0
         """How often a rule said or asked something that is about one node or value alone."""
         self.after_body: Callable[[Node, int], None] | None = None
@@ -198,12 +206,19 @@ class Inference(RuleContext):
         """Infer the nodes of a graph or region, whose arguments have their types."""
         self._know_weights(graph)
         if not self.depth:
-            self._answers.clear()  # they hold for the sizes that were noted in one graph
+            # They hold for the sizes that were noted in one graph, and while it is not changed.
+            self._answers.clear()
+            self._attrs.clear()
         # A region may not run: what its sizes say about their symbols holds only inside.
         outer = self.sizes
         self.sizes = set(outer)
-        for node in nodes(graph):
-            self.node(node)
+        infer = self._like_another if not self.depth and self.keeps_answers else self.node
+        charged = 0
+        for done, node in enumerate(nodes(graph)):
+            if done == charged:
+                charged += min(_AT_ONCE, max(1, len(graph) - done))
+                spend(20 * (charged - done), "inference of types")
+            infer(node)
         self.sizes = outer
 
     def _know_weights(self, graph: Graph) -> None:
@@ -218,7 +233,6 @@ class Inference(RuleContext):
 
     def node(self, node: Node) -> None:
         """Infer one node; whatever goes wrong costs only its own results."""
-        spend(20, "inference of types")
         outer = self._node
         self._node, self._explained = node, None
         if self.depth:
@@ -230,27 +244,33 @@ class Inference(RuleContext):
             self._found(node, self._foreign(node))
         elif spec.control is not None:
             self._found(node, self._control(_CONTROLS[spec.control], node))
-        elif spec.items is None and not self.depth and self.keeps_answers:
-            self._like_another(node, spec)
         else:
             self._found(node, self._infer(node, spec))
         self._node = outer
 
-    def _like_another(self, node: Node, spec: OpSpec) -> None:
+    def _like_another(self, node: Node) -> None:
         """Infer a node, unless one like it was inferred before: in deep models most are like one of the first layer."""
-        key = self._key(node)
+        elements: list[int] = []
+        key = self._key(node, elements)
         answer = self._answers.get(key)
+        if type(answer) is dict:
+            answer = answer.get(tuple(elements))
         if answer is not None:
-            self._take(node, answer)
+            self._take(node, answer)  # type: ignore[arg-type]  # there are no dictionaries in dictionaries
             return
         remarks, sizes = self._remarks, len(self.sizes)
-        self._found(node, self._infer(node, spec))
-        if key is not None and remarks == self._remarks and sizes == len(self.sizes):
-            types, values = self.found.types, self.found.values
-            known = tuple([None if value is None else values.get(value) for value in node.inputs])
-            self._answers[key] = Answer(
-                tuple([types[one] for one in node.outputs]), tuple([values.get(one) for one in node.outputs]), known
-            )
+        self.node(node)
+        if key is not None and remarks == self._remarks and sizes == len(self.sizes) and is_plain(node):
+            self._keep_answer(node, key, elements)
+
+    def _keep_answer(self, node: Node, key: Hashable, elements: list[int]) -> None:
+        types, values = self.found.types, self.found.values
+        answer = Answer(tuple([types[one] for one in node.outputs]), tuple([values.get(one) for one in node.outputs]), self._looked)
+        others: Answer | dict[Hashable, Answer] = self._answers.setdefault(key, {}) if elements and self._looked.is_looked_at else answer
+        if type(others) is dict:
+            others[tuple(elements)] = answer
+        else:
+            self._answers[key] = answer
 
     def _found(self, node: Node, types: list[Type]) -> None:
         """Keep the types of a node's results."""
@@ -270,30 +290,38 @@ class Inference(RuleContext):
                 if type(size) is SymDim:
                     self.note_size(size)
 
-    def _key(self, node: Node) -> Hashable:
-        """What the results of a node follow from; None where that cannot be a key."""
+    def _key(self, node: Node, elements: list[int]) -> Hashable:
+        """What the results of a node follow from, but for known elements of operands, whose identities are added to `elements`; None where
+        that cannot be a key."""
         types, values = self.found.types, self.found.values
-        key: list[Hashable] = [node.op, len(self.sizes)]
+        attrs = self._attrs.get(id(node.attrs), 0)
+        if attrs == 0:
+            attrs = self._attrs[id(node.attrs)] = self._number_of(node.attrs)
+        if attrs is None:
+            return None
+        key: list[Hashable] = [node.op, len(self.sizes), attrs]
         for value in node.inputs:
             if value is None:
                 key.append(None)
             else:
-                key.append(types.get(value, value.type))
+                key.append(types.get(value) or value.type)
                 known = values.get(value)
                 if known is not None:
-                    key.append(id(known))
+                    key.append(1)
+                    elements.append(id(known))
         key.append(0)
-        key.extend([output.type for output in node.outputs])
-        if node.attrs:
-            # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
-            key.append(repr(node.attrs))
-            key.extend(node.attrs.values())
-        found = tuple(key)
+        for output in node.outputs:
+            key.append(output.type)
+        return tuple(key)
+
+    def _number_of(self, attrs: Mapping[str, Attr]) -> int | None:
+        """A number for attributes that is that of no others; None where they cannot be told apart."""
+        # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
+        key = (repr(attrs), *attrs.values())
         try:
-            hash(found)
+            return self._attr_numbers.setdefault(key, len(self._attr_numbers) + 1)
         except TypeError:
             return None
-        return found
 
     def _take(self, node: Node, answer: Answer) -> None:
         """The results that a node like this one had."""
@@ -320,8 +348,7 @@ class Inference(RuleContext):
         found = self.found
         known_types = found.types
         types = [None if value is None else known_types.get(value, value.type) for value in node.inputs]
-        known = self._known_of(node)
-        call = OpCall(spec, types, node.attrs, known, [output.type for output in node.outputs], self)
+        call = OpCall(spec, types, node.attrs, self._known_of(node), [output.type for output in node.outputs], self)
         try:
             inferred = list(spec.infer_types(call))
             if len(inferred) < len(node.outputs):
@@ -338,10 +365,11 @@ class Inference(RuleContext):
             return self._give_up(node, f"{type(error).__name__}: {error}", "rule")
         return inferred
 
-    def _known_of(self, node: Node) -> Sequence[Known | None]:
+    def _known_of(self, node: Node) -> WatchedValues:
         """What is known of the elements of operands."""
         values = self.found.values
-        return [None if value is None else values.get(value) for value in node.inputs]
+        self._looked = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
+        return self._looked
 
     def _give_up(self, node: Node, text: str, fault: str) -> list[Type]:
         self._remarks += 1
@@ -373,11 +401,12 @@ class Inference(RuleContext):
             self.depth -= 1
 
     def _evaluate(self, node: Node, spec: OpSpec, call: OpCall, inferred: list[Type]) -> None:
+        known = self._looked.items  # whether elements are known is part of the key, so this is no look at them
         if spec.needs_values:
-            present = [(value, known) for value, known in zip(node.inputs, call.values, strict=True) if value is not None]
-            if present and not any(known is not None for _, known in present):
+            present = [(value, one) for value, one in zip(node.inputs, known, strict=True) if value is not None]
+            if present and not any(one is not None for _, one in present):
                 return
-            if any(known is None and not self.may_be_symbolic(value) for value, known in present):
+            if any(one is None and not self.may_be_symbolic(value) for value, one in present):
                 return
         shapes = [_value_shape(type_) for type_ in inferred]
         if any(shape is None for shape in shapes) or sum(math.prod(shape) for shape in shapes if shape is not None) > MAX_ELEMENTS:
@@ -387,7 +416,7 @@ class Inference(RuleContext):
         try:
             answer = spec.evaluate(call)
         except TypeError:
-            if not any(known is not None and has_reals(known) for known in call.values):
+            if not any(one is not None and has_reals(one) for one in known):
                 raise
             # Floats made of sizes are no numbers: what a rule has no case for stays unknown.
             return
@@ -575,6 +604,12 @@ class Inference(RuleContext):
             if at < len(region.outputs) and region.outputs[at] in reasons and lacks_rank(self.found.type_of(region.outputs[at])):
                 return reasons[region.outputs[at]]
         return None
+
+
+def is_plain(node: Node) -> bool:
+    """Whether an operator's rule makes types and elements of its results and no more."""
+    spec = find_op(node.op)
+    return spec is not None and spec.control is None and spec.items is None
 
 
 def lacks_rank(type_: Type) -> bool:

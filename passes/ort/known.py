@@ -16,10 +16,9 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.registry import find_op
 from irscope.ops.spec import Known, OpCall, OpSpec, RuleError, WatchedValues
 from irscope.ops.values import static_shape
-from irscope.passes.inference.engine import DecidedBy, Inference, Inferred
+from irscope.passes.inference.engine import DecidedBy, Inference, Inferred, is_plain
 from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.ort.plan import op_type
 
@@ -96,8 +95,6 @@ class _Session(Inference):
         """What else a key tells of a value."""
         self._state_numbers: dict[tuple[Type, bool, Role], int] = {}
         self._templates: dict[Hashable, _Template] = {}
-        self._looked = WatchedValues([])
-        """Elements of the operands of the node that is inferred."""
         self._names: dict[str, SymDim] = {}
         """What stands for each size that the file has a name for, by the text of the size."""
         self._kept: set[SymDim] = set()
@@ -133,8 +130,7 @@ class _Session(Inference):
     # -- nodes that are like others ----------------------------------------------------------------------------
 
     def node(self, node: Node) -> None:
-        spec = find_op(node.op)
-        if self.depth or (spec is not None and spec.control is None and spec.items is None):
+        if self.depth or is_plain(node):
             super().node(node)
             return
         read = [value for value in read_values(node) if value in self._sizes]
@@ -143,8 +139,11 @@ class _Session(Inference):
         for value in (*read, *node.outputs):
             self._fold(value)
 
-    def _like_another(self, node: Node, spec: OpSpec) -> None:
+    def _like_another(self, node: Node) -> None:
         """As in any inference, but that unknown sizes are told apart by their places, and elements only where rules look at them."""
+        if not is_plain(node):
+            self.node(node)
+            return
         places: dict[Dim, int] = {}
         key = self._key_by_places(node, places)
         template = self._templates.get(key)
@@ -154,7 +153,7 @@ class _Session(Inference):
             closer = None if key is None else (key, *map(id, known))
             template = self._templates.get(closer)
             if template is None:
-                self._first(node, spec, key, closer, places)
+                self._first(node, key, closer, places)
                 return
         types, states = self.found.types, self._states
         sizes = [*places]
@@ -170,12 +169,12 @@ class _Session(Inference):
         if template.is_followed:
             self._followed.update(node.outputs)
 
-    def _first(self, node: Node, spec: OpSpec, key: Hashable, closer: Hashable, places: dict[Dim, int]) -> None:
+    def _first(self, node: Node, key: Hashable, closer: Hashable, places: dict[Dim, int]) -> None:
         """Infer a node, and keep what was found for those like it."""
         read = [value for value in node.inputs if value in self._sizes]
         self._spell_out(read)
         remarks, noted = self._remarks, len(self.sizes)
-        self._found(node, self._infer(node, spec))
+        super().node(node)
         for value in (*read, *node.outputs):
             assert value is not None
             self._fold(value)
@@ -189,11 +188,6 @@ class _Session(Inference):
         is_followed = all(one in self._followed for one in node.outputs)
         looks = self._looked.is_looked_at or op_type(node.source) in _LOOKING
         self._templates[closer if looks else key] = _Template(tuple(results), len(places) - before, is_followed, self._looked)
-
-    def _known_of(self, node: Node) -> WatchedValues:
-        values = self.found.values
-        self._looked = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
-        return self._looked
 
     def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
         """What the results of a node follow from, besides elements; None where that cannot be a key. Notes the places of unknown sizes."""
@@ -331,6 +325,7 @@ class _Session(Inference):
                 return
         elif name != "Constant" and not self._is_followed(name, node, inferred):
             return
+        self._looked.is_looked_at = True  # the key does not tell which of them are known
         super()._evaluate(node, spec, call, inferred)
         if name != "Constant":
             self._followed.update(node.outputs)

@@ -71,6 +71,28 @@ def test_like_nodes_have_like_results_and_are_inferred_once(rest: int | None, mo
     assert calls.count("view.reshape") == (1 if rest is None else 2)
 
 
+def test_elements_that_no_rule_looks_at_do_not_tell_nodes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer adds a bias with values of its own, and reshapes to sizes of its own, which the rule of a reshape reads."""
+    graph = Graph()
+    x = graph.add_input(tensor(DType.F32, (symbol("batch"), 2)), "x")
+    unknown = tensor(DType.UNKNOWN, None)
+    for layer in range(12):
+        bias = graph.add_weight(tensor(DType.F32, (2,)), f"bias{layer}", Role.PARAMETER, Literal((0.5, float(layer))))
+        sizes = graph.add_weight(tensor(DType.I64, (2,)), f"sizes{layer}", Role.CONSTANT, Literal((-1, 1 + layer % 3)))
+        graph.append("math.add", (x, bias), (unknown,))
+        graph.append("view.reshape", (x, sizes), (unknown,))
+        graph.append("math.add", (bias, bias), (unknown,))
+    program = Program(graph)
+    alone = _found(program, keeps=False).found
+    calls = []
+    plain = OpSpec.infer_types
+    monkeypatch.setattr(OpSpec, "infer_types", lambda spec, call: calls.append(spec.name) or plain(spec, call))
+    kept = _found(program, keeps=True).found
+    assert kept.types == alone.types and kept.values.keys() == alone.values.keys()
+    assert all(np.array_equal(kept.values[value], alone.values[value]) for value in alone.values)
+    assert calls.count("view.reshape") == 3 and calls.count("math.add") == 1 + 12
+
+
 def test_a_column_makes_only_the_cells_that_are_printed() -> None:
     made: list[int] = []
     table = Table(
