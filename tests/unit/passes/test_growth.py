@@ -78,7 +78,7 @@ def test_elements_that_no_rule_looks_at_do_not_tell_nodes_apart(monkeypatch: pyt
     unknown = tensor(DType.UNKNOWN, None)
     for layer in range(12):
         bias = graph.add_weight(tensor(DType.F32, (2,)), f"bias{layer}", Role.PARAMETER, Literal((0.5, float(layer))))
-        sizes = graph.add_weight(tensor(DType.I64, (2,)), f"sizes{layer}", Role.CONSTANT, Literal((-1, 1 + layer % 3)))
+        sizes = graph.add_weight(tensor(DType.I64, (2,)), f"sizes{layer}", Role.CONSTANT, Literal((-1, 1 + layer % 2)))
         graph.append("math.add", (x, bias), (unknown,))
         graph.append("view.reshape", (x, sizes), (unknown,))
         graph.append("math.add", (bias, bias), (unknown,))
@@ -90,7 +90,7 @@ def test_elements_that_no_rule_looks_at_do_not_tell_nodes_apart(monkeypatch: pyt
     kept = _found(program, keeps=True).found
     assert kept.types == alone.types and kept.values.keys() == alone.values.keys()
     assert all(np.array_equal(kept.values[value], alone.values[value]) for value in alone.values)
-    assert calls.count("view.reshape") == 3 and calls.count("math.add") == 1 + 12
+    assert (calls.count("view.reshape"), calls.count("math.add")) == (2, 1 + 12)
 
 
 def test_a_column_makes_only_the_cells_that_are_printed() -> None:
