@@ -65,6 +65,7 @@ from irscope.ir.types import UNKNOWN_TENSOR, Type
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
 _AT_ONCE = 100
 """Nodes for which the budget is asked at once."""
+_ONE_UNKNOWN = (UNKNOWN_TENSOR,)
 _MOST_USES = 10_000
 _PLAIN = frozenset({1, 2, 3, 6, 7, 8})
 """Kinds of attributes that are numbers, texts, and lists of these."""
@@ -180,6 +181,7 @@ class Body(Lowering):
         """Scope of nodes that name none."""
         self.values: dict[str, Operand] = {}
         self.declared: dict[str, TypeProto] = {}
+        self._unique = self.model.names.unique
         self.renamed: dict[str, str] = {}
         """What results of a function are called where it is used."""
         self.prefix = ""
@@ -219,8 +221,8 @@ class Body(Lowering):
         return self.renamed[name] if name in self.renamed else self.prefix + name if name else ""
 
     def new_name(self, name: str) -> str | None:
-        shown = self.shown_name(name)
-        return self.model.names.unique(shown) if shown else None
+        shown = self.prefix + name if name and not self.renamed else self.shown_name(name)
+        return self._unique(shown) if shown else None
 
     def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
         proto = self.declared.get(name)
@@ -238,32 +240,36 @@ class Body(Lowering):
     def lower_nodes(self, nodes: Sequence[NodeProto]) -> None:
         """Lower all nodes, in an order in which everything is made before it is used."""
         self.model.count(len(nodes))
-        rows = in_order([self._read(number, node) for number, node in enumerate(nodes)], self)
+        rows = in_order(self._rows(nodes), self)
         rows.reverse()
         while rows:
             spend(20 * min(len(rows), _AT_ONCE), "nodes of the graph")
             for _ in range(min(len(rows), _AT_ONCE)):
                 self._lower(rows.pop())
 
-    def _read(self, number: int, node: NodeProto) -> Row:
-        """A node with the names in it, and what nodes like it have in common."""
-        inputs, outputs = node.input[:], node.output[:]
-        while outputs and not outputs[-1]:
-            outputs.pop()
-        attributes = node.attribute
-        texts: tuple[bytes, ...] = ()
-        if attributes:
-            if self.arguments is not None or any([attribute.type not in _PLAIN for attribute in attributes]):
-                return number, node, None, inputs, outputs
-            texts = tuple([attribute.SerializeToString() for attribute in attributes])
-        overload = node.overload if _HAS_OVERLOAD else ""
-        look = (node.op_type, node.domain, overload, len(inputs), len(outputs), texts)
-        use = self.uses.get(look)
-        if use is None:
-            use = Use()
-            if len(self.uses) < _MOST_USES:
-                self.uses[look] = use
-        return number, node, use, inputs, outputs
+    def _rows(self, nodes: Iterable[NodeProto]) -> list[Row]:
+        """The nodes with the names in them, and what nodes like each have in common."""
+        uses = self.uses
+        rows: list[Row] = []
+        for number, node in enumerate(nodes):
+            inputs, outputs = node.input[:], node.output[:]
+            while outputs and not outputs[-1]:
+                outputs.pop()
+            attributes = node.attribute
+            texts: tuple[bytes, ...] | None = ()
+            if attributes:
+                is_plain = self.arguments is None and _PLAIN.issuperset([attribute.type for attribute in attributes])
+                texts = tuple([attribute.SerializeToString() for attribute in attributes]) if is_plain else None
+            use = None
+            if texts is not None and "" not in inputs and "" not in outputs:
+                look = (node.op_type, node.domain, node.overload if _HAS_OVERLOAD else "", len(inputs), len(outputs), texts)
+                use = uses.get(look)
+                if use is None:
+                    use = Use(node.op_type)
+                    if len(uses) < _MOST_USES:
+                        uses[look] = use
+            rows.append((number, node, use, inputs, outputs))
+        return rows
 
     def _lower(self, row: Row) -> None:
         """Lower a node, like those before it where there were some."""
@@ -273,31 +279,37 @@ class Body(Lowering):
             return
         values = self.values
         try:
-            operands = [values[name] for name in inputs]
-        except KeyError:  # absent, or from around
+            operands = [*map(values.__getitem__, inputs)]
+        except KeyError:  # from around
             self._lower_by_rule(row)
             return
-        if "" in inputs or "" in outputs or None in operands:
+        if self.arguments is not None and None in operands:
             self._lower_by_rule(row)
             return
-        name = node.name
-        scope, loc = self._place(node, name, node.op_type)
         for role, place in recipe.roles:
             mark(operands[place], role)
         if recipe.places is not None:
             operands = [operands[place] for place in recipe.places]
-        names = [self.new_name(output) for output in outputs]
-        types = [self.declared_type(output) for output in outputs] if self.declared else [UNKNOWN_TENSOR] * len(outputs)
-        made = self.graph.append(recipe.op, operands, types, recipe.attrs, names=names, scope=scope, loc=loc, source=use.source)
-        for output, value in zip(outputs, made.outputs, strict=True):
-            values[output] = value
+        scope, loc = self._place(node, node.name, use.op_type)
+        if len(outputs) == 1:
+            (output,) = outputs
+            names: Sequence[str | None] = (self.new_name(output),)
+            types: Sequence[Type] = (self.declared_type(output),) if output in self.declared else _ONE_UNKNOWN
+            made = self.graph.append(recipe.op, operands, types, recipe.attrs, names=names, scope=scope, loc=loc, source=use.source)
+            values[output] = made.outputs[0]
+        else:
+            names = [self.new_name(output) for output in outputs]
+            types = [self.declared_type(output) for output in outputs]
+            made = self.graph.append(recipe.op, operands, types, recipe.attrs, names=names, scope=scope, loc=loc, source=use.source)
+            values.update(zip(outputs, made.outputs, strict=True))
         self.origins.append(number)
 
     def _place(self, node: NodeProto, name: str, op_type: str) -> tuple[Scope, Loc | None]:
         """The scope of a node and the line that it comes from."""
         metadata = node.metadata_props if _HAS_METADATA else ()
         if not metadata:
-            return self._named_scope(name, op_type), None
+            found = self.scopes.known_prefix(name)
+            return found if found is not None else self._named_scope(name, op_type), None
         entries = {item.key: item.value for item in metadata}
         scope = self.scopes.of_metadata(entries)
         return scope if scope is not None else self._named_scope(name, op_type), self.model.locations.of_metadata(entries)

@@ -186,6 +186,7 @@ class Recipe:
 class Use:
     """What nodes have in common whose operators, attributes and numbers of operands and results are the same."""
 
+    op_type: str
     source: str = ""
     """The operator as nodes of the graph name it."""
     recipe: Recipe | None = None

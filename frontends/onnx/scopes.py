@@ -47,6 +47,12 @@ class Scopes:
             return found
         return None
 
+    def known_prefix(self, name: str) -> Scope | None:
+        """The scope that a name like "/layers.0/attn/MatMul" spells, where one before it did; None also for the root."""
+        end = name.rfind("/")
+        found = self._by_prefix.get(name[:end]) if end > 0 else None
+        return found if found is not self.root else None
+
     def of_name(self, name: str, op_type: str) -> Scope:
         """The scope that a node's name spells: "/layers.0/attn/MatMul" is in layers.0, attn."""
         prefix, _, last = name.rpartition("/")

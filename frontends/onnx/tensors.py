@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path, PureWindowsPath
+from typing import NamedTuple
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
@@ -52,6 +53,21 @@ class Constant:
     data: Payload | None
 
 
+class _Kind(NamedTuple):
+    """What tensors of one element type and shape have in common."""
+
+    type: TensorType
+    dtype: DType
+    elements: int
+    size: int | None
+    """Bytes of the packed elements, None for strings."""
+    is_literal: bool
+    """Whether the values are few enough to stand in the graph."""
+
+
+_MOST_KINDS = 10_000
+
+
 class TensorReader:
     """Reads the tensors of one model."""
 
@@ -61,24 +77,35 @@ class TensorReader:
         self._derived = file.derived
         self._external = ExternalFiles(file.path)
         self._sink = sink
+        self._kinds: dict[tuple[int, tuple[int, ...]], _Kind] = {}
 
     def read(self, proto: TensorProto, name: str) -> Constant:
         """Check a tensor and find its values."""
-        dtype = DTYPES.get(proto.data_type)
-        if dtype is None or dtype is DType.UNKNOWN:
-            raise _bad(name, f"element type {proto.data_type} does not exist")
-        dims = tuple(proto.dims)
-        count = _element_count(dims, name)
-        type_ = tensor(dtype, dims)
+        kind = self._kind(proto, name)
         if name in self._derived:
-            return Constant(type_, None)
+            return Constant(kind.type, None)
         if proto.data_location == _EXTERNAL:
-            return Constant(type_, self._read_external(proto, name, dtype, count))
+            return Constant(kind.type, self._read_external(proto, name, kind))
         if proto.HasField("segment"):
             raise _bad(name, "tensors in segments are not supported", "export the model again with a current exporter")
         if proto.HasField("raw_data"):
-            return Constant(type_, self._read_raw(proto.raw_data, name, dtype, count))
-        return Constant(type_, _read_typed(proto, name, dtype, count))
+            return Constant(kind.type, self._read_raw(proto.raw_data, name, kind))
+        return Constant(kind.type, _read_typed(proto, name, kind))
+
+    def _kind(self, proto: TensorProto, name: str) -> _Kind:
+        """What tensors of an element type and shape have in common."""
+        dims = tuple(proto.dims[:])
+        found = self._kinds.get((proto.data_type, dims))
+        if found is not None:
+            return found
+        dtype = DTYPES.get(proto.data_type)
+        if dtype is None or dtype is DType.UNKNOWN:
+            raise _bad(name, f"element type {proto.data_type} does not exist")
+        count = _element_count(dims, name)
+        made = _Kind(tensor(dtype, dims), dtype, count, packed_size(count, dtype), is_literal(dtype, count))
+        if len(self._kinds) < _MOST_KINDS:
+            self._kinds[proto.data_type, dims] = made
+        return made
 
     def read_sparse(self, proto: SparseTensorProto, name: str) -> Constant:
         """A sparse tensor: dense values where it is small, else only its type."""
@@ -97,22 +124,22 @@ class TensorReader:
             raise _bad(name, dense)
         return Constant(tensor(values.type.dtype, dims), dense)
 
-    def _read_raw(self, raw: bytes, name: str, dtype: DType, count: int) -> Payload:
+    def _read_raw(self, raw: bytes, name: str, kind: _Kind) -> Payload:
         place = self._stored.find(raw) if self._stored is not None else None
         length = place[1] if place is not None else len(raw)
-        expected = packed_size(count, dtype)
+        expected = kind.size
         if expected is None:
             raise _bad(name, "strings cannot stand as raw data")
         if length != expected:
             raise _bad(name, f"it has {length} bytes of data, its type needs {expected}")
         if place is not None:
             return FileRegion(self._path, place[0], length)
-        if is_literal(dtype, count):
-            return Literal(unpack(raw, dtype, count))
+        if kind.is_literal:
+            return Literal(unpack(raw, kind.dtype, kind.elements))
         return Blob(raw)
 
-    def _read_external(self, proto: TensorProto, name: str, dtype: DType, count: int) -> Payload | None:
-        expected = packed_size(count, dtype)
+    def _read_external(self, proto: TensorProto, name: str, kind: _Kind) -> Payload | None:
+        expected = kind.size
         entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
         location, offset, length = region(entries, expected, name)
         file = self._external.find(location, name)
@@ -127,9 +154,9 @@ class TensorReader:
         check_within(file, offset, length, name)
         if length is None:
             return None
-        if is_literal(dtype, count) and length <= _SMALL_EXTERNAL:
+        if kind.is_literal and length <= _SMALL_EXTERNAL:
             data = self._external.read(file, offset, length)
-            return None if data is None else Literal(unpack(data, dtype, count))
+            return None if data is None else Literal(unpack(data, kind.dtype, kind.elements))
         return FileRegion(file.path, offset, length, storage=f"{location}@{offset}")
 
 
@@ -146,7 +173,8 @@ def role_of(type_: Type) -> Role:
     return Role.CONSTANT if not type_.shape or type_.dtype in _RARELY_LEARNED else Role.PARAMETER
 
 
-def _read_typed(proto: TensorProto, name: str, dtype: DType, count: int) -> Payload:
+def _read_typed(proto: TensorProto, name: str, kind: _Kind) -> Payload:
+    dtype, count = kind.dtype, kind.elements
     field = _TYPED_FIELDS.get(dtype, "int32_data")
     values = getattr(proto, field)
     bits = dtype.bits
@@ -156,10 +184,10 @@ def _read_typed(proto: TensorProto, name: str, dtype: DType, count: int) -> Payl
         raise _bad(name, f"it has {len(values)} values in {field}, its type needs {expected}")
     if dtype is DType.STR:
         return Literal(tuple([text.decode("utf-8", "replace") for text in values]))
-    if is_literal(dtype, count) and dtype in (DType.I64, DType.I32, DType.U64, DType.F32, DType.F64):
+    if kind.is_literal and dtype in (DType.I64, DType.I32, DType.U64, DType.F32, DType.F64):
         return Literal(tuple(values))
     packed = pack_field(values, dtype)
-    return Literal(unpack(packed, dtype, count)) if is_literal(dtype, count) else Blob(packed)
+    return Literal(unpack(packed, dtype, count)) if kind.is_literal else Blob(packed)
 
 
 def _element_count(dims: tuple[int, ...], name: str) -> int:

@@ -93,6 +93,20 @@ NUMPY: dict[DType, np.dtype[np.generic]] = {
 }
 
 
+_LETTERS = {
+    DType.BOOL: "?",
+    DType.U8: "B",
+    DType.I8: "b",
+    DType.I32: "i",
+    DType.I64: "q",
+    DType.F16: "e",
+    DType.F32: "f",
+    DType.F64: "d",
+}
+_MOST_UNPACKED = 64
+"""Up to so many elements numpy is the slower way."""
+
+
 def packed_size(count: int, dtype: DType) -> int | None:
     """Bytes of so many packed elements, None for strings."""
     return None if dtype.bits is None else (count * dtype.bits + 7) // 8
@@ -100,6 +114,9 @@ def packed_size(count: int, dtype: DType) -> int | None:
 
 def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
     """Values of packed little-endian elements."""
+    letter = _LETTERS.get(dtype)
+    if letter is not None and count <= _MOST_UNPACKED:
+        return struct.unpack_from(f"<{count}{letter}", data)
     plain = NUMPY.get(dtype)
     if plain is not None:
         values: list[Scalar] = np.frombuffer(data, plain, count).tolist()

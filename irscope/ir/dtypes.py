@@ -18,6 +18,8 @@ class DTypeKind(enum.Enum):
     """Numbers that are stored by blocks with scales of their own."""
     UNKNOWN = "unknown"
 
+    __hash__ = object.__hash__  # as below
+
 
 class DType(enum.Enum):
     """An element type; `text` is its name everywhere (files, reports, command line)."""
@@ -78,8 +80,6 @@ class DType(enum.Enum):
     MXFP4 = ("mxfp4", None, DTypeKind.BLOCKS, (32, 17))
     NVFP4 = ("nvfp4", None, DTypeKind.BLOCKS, (64, 36))
     Q1_0 = ("q1_0", None, DTypeKind.BLOCKS, (128, 18))
-
-    __hash__ = object.__hash__  # a hundred thousand nodes ask for it a million times; an enum's own one is written in Python
 
     def __init__(self, text: str, bits: int | None, kind: DTypeKind, block: tuple[int, int] | None = None) -> None:
         self.text = text

@@ -35,6 +35,7 @@ class Role(enum.Enum):
     """The result of a node."""
 
 
+_TEMPORARY = Role.TEMPORARY
 WEIGHT_ROLES = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 
 
@@ -510,9 +511,11 @@ class Graph:
         order: int,
     ) -> Node:
         made = _NodeFields()
+        node: Node = made  # type: ignore[assignment]  # which it becomes below
         made.op = sys.intern(op)
         made.inputs = inputs = tuple(inputs)
-        made.attrs = _read_only(attrs) if attrs else NO_ATTRS
+        # A view of what is given: copying it would cost a tenth of the time it takes to build a graph.
+        made.attrs = NO_ATTRS if not attrs else attrs if type(attrs) is MappingProxyType else MappingProxyType(attrs)
         made.regions = ()
         made.scope = scope
         made.loc = loc
@@ -521,12 +524,12 @@ class Graph:
         made.prev = before
         made.next = None
         made.order = order
-        node = cast(Node, made)
-        role = Role.TEMPORARY
-        if names is None:
-            made.outputs = tuple([_new_value(type_, role, node, i, None, None) for i, type_ in enumerate(types)])
+        if len(types) == 1:
+            made.outputs = (_new_value(types[0], _TEMPORARY, node, 0, None if names is None else names[0], None),)
+        elif names is None:
+            made.outputs = tuple([_new_value(type_, _TEMPORARY, node, i, None, None) for i, type_ in enumerate(types)])
         else:
-            made.outputs = tuple([_new_value(type_, role, node, i, names[i], None) for i, type_ in enumerate(types)])
+            made.outputs = tuple([_new_value(type_, _TEMPORARY, node, i, names[i], None) for i, type_ in enumerate(types)])
         made.__class__ = Node
         for value in inputs:
             if value is not None:
@@ -682,7 +685,11 @@ class Graph:
     def set_type(self, value: Value, type_: Type) -> None:
         if value.type is not type_:
             _set_type(value, type_)
-            _note_change(value.graph or self, Facet.TYPES if value.node is not None else Facet.DECLARED)
+            node = value.node
+            if node is not None:
+                (node.graph or self).versions[Facet.TYPES] += 1
+            else:
+                (value.declared_in or self).versions[Facet.DECLARED] += 1
 
     def set_role(self, value: Value, role: Role) -> None:
         if value.role is not role:
@@ -695,11 +702,6 @@ class Graph:
     def rename(self, value: Value, name: str | None) -> None:
         _set_name(value, name)
         _note_change(value.graph or self, Facet.NAMES)
-
-
-def _read_only(attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
-    """A view of the attributes that a new node is given. Copying them would cost a tenth of the time it takes to build a graph."""
-    return attrs if type(attrs) is MappingProxyType else MappingProxyType(attrs)
 
 
 def _note_change(graph: Graph, facet: Facet) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from irscope.immutable import immutable
 
@@ -29,16 +29,18 @@ class Scope:
     parent: Scope | None
 
     def __init__(self, parent: Scope | None, name: str, cls: str = "", call: int = 0) -> None:
-        fields: dict[str, object] = {"parent": parent, "name": name, "cls": cls, "call": call, "_children": {}}
-        fields["depth"] = 0 if parent is None else parent.depth + 1
-        for field, to in fields.items():
-            object.__setattr__(self, field, to)
+        _set_parent(self, parent)
+        _set_name(self, name)
+        _set_cls(self, cls)
+        _set_call(self, call)
+        _set_children(self, {})
+        _set_depth(self, 0 if parent is None else parent.depth + 1)
 
     def __setattr__(self, field: str, to: object) -> None:
         # Whoever reads a file may learn the class after the first node of a module.
         if field != "cls":
             raise AttributeError("a scope is shared by the nodes inside it: give them another one, such as scope.parent.child(...)")
-        object.__setattr__(self, field, to)
+        _set_cls(self, to)
 
     def child(self, name: str, cls: str = "", call: int = 0) -> Scope:
         """The scope of that name below this one, made when it is new."""
@@ -81,6 +83,11 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"<Scope {self.path or '(root)'}>"
+
+
+_set_parent, _set_name, _set_cls, _set_call, _set_children, _set_depth = [
+    cast("Callable[[Scope, object], None]", vars(Scope)[name].__set__) for name in ("parent", "name", "cls", "call", "_children", "depth")
+]
 
 
 def relative_name(path: str, parent: str) -> str:

@@ -15,7 +15,7 @@ from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Graph, Node, Role, Value
-from irscope.ir.places import Blob, Literal
+from irscope.ir.places import Blob, Literal, Scalar
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.facts import Control
@@ -180,6 +180,8 @@ class Inference(RuleContext):
         self._attr_numbers: dict[Hashable, int] = {}
         self._literals: dict[tuple[Type, bytes], Known] = {}
         """Each distinct constant once: like nodes then have the very same operands."""
+        self._integers: dict[tuple[Type, tuple[Scalar, ...]], Known] = {}
+        """The same by what stands in the graph."""
         self._looked = WatchedValues([])
         """Elements of the operands of the node that was inferred last by a rule."""
         self._remarks = 0
@@ -223,13 +225,45 @@ class Inference(RuleContext):
 
     def _know_weights(self, graph: Graph) -> None:
         """Keep the elements of small constants."""
-        for weight in graph.weights:
-            data = graph.data.get(weight)
-            if isinstance(data, Literal) and isinstance(weight.type, TensorType) and _fits(weight.type):
-                known = _literal(data, weight.type)
-                if known is not None:
-                    is_plain = known.dtype != object
-                    self.found.values[weight] = self._literals.setdefault((weight.type, known.tobytes()), known) if is_plain else known
+        found, data = self.found.values, graph.data
+        with np.errstate(all="ignore"):
+            for weight in graph.weights:
+                stored = data.get(weight)
+                if isinstance(stored, Literal) and isinstance(weight.type, TensorType):
+                    known = self._constant(stored.values, weight.type)
+                    if known is not None:
+                        found[weight] = known
+
+    def _constant(self, values: tuple[Scalar, ...], type_: TensorType) -> Known | None:
+        """Values that stand in the graph as an array, the same one for equal ones; None where they contradict their type, as a text
+        written by hand may."""
+        dtype = type_.dtype
+        if dtype.is_integer:
+            # However they are written, what is equal is the same number.
+            known = self._integers.get((type_, values))
+            if known is not None:
+                return known
+        plain = _FLOATS.get(dtype)
+        if (
+            plain is not None
+            and all([type(value) is float for value in values])
+            and (len(values),) == type_.shape
+            and len(values) <= MAX_ELEMENTS
+        ):
+            known = np.array(values, plain)
+        elif not _fits(type_):
+            return None
+        else:
+            try:
+                known = to_array(values, type_)
+            except (ValueError, TypeError, OverflowError):
+                return None
+            if known is None or known.dtype == object:
+                return known
+        known = self._literals.setdefault((type_, known.tobytes()), known)
+        if dtype.is_integer:
+            self._integers[type_, values] = known
+        return known
 
     def node(self, node: Node) -> None:
         """Infer one node; whatever goes wrong costs only its own results."""
@@ -634,20 +668,13 @@ def _as_seen(inferred: Type, seen: Type) -> Type:
     return seen
 
 
+_FLOATS = {DType.F16: np.float16, DType.F32: np.float32, DType.F64: np.float64}
 _INTEGERS = frozenset({DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL})
 
 
 def _value_shape(type_: Type) -> tuple[int, ...] | None:
     """The shape of an array that holds the values of this type."""
     return () if isinstance(type_, ScalarType) else static_shape(type_)
-
-
-def _literal(data: Literal, type_: TensorType) -> Known | None:
-    """A constant's values; None where they contradict its type, as a text written by hand may."""
-    try:
-        return to_array(data.values, type_)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _fits(type_: TensorType) -> bool:
