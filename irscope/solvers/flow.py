@@ -49,10 +49,8 @@ class FlowNetwork:
     def push(self, source: int, sink: int) -> int:
         """Push as much as possible from source to sink; how much that was."""
         total = 0
-        while levels := self._levels(source, sink):
-            next_edge = [0] * len(self._edges)
-            while pushed := self._augment(source, sink, levels, next_edge):
-                total += pushed
+        while distances := self._distances(source, sink):
+            total += self._push_along_shortest(source, sink, distances)
         return total
 
     def source_side(self, source: int) -> list[bool]:
@@ -76,42 +74,55 @@ class FlowNetwork:
         """Undo all that was pushed since `rooms` was taken."""
         self._room = rooms.copy()
 
-    def _levels(self, source: int, sink: int) -> list[int]:
-        """Distance of each node from the source over edges with room; empty when the sink is out of reach."""
-        levels = [-1] * len(self._edges)
-        levels[source] = 0
-        queue = [source]
+    def _distances(self, source: int, sink: int) -> list[int]:
+        """Distance of nodes to the sink over edges with room; empty when it is out of the source's reach.
+
+        Told from the sink, so that a path that comes closer step by step never leads to a dead end but where an edge was filled since.
+        """
+        distances = [-1] * len(self._edges)
+        distances[sink] = 0
+        edges, target, room = self._edges, self._target, self._room
+        queue = [sink]
         for node in queue:
-            for edge in self._edges[node]:
-                end = self._target[edge]
-                if self._room[edge] and levels[end] < 0:
-                    levels[end] = levels[node] + 1
-                    queue.append(end)
-            if levels[sink] >= 0:
-                return levels
+            further = distances[node] + 1
+            for edge in edges[node]:
+                start = target[edge]
+                if distances[start] < 0 and room[edge ^ 1]:
+                    distances[start] = further
+                    if start == source:
+                        return distances
+                    queue.append(start)
         return []
 
-    def _augment(self, source: int, sink: int, levels: list[int], next_edge: list[int]) -> int:
-        """Push along one shortest path; 0 when there is none left."""
+    def _push_along_shortest(self, source: int, sink: int, distances: list[int]) -> int:
+        """Push along paths on which every edge leads closer to the sink, until there is none left."""
+        edges, target, room = self._edges, self._target, self._room
+        next_edge = [0] * len(edges)
         path: list[int] = []
-        node = source
-        while node != sink:
-            edges = self._edges[node]
-            while next_edge[node] < len(edges):
-                edge = edges[next_edge[node]]
-                end = self._target[edge]
-                if self._room[edge] and levels[end] == levels[node] + 1:
-                    path.append(edge)
-                    node = end
-                    break
-                next_edge[node] += 1
-            else:
+        node, total = source, 0
+        while True:
+            closer = distances[node] - 1
+            around, at = edges[node], next_edge[node]
+            count = len(around)
+            while at < count and not (room[around[at]] and distances[target[around[at]]] == closer):
+                at += 1
+            next_edge[node] = at
+            if at == count:
                 if not path:
-                    return 0
-                node = self._target[path.pop() ^ 1]
+                    return total
+                node = target[path.pop() ^ 1]
                 next_edge[node] += 1
-        pushed = min(self._room[edge] for edge in path)
-        for edge in path:
-            self._room[edge] -= pushed
-            self._room[edge ^ 1] += pushed
-        return pushed
+                continue
+            path.append(around[at])
+            node = target[around[at]]
+            if node == sink:
+                rooms = [room[edge] for edge in path]
+                pushed = min(rooms)
+                total += pushed
+                for edge in path:
+                    room[edge] -= pushed
+                    room[edge ^ 1] += pushed
+                # Go on from where the first edge is filled.
+                filled = rooms.index(pushed)
+                node = target[path[filled] ^ 1]
+                del path[filled:]

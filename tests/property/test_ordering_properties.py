@@ -19,13 +19,16 @@ from irscope.passes.order.effects import Effects
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel
 from irscope.passkit.manager import Manager
+from irscope.solvers.flow import INFINITE, FlowNetwork
 from irscope.solvers.order import bounds as exact
+from irscope.solvers.order import solve
 from irscope.solvers.order.bounds import Attempt, ExactSearch, Necessary, least_while_running
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.solvers.order.recompute import Recipe, Repeated, lower, start
 from irscope.solvers.order.solve import LatencyLimit, Layout, best_order, by_need, simple_orders, waists
 from tests.property.strategies import tensor_programs
 from tests.property.symbolic_models import symbolic_models
+from tests.tools.bench.ordergraphs import layered
 
 # Orders against all orders: on small problems every one can be tried.
 
@@ -110,6 +113,42 @@ def test_what_is_necessary_holds_in_every_order_within_the_limit(problem: OrderP
         lower.run(lambda: False)
         for order in orders:
             assert max(problem.needs(order)) > limit - 1 or (not lower.impossible and lower.strengthened().is_valid(order))
+
+
+@given(problems(), st.integers(0, 60), st.integers(0, 6))
+def test_a_part_of_what_is_necessary_holds_as_well(problem: OrderProblem, limit: int, looks: int) -> None:
+    necessary = Necessary(problem, limit)
+    necessary.run(lambda: False, looks)
+    for order in all_orders(problem):
+        assert max(problem.needs(order)) > limit or (not necessary.impossible and necessary.strengthened().is_valid(order))
+
+
+@given(st.integers(0, 10_000))
+def test_what_flows_is_what_the_least_cut_lets_through(seed: int) -> None:
+    chance = random.Random(seed)
+    network, count = FlowNetwork(), chance.randint(2, 8)
+    nodes = [network.node() for _ in range(count)]
+    edges = [(*chance.sample(nodes, 2), chance.choice((0, 1, 2, 7, INFINITE))) for _ in range(chance.randint(0, 20))]
+    for edge in edges:
+        network.edge(*edge)
+    sides = [side for side in range(1 << count) if side & 1 and not side >> (count - 1) & 1]
+    through = [sum(room for start, end, room in edges if side >> start & 1 and not side >> end & 1) for side in sides]
+    flow = network.push(nodes[0], nodes[-1])
+    assert flow == min(through)
+    reached = network.source_side(nodes[0])
+    side = sum(1 << node for node in nodes if reached[node])
+    # Of the least cuts the one with the fewest nodes before it.
+    assert flow >= INFINITE or all(side & other == side for other, room in zip(sides, through, strict=True) if room == flow)
+
+
+def test_no_beam_is_needed_where_a_short_exact_search_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(problem: OrderProblem, width: int) -> list[int]:
+        raise AssertionError("a beam search of a stretch that is easy")
+
+    monkeypatch.setattr(solve, "beam", refuse)
+    problem = layered(400, 12, 1)
+    found = best_order(problem)
+    assert found.method == "exact search" and found.proven and problem.peak(found.order) == found.peak
 
 
 @given(problems())

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import TypeAlias
 
 from irscope.immutable import immutable
 from irscope.solvers.flow import INFINITE, FlowNetwork
@@ -116,6 +117,10 @@ def _reach(edges: list[tuple[int, ...]] | list[list[int]], start: int) -> set[in
 # minimum cuts, so that more follows, and at times that there is no such order at all.
 
 
+_Lived: TypeAlias = tuple[int, int, bool, bool]
+"""Operators that touch a storage, as a bit mask, its size, and whether it is there from the start and stays to the end."""
+
+
 class Necessary:
     """What must come before what in any order that needs no more than a limit."""
 
@@ -128,14 +133,14 @@ class Necessary:
         self.before: list[set[int]] = [set(earlier) for earlier in (problem if higher is None else higher).before]
         """For each operator those that come before it: what the problem demands, and what was found."""
         self._problem = problem
-        self._storages = [
+        self._storages: list[_Lived] = [
             (sum(1 << op for op in storage.touches), storage.size, storage.is_input, storage.is_output) for storage in problem.storages
         ]
         self._ancestors: list[int] = []
         self._descendants: list[int] = []
-        self._least = [limit] * len(problem)
+        self._least: list[int] = [limit] * len(problem) if higher is None else higher._least.copy()
         """What each operator is known to need."""
-        self._unseen = list(range(len(problem)))
+        self._unseen = list(range(len(problem))) if higher is None else []
         self._waiting = dict.fromkeys(range(len(problem)))
         """Operators still to be processed (the worklist)."""
         self._close()
@@ -150,11 +155,13 @@ class Necessary:
         before = [tuple(sorted(earlier)) for earlier in self.before]
         return OrderProblem(before, self._problem.storages, self._problem.workspace, self._problem.base)
 
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Go on until nothing more is found or told to stop."""
+    def run(self, stop: Callable[[], bool], most: int | None = None) -> None:
+        """Go on until nothing more is found, so many operators were looked at, or told to stop."""
         while self._unseen and not self.impossible and not stop():
             self._least_at(self._unseen.pop())
-        while not self.is_over and not stop():
+        looked = 0
+        while not self.is_over and looked != most and not stop():
+            looked += 1
             op = max(self._waiting, key=lambda one: (self._least[one], -one))
             del self._waiting[op]
             found = self._look_at(op, stop)
@@ -198,6 +205,7 @@ class Necessary:
         best = self._run_before(made, made.source, ancestors)
         free = sum(1 << one for one in made.free)
         can_precede, can_follow = best, free & ~best
+        variable = self._variable(op, free)
         found: list[tuple[int, int]] = []
         for one in made.free:
             bit = 1 << one
@@ -209,7 +217,7 @@ class Necessary:
                 break
             # The best set with the smallest change is often good enough, which is quickly seen.
             changed = best | self._ancestors[one] | bit if first else best & ~(self._descendants[one] | bit)
-            if self._needs(op, changed) > self.limit:
+            if made.constant + _alive(variable, changed) > self.limit:
                 start, end = (made.side[one], made.sink) if first else (made.source, made.side[one])
                 needed = least + made.flow.push(start, end)
                 if needed > self.limit:
@@ -237,19 +245,28 @@ class Necessary:
         reached = made.flow.source_side(start)
         return ancestors | sum(1 << one for one in made.free if reached[made.side[one]])
 
-    def _needs(self, op: int, done: int) -> int:
-        """Bytes alive while an operator runs after all of `done`."""
-        total = self._problem.base + self._problem.workspace[op]
-        own = 1 << op
-        left = ~done
-        for mask, size, is_input, is_output in self._storages:
-            if mask & own or ((is_input or mask & done) and (is_output or mask & left)):
-                total += size
-        return total
+    def _variable(self, op: int, free: int) -> list[_Lived]:
+        """Storages of which it is open whether they are alive while an operator runs: that depends on what of the free ones ran before."""
+        own, ancestors = 1 << op, self._ancestors[op]
+        later = self._descendants[op]
+        return [
+            one
+            for one in self._storages
+            if one[0] & free and not one[0] & own and not ((one[2] or one[0] & ancestors) and (one[3] or one[0] & later))
+        ]
 
     def _note(self, needed: int) -> None:
         if not self.least_beyond or needed < self.least_beyond:
             self.least_beyond = needed
+
+
+def _alive(storages: list[_Lived], done: int) -> int:
+    """Bytes of the storages that are alive between all of `done` and all the others."""
+    total, left = 0, ~done
+    for mask, size, is_input, is_output in storages:
+        if (is_input or mask & done) and (is_output or mask & left):
+            total += size
+    return total
 
 
 def _members(mask: int) -> list[int]:
@@ -267,6 +284,9 @@ def _members(mask: int) -> list[int]:
 _FIRST_PATIENCE = 4_000
 _MOST_PATIENCE = 1_000_000
 """States expanded in one attempt."""
+_GLANCE = 1_000
+"""States expanded where only part of what is necessary is known; it is doubled how many operators are looked at between two attempts."""
+_FIRST_LOOKS = 64
 _STATES_A_TURN = 250
 _FAVOURED = 8
 _PARTS = 8
@@ -443,14 +463,28 @@ class ExactSearch:
         """Whether the order is proven best."""
         return self.peak <= self.bound
 
-    def offer(self, order: Sequence[int]) -> None:
-        """Take over an order that was found elsewhere, where it is better."""
+    @property
+    def _step(self) -> int:
+        """By how much less to ask for than the best order needs."""
+        return max(self._grain, (self.peak - self.bound) // _PARTS // self._grain * self._grain)
+
+    def offer(self, order: Sequence[int], bound: int) -> None:
+        """Take over an order and a bound that were found elsewhere, where they are better."""
+        self.bound = min(self.peak, max(self.bound, bound))
         peak = max(self.bound, self._problem.peak(order))
         if peak < self.peak:
             self.order, self.peak = list(order), peak
 
+    def run_while_easy(self, stop: Callable[[], bool]) -> None:
+        """Look for what a short search finds: an order as good as the bound, or, again and again, one a little better than the best."""
+        if not self.is_over:
+            self._short(self.bound, stop)
+        while not self.is_over and not stop() and self._short(max(self.bound, self.peak - self._step), stop):
+            pass
+
     def run(self, stop: Callable[[], bool]) -> None:
         """Go on until the best order is proven best or told to stop."""
+        self.run_while_easy(stop)
         while not self.is_over and not self.gave_up and not stop():
             self._too_hard = min(self._too_hard, self.peak)
             limit = self._between()
@@ -464,35 +498,44 @@ class ExactSearch:
                 self._too_hard = self.peak
 
     def _between(self) -> int:
-        """A little less than the best order first, then half way to the bound, and at last the bound itself, the easiest to rule out."""
-        step = max(self._grain, (self.peak - self.bound) // _PARTS // self._grain * self._grain)
-        if self._too_hard == self.peak and self._too_hard - self.bound > step:
+        """Half way to the bound, then the bound itself, which is easiest to rule out; with more patience a bit below the best first."""
+        step = self._step
+        if self._patience > _FIRST_PATIENCE and self._too_hard == self.peak and self._too_hard - self.bound > step:
             return self.peak - step
         half = (self._too_hard - self.bound) // 2
         return self.bound if half < step // 2 else self.bound + half // self._grain * self._grain
 
     def _attempt(self, limit: int, stop: Callable[[], bool]) -> bool:
         """Decide whether there is an order within a limit; False where the search was given up."""
-        if self._search(self._problem, limit, 0, min(self._patience, _FIRST_PATIENCE), stop):
+        if self._short(limit, stop):
             return True
         if stop():
             return False
-        necessary = self._necessary_within(limit, stop)
+        necessary = self._necessary_within(limit)
+        looks = _FIRST_LOOKS
+        while not stop():
+            necessary.run(stop, looks)
+            if necessary.is_over:
+                break
+            # A part of what is necessary is often enough to find an order, and to look is cheap.
+            if self._search(necessary.strengthened(), limit, necessary.least_beyond, _GLANCE, stop):
+                return True
+            looks *= 2
         if necessary.impossible:
             self.bound = min(self.peak, necessary.least_beyond or limit + 1)
             return True
         return self._search(necessary.strengthened(), limit, necessary.least_beyond, self._patience, stop)
 
-    def _necessary_within(self, limit: int, stop: Callable[[], bool]) -> Necessary:
+    def _short(self, limit: int, stop: Callable[[], bool]) -> bool:
+        return self._search(self._problem, limit, 0, min(self._patience, _FIRST_PATIENCE), stop)
+
+    def _necessary_within(self, limit: int) -> Necessary:
         """Precedence constraints that every order within a limit satisfies; those of a higher limit hold for this one, too."""
-        for known in self._necessary:
-            if known.limit == limit:
-                return known
-        higher = min((known for known in self._necessary if known.limit > limit), key=lambda known: known.limit, default=None)
+        higher = min((known for known in self._necessary if known.limit >= limit), key=lambda known: known.limit, default=None)
+        if higher is not None and higher.limit == limit:
+            return higher
         found = Necessary(self._problem, limit, higher)
-        found.run(stop)
-        if found.is_over:
-            self._necessary.append(found)
+        self._necessary.append(found)
         return found
 
     def _search(self, problem: OrderProblem, limit: int, least_beyond: int, patience: int, stop: Callable[[], bool]) -> bool:

@@ -470,14 +470,17 @@ class Job:
             self._offer(order, name)
         yield True
         yield from self._prove()
-        if len(part) <= _BEAM_LIMIT:
-            self._offer(beam(part, _BEAM_WIDTH), "beam")
-            self._offer(part.reversed_order(beam(part.reverse, _BEAM_WIDTH)), "beam, backwards")
-            yield True
         search = None
         if len(part) <= _EXACT_LIMIT:
             search = ExactSearch(part, self.order, max(self.bound, self._floor))
-            yield self._exact(search, _EXACT_SHARE)
+            yield self._exact(search, search.run_while_easy, _SHARE)
+        if len(part) <= _BEAM_LIMIT:
+            self._offer(beam(part, _BEAM_WIDTH), "beam")
+            yield True
+            self._offer(part.reversed_order(beam(part.reverse, _BEAM_WIDTH)), "beam, backwards")
+            yield True
+        if search is not None:
+            yield self._exact(search, search.run, _EXACT_SHARE)
         share = 1.0 if search is None else _SHARE
         cuts: list[Cut] = []
         self._offer(split_at_peaks(part, self.order, self._stop(share), cuts), "minimum cuts")
@@ -486,8 +489,7 @@ class Job:
         self._offer(search_windows(part, self.order, self._stop(share), self._seed, max(self.bound, self._floor)), "windows")
         yield True
         while search is not None and not search.gave_up:
-            search.offer(self.order)
-            yield self._exact(search, 1.0)
+            yield self._exact(search, search.run, 1.0)
 
     def _prove(self) -> Iterator[bool]:
         part = self.part
@@ -499,14 +501,15 @@ class Job:
             self._learn([least_while_running(part, op)])
             yield True
 
-    def _exact(self, search: ExactSearch, share: float) -> bool:
-        search.run(self._stop(share))
+    def _exact(self, search: ExactSearch, run: Callable[[Stop], None], share: float) -> bool:
+        search.offer(self.order, max(self.bound, self._floor))
+        run(self._stop(share))
         self._offer(search.order, "exact search")
         if search.bound > max(self.bound, self._floor):
             self.bound = search.bound
         return True
 
-    def _stop(self, share: float) -> Callable[[], bool]:
+    def _stop(self, share: float) -> Stop:
         return self._clock.part(share).over
 
     def _offer(self, order: Sequence[int], method: str) -> None:
