@@ -20,7 +20,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.bind import bind_program, short_names, symbol_named
+from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, paused_gc
 from irscope.ir.program import Assumed, Program, copied
@@ -131,10 +131,21 @@ class Model:
         known = self.options.bind
         if not self.is_as_read or any(sizes.get(name) != size for name, size in known.items()):
             return None
+        return self._copy_with(sizes)
+
+    def numbers_at(self, sizes: Mapping[str, int]) -> Model:
+        """The model with further sizes for numbers alone: one that was captured with open sizes is not captured again where it is known to
+        run the same kernels at these. Which views it takes may differ from a capture at these sizes; otherwise as `rebound`."""
+        all_ = {**self.options.bind, **sizes}
+        is_same = not self.options.bind and self._is_unchanged and runs_same_at(self.program, sizes)
+        return (self._copy_with(all_) if is_same else None) or self.bound_to(all_)
+
+    def _copy_with(self, sizes: Mapping[str, int]) -> Model | None:
+        """A copy, bound further to sizes that are not bound yet; None where it cannot be copied."""
         program = copied(self.program)
         if program is None:
             return None
-        bind_program(program, {name: size for name, size in sizes.items() if name not in known})
+        bind_program(program, {name: size for name, size in sizes.items() if name not in self.options.bind})
         with paused_gc():
             types = Annotate()
             manager = Manager(program, settings=self.manager.settings, annotate=types)
@@ -144,7 +155,11 @@ class Model:
     @property
     def is_as_read(self) -> bool:
         """Whether the graph of a file whose reader keeps declared types is as it was read, but for the types that were inferred."""
-        return self.program.format == "onnx" and self.as_read == _versions(self.program)
+        return self.program.format == "onnx" and self._is_unchanged
+
+    @property
+    def _is_unchanged(self) -> bool:
+        return self.as_read == _versions(self.program)
 
     def marked(self, report: Report) -> Report:
         """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""

@@ -229,10 +229,13 @@ class Recorder(TorchDispatchMode):
                 if not isinstance(error, DynamicOutputShapeException) or self.inside is None or self.sizes is not None:
                     raise
                 return self._guessed(op, args, kwargs, self.inside)
-        if self.sizes is not None and not isinstance(found, bool) and self.values.is_of_open_size(op):
-            raise LoadError(
-                f"what {op.namespace}.{op.name} returns depends on the values of a tensor whose size is open", code="IRS673"
-            ) from None
+        if self.sizes is not None and self.values.is_of_open_size(op):
+            if not isinstance(found, bool):
+                raise LoadError(
+                    f"what {op.namespace}.{op.name} returns depends on the values of a tensor whose size is open", code="IRS673"
+                ) from None
+            if not self.values.is_same_at_any_size(op):
+                self.sizes.is_one_path = False
         return tree_map_only(torch.Tensor, lambda real: torch.empty_like(real, device=self.record.device), found)
 
     def _guessed(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], inside: Inside) -> Any:
@@ -255,8 +258,12 @@ class Recorder(TorchDispatchMode):
             return tuple([self._noted(part) for part in item])
         if isinstance(item, torch.SymInt):
             return self._dim(item)
+        if not is_open(item):
+            return item
         # Other numbers that Python computed from sizes, such as a scale, have their value in this run.
-        return item.node.hint if is_open(item) else item
+        assert self.sizes is not None
+        self.sizes.is_one_path = False
+        return item.node.hint
 
     def _seen(self, tensor: torch.Tensor, kind: Kind, name: str) -> Tensor:
         """The latest record of a tensor; a tensor without one existed before the run."""

@@ -11,12 +11,14 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.value_ranges import bound_sympy
 
 from irscope.errors import LoadError
 from irscope.frontends.eager.record import Op, Record, Tensor, tensors_in
 from irscope.frontends.torch_lowering.expressions import Symbols
 from irscope.ir.bind import substitute_symbols
 from irscope.ir.dims import Dim, SymDim, bind, product, symbol
+from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
 
 # -- symbolic sizes ----------------------------------------------------------------------------------------------------
@@ -50,11 +52,30 @@ class SizeFixed(LoadError):
         """The operator that specialised it; empty where Python code did."""
 
 
-class OpenSizes:
-    """torch's symbols under the user's names. `in_python` are operators whose C++ kernels would specialise a size."""
+_COMPARISONS = {
+    sympy.StrictLessThan: (False, 0),
+    sympy.LessThan: (False, 1),
+    sympy.StrictGreaterThan: (True, 0),
+    sympy.GreaterThan: (True, 1),
+}
+"""By class of a comparison whether its larger side comes first, and what makes that side larger than the other where both may be equal."""
 
-    def __init__(self, sizes: Mapping[str, int], axes: Mapping[int, Sequence[int | str]], in_python: frozenset[Any] = frozenset()) -> None:
+
+class OpenSizes:
+    """torch's symbols under the user's names. `in_python` are operators whose C++ kernels would specialise a size, `filled` numbers that
+    inputs of open size hold in each element, by the inputs' identity."""
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        axes: Mapping[int, Sequence[int | str]],
+        in_python: frozenset[Any] = frozenset(),
+        filled: Mapping[int, int] | None = None,
+    ) -> None:
         self.in_python = in_python
+        self.filled = filled or {}
+        self.is_one_path = not in_python
+        """Whether nothing was seen that may make the run take another path at another size, but for guards of torch's."""
         # Data-dependent values are computed by `Values`, as without symbolic sizes; torch would create an unbacked symbol.
         self.shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self._axes = axes
@@ -122,6 +143,23 @@ class OpenSizes:
             if made[own].bounds[0] == 1:
                 program.formulas_from[own] = _LEAST
         substitute_symbols(program, made)
+        program.conditions = self._conditions(made) if self.is_one_path else None
+
+    def _conditions(self, made: Mapping[str, SymDim]) -> tuple[tuple[Dim, Dim], ...] | None:
+        """What torch compared to take this path, as pairs of a smaller and a larger number; None for a comparison that is none of these."""
+        found: dict[tuple[Dim, Dim], None] = {}
+        for guard in self.shapes.guards:
+            if bound_sympy(guard.expr, self.shapes.var_to_range).is_singleton():
+                continue  # the limits of the symbols say so
+            turned, added = _COMPARISONS.get(type(guard.expr), (False, -1))
+            if added < 0:
+                return None
+            sides = [self._symbols.parse(sympy.srepr(side)) for side in guard.expr.args]
+            low, high = reversed(sides) if turned else sides
+            if low is None or high is None:
+                return None
+            found[bind(low, made), bind(high, made) + added] = None
+        return tuple(found)
 
     def _limits(self, variable: Any) -> tuple[int, int | None]:
         """The range of a size that the model's own guards allow; 1 is included, whatever torch assumes."""
@@ -137,6 +175,13 @@ _MOST_ELEMENTS = 1 << 22
 """In all tensors that are computed for one answer."""
 _MOST_OPERATORS = 4_000
 """That are computed for one answer."""
+_MOST_LINKS = 32
+"""Operators one after the other through which a number is followed that all elements have."""
+_EXACT = frozenset({DType.BOOL, DType.I32, DType.I64})
+_KEEP_ELEMENTS = frozenset(
+    {"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "clone", "contiguous"}
+)
+"""Operators whose results have the elements of their operand."""
 
 
 class Values:
@@ -153,10 +198,14 @@ class Values:
         """Symbolic sizes; values are those of the recorded run."""
         self.missing: dict[Tensor, None] = {}
         """The unknown tensors that the last request depended on."""
+        self._filled: dict[Tensor, int] = {}
+        """Numbers that are in all elements of tensors of open size."""
 
     def know(self, tensor: Tensor, real: torch.Tensor) -> None:
         """Record the values of a tensor that existed before the run."""
         self._known.setdefault(tensor, real)
+        if self.sizes is not None and id(real) in self.sizes.filled:
+            self._filled[tensor] = self.sizes.filled[id(real)]
 
     def known(self, tensor: Tensor) -> torch.Tensor | None:
         """Values that need not be computed."""
@@ -247,6 +296,36 @@ class Values:
                     return True
                 pending.extend(maker.reads())
         return False
+
+    def is_same_at_any_size(self, op: Op) -> bool:
+        """Whether what an operator reads is the same number whatever the open sizes are: a mask that masks nothing is known to."""
+        reads = list(op.reads())
+        return len(reads) == 1 and op.name == "is_nonzero" and isinstance(self._in_each(reads[0], op.number, _MOST_LINKS), int)
+
+    def _in_each(self, tensor: Tensor, reader: int, links: int) -> Dim | None:
+        """The number that each element of a tensor has when an operator reads it, a formula of the sizes; None where that is not seen."""
+        if not links or self._changed_between(tensor, reader):
+            return None
+        if tensor.made_by is None:
+            return self._filled.get(tensor)
+        op = self._record.ops[tensor.made_by]
+        found = [self._in_each(one, op.number, links - 1) for one in op.reads()]
+        if op.namespace != "aten" or not found or found[0] is None:
+            return None
+        first, name = found[0], op.name
+        if name in _KEEP_ELEMENTS and len(found) == 1:
+            return first
+        if name in ("to", "_to_copy") and isinstance(first, int) and tensor.dtype in _EXACT:
+            return int(first != 0) if tensor.dtype is DType.BOOL else first
+        if name in ("all", "any") and isinstance(first, int):  # no open size is 0
+            return int(first != 0)
+        if name == "sum" and len(op.args) == 1 and not op.kwargs and tensor.dtype is DType.I64:
+            return first * product(next(op.reads()).shape)
+        if name == "eq" and len(op.args) == 2:
+            other = op.args[1] if len(found) == 1 else found[1]
+            if isinstance(other, int | SymDim) and (first == other or (isinstance(first, int) and isinstance(other, int))):
+                return int(first == other)
+        return None
 
     def _real(self, item: Any) -> Any:
         if isinstance(item, SymDim):

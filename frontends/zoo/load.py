@@ -309,7 +309,9 @@ def _captured(
         names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
         pairs = [(name, one) for name, one in zip(names, given, strict=True) if isinstance(one, Tensor)]
         axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in pairs}
-        sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python)
+        ones = {one.name for one in chosen.inputs if one.fill == "ones" and one.given is None}
+        filled = {id(tensor): 1 for name, tensor in pairs if name in ones}
+        sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python, filled)
     return capture_module(
         made.module, args, kwargs, device=device, compile=compile, target=target, sizes=sizes, keep_calls=keep_calls, sink=sink
     )

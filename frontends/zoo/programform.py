@@ -274,6 +274,9 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
         "graph": graph,
         "functions": functions,
         "symbols": {name: writer.dim(symbol) for name, symbol in program.symbols.items()},
+        "conditions": None
+        if program.conditions is None
+        else [[writer.dim(first), writer.dim(second)] for first, second in program.conditions],
         "plain": {name: getattr(program, name) for name in _MEMBERS},
         "origins": list(program.origins),
         "assumed": [[one.what, one.value, one.why, one.is_guess] for one in program.assumed],
@@ -311,7 +314,9 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
 """Fields of a program that JSON holds as they are, and what they have to be."""
 
 
-_WRITTEN: Final = frozenset({*_MEMBERS, "graph", "functions", "symbols", "origins", "assumed", "packed", "traits", "observed", "training"})
+_WRITTEN: Final = frozenset(
+    {*_MEMBERS, "graph", "functions", "symbols", "conditions", "origins", "assumed", "packed", "traits", "observed", "training"}
+)
 
 
 def _is_table(item: object, kind: type) -> bool:
@@ -593,6 +598,8 @@ def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
         if not isinstance(found, SymDim):
             raise Misfit("no symbol")
         program.symbols[name] = found
+    if form["conditions"] is not None:
+        program.conditions = tuple([(reader.dim(first), reader.dim(second)) for first, second in form["conditions"]])
     for name, fits in _MEMBERS.items():
         if not fits(form["plain"][name]):
             raise Misfit(f"{name} is another thing")

@@ -119,12 +119,29 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
         if name in elements:
             program.given[name] = number
     if sizes:
-        plan = program.watched if program.traits.is_plan else None
+        plan = program.watched if program.traits.is_plan or runs_same_at(program, sizes) else None
         _Binder(sizes).program(program)
         if plan is not None:
             program.observed = _still(plan, program, sizes)
+        program.conditions = None
     for name in sizes:
         del program.symbols[name]
+        program.formulas_from.pop(name, None)
+
+
+def runs_same_at(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether a captured program with open sizes is known to run the same at sizes for all of them."""
+    if program.conditions is None or sizes.keys() != program.symbols.keys():
+        return False
+    for name, size in sizes.items():
+        low, high = program.symbols[name].bounds
+        if size < max(low or 1, program.formulas_from.get(name, 1)) or (high is not None and size > high):
+            return False
+    return all(_is_less(bind(first, sizes), bind(second, sizes)) for first, second in program.conditions)
+
+
+def _is_less(first: Dim, second: Dim) -> bool:
+    return isinstance(first, int) and isinstance(second, int) and first < second
 
 
 def rename_symbols(program: Program, names: Mapping[str, str]) -> None:
@@ -142,6 +159,8 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
         kept = [made.get(old, known) for old, known in program.symbols.items()]
         program.symbols = {str(one): one for one in kept}
         program.formulas_from = {str(made.get(name, name)): size for name, size in program.formulas_from.items()}
+        if program.conditions is not None:
+            program.conditions = tuple((bind(first, made), bind(second, made)) for first, second in program.conditions)
         program.examples = {str(made.get(name, name)): size for name, size in program.examples.items()}
 
 

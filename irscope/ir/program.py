@@ -222,6 +222,9 @@ class Program:
     """Why nobody knows how many parameters there are; empty where it is known. Bytes are known all the same."""
     formulas_from: dict[str, int] = field(default_factory=dict)
     """Symbols that may be smaller than the formulas were found for: for each the size from which on they hold."""
+    conditions: tuple[tuple[Dim, Dim], ...] | None = None
+    """Pairs of which the first is less than the second at all sizes at which these nodes are known to run, but for views that are taken in
+    other ways; besides, sizes are within the limits of the symbols and not below `formulas_from`. None where nothing is known."""
     examples: dict[str, int] = field(default_factory=dict)
     """Sizes that symbols had in the run that the file was made from, where it tells."""
     short_names: dict[str, str] = field(default_factory=dict)
@@ -275,18 +278,25 @@ class Program:
 
 def copied(program: Program) -> Program | None:
     """The same program made of graphs of its own; results of the main graph have the types that its file declares again, where it kept
-    them. None for what holds more than graphs: captured runs, and the calls or nodes of a file."""
-    if program.training is not None or program.observed is not None or program.calls or program.file_nodes is not None:
+    them. None for what holds more than graphs and lifetimes: training steps, and the calls or nodes of a file."""
+    seen = program.observed
+    is_more = seen is not None and (seen is not program.watched or seen.requests is not None)
+    if is_more or program.training is not None or program.calls or program.file_nodes is not None:
         return None
     values: dict[Value, Value] = {}
     with paused_gc():
         graph = _copied_graph(program.graph, values, program.declared)
         functions = {name: _copied_graph(function, values, program.declared) for name, function in program.functions.items()}
+    if seen is not None:
+        lives = {values[value]: life for value, life in seen.lives.items()}
+        seen = Observed(graph, observed_versions(graph), lives, {values[one]: values[first] for one, first in seen.storages.items()})
     return replace(
         program,
         graph=graph,
         functions=functions,
+        observed=seen,
         symbols=dict(program.symbols),
+        formulas_from=dict(program.formulas_from),
         given=dict(program.given),
         metadata=dict(program.metadata),
         assumed=list(program.assumed),

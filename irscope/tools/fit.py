@@ -530,7 +530,7 @@ class Search:
             raise UsageError(f"the peak also depends on {names}", code="IRS338", hint=hint)
 
     def _measured(self, sizes: Mapping[str, int]) -> Need:
-        rebound = self.model.rebound(sizes)
+        rebound = self.model.numbers_at(sizes)
         timeline = rebound.manager.get(Liveness())
         check_known(timeline, rebound.manager.get(Shapes()))
         peak = timeline.peak

@@ -190,6 +190,12 @@ def test_what_takes_several_programs_or_steps_is_answered_again_without_torch(
 
 
 @pytest.mark.torch
+def test_one_capture_answers_for_all_sizes(captures: Captures) -> None:
+    assert captures.run("fit", "--memory", "64KiB", "--counter", "activation")[1] == 1
+    assert captures.run("sweep", "--over", "batch=2,4,8")[1] == 0, "the same open size"
+
+
+@pytest.mark.torch
 def test_what_a_module_read_once_counts_for_every_program_of_the_process(project: Path, captures: Captures) -> None:
     """`fit` makes several programs, of which the first alone imports the modules and opens what they open."""
     (project / "parts.py").write_text("from pathlib import Path\nWIDTH = int(Path('width').read_text())\n")

@@ -313,6 +313,69 @@ def test_formulas_are_of_what_runs(
     assert model.run("flops")["flops"].value.total.flops is not None and isinstance(flops, int)
 
 
+class Branching(nn.Module):
+    """Other code for large batches."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.exp().relu() if x.shape[0] * 2 <= 40 else x.relu()
+
+
+class Scaled(nn.Module):
+    """A number that follows from a size and is no size."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (1 / x.shape[0])
+
+
+class Looking(nn.Module):
+    """A decision by values that another size may have otherwise."""
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return ids.float().exp() if (ids > 2).any() else ids.float()
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted", "conditions", "same", "apart"),
+    [
+        (Decoder, WORDS, (), (2, 3, 33), (1,)),
+        (SequenceFirst, IMAGE, (), (2, 3, 33), (1,)),
+        (Branching, IMAGE, (), (2, 20), (1, 21, 33)),
+        (Scaled, IMAGE, None, (), (1, 2, 33)),
+        (Looking, WORDS, None, (), (1, 2, 33)),
+        (Padded, IMAGE, None, (), (2, 33)),
+    ],
+)
+def test_one_capture_serves_the_sizes_that_take_its_path(
+    named: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[], nn.Module],
+    wanted: tuple[Wanted, ...],
+    conditions: object,
+    same: tuple[int, ...],
+    apart: tuple[int, ...],
+) -> None:
+    model = irscope.load(named(made(), wanted), open_sizes=["batch"])
+    assert (model.program.conditions is None) == (conditions is None)
+    captures: list[int] = []
+    real = load.capture_module
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        captures.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(load, "capture_module", counted)
+    for size in (*same, *apart):
+        captures.clear()
+        found = model.numbers_at({"batch": size})
+        assert len(captures) == (size in apart)
+        alone = model.rebound({"batch": size})
+        assert found.manager.get(Liveness()).peak == alone.manager.get(Liveness()).peak
+        central, expected = found.manager.get(CudaMemory()).central, alone.manager.get(CudaMemory()).central
+        assert central is not None and expected is not None and central.outcomes == expected.outcomes
+        assert found.program.observed is not None and found.program.observed.holds(found.graph)
+    assert model.program.observed is not None and model.program.observed.holds(model.graph)
+
+
 def test_a_mask_that_masks_nothing_takes_nothing(named: Callable[..., str]) -> None:
     model = irscope.load(named(Decoder(), WORDS), open_sizes=["seq"])
     assert "seq**2" not in str(model.manager.get(Liveness()).peak)
