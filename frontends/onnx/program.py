@@ -308,8 +308,9 @@ class Body(Lowering):
         """The scope of a node and the line that it comes from."""
         metadata = node.metadata_props if _HAS_METADATA else ()
         if not metadata:
-            found = self.scopes.known_prefix(name)
-            return found if found is not None else self._named_scope(name, op_type), None
+            end = name.rfind("/")
+            found = self.scopes.by_prefix.get(name[:end]) if end > 0 else None
+            return found if found is not None and found is not self.scopes.root else self._named_scope(name, op_type), None
         entries = {item.key: item.value for item in metadata}
         scope = self.scopes.of_metadata(entries)
         return scope if scope is not None else self._named_scope(name, op_type), self.model.locations.of_metadata(entries)

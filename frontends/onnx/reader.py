@@ -194,6 +194,8 @@ def take_out_data(buffer: Buffer) -> tuple[bytes, StoredData]:
     with memoryview(buffer) as view:
         parts: _Parts = []
         _copy(view, 0, len(view), "model", stored, parts, 0)
+        if not stored.places and isinstance(buffer, bytes):
+            return buffer, stored
         return b"".join(parts), stored
 
 
@@ -254,6 +256,16 @@ def _large_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int,
         field_start = position
         tag = view[position]
         position += 1
+        if tag & 0x87 == 2 and position < end:
+            # Most fields of a large graph: a short tag, and content whose size takes a byte or two, so it is not large.
+            size = view[position]
+            if size < 0x80:
+                position += 1 + size
+                continue
+            more = view[position + 1] if position + 1 < end else 0x80
+            if more < 0x80:
+                position += 2 + (size & 0x7F | more << 7)
+                continue
         if tag >= 0x80:
             tag, position = _varint(view, field_start, end)
         wire = tag & 7

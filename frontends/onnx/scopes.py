@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from irscope.ir.places import Loc, Scope
 
@@ -24,7 +24,9 @@ class Scopes:
 
     def __init__(self, root: Scope) -> None:
         self.root = root
-        self._by_prefix: dict[str, Scope] = {"": root}
+        self.by_prefix: dict[str, Scope] = {"": root}
+        """Scopes of names by what stands in front of their last part."""
+        self._by_path: dict[str, Scope] = {}
         self._by_modules: dict[tuple[str, ...], Scope] = {}
 
     def of_metadata(self, entries: Mapping[str, str]) -> Scope | None:
@@ -47,12 +49,6 @@ class Scopes:
             return found
         return None
 
-    def known_prefix(self, name: str) -> Scope | None:
-        """The scope that a name like "/layers.0/attn/MatMul" spells, where one before it did; None also for the root."""
-        end = name.rfind("/")
-        found = self._by_prefix.get(name[:end]) if end > 0 else None
-        return found if found is not self.root else None
-
     def of_name(self, name: str, op_type: str) -> Scope:
         """The scope that a node's name spells: "/layers.0/attn/MatMul" is in layers.0, attn."""
         prefix, _, last = name.rpartition("/")
@@ -62,13 +58,31 @@ class Scopes:
             separator = "."
             if not last.startswith(op_type):
                 return self.root
-        found = self._by_prefix.get(prefix)
+        found = self.by_prefix.get(prefix)
         if found is None:
             found = self.root
             if len(prefix) <= _LONGEST:
-                for component in [part for part in prefix.split(separator) if part][:_DEEPEST]:
-                    found = found.child(component)
-            self._by_prefix[prefix] = found
+                found = self._of_path(prefix) if separator == "/" else self._below_root(prefix.split(separator))
+            self.by_prefix[prefix] = found
+        return found
+
+    def _of_path(self, path: str) -> Scope:
+        """The scope of "/layers.0/attn": most often right below one that is known."""
+        found = self._by_path.get(path)
+        if found is None:
+            above, _, last = path.rpartition("/")
+            parent = self._by_path.get(above)
+            if parent is not None and last and parent.depth - self.root.depth < _DEEPEST:
+                found = parent.child(last)
+            else:
+                found = self._below_root(path.split("/"))
+            self._by_path[path] = found
+        return found
+
+    def _below_root(self, components: Iterable[str]) -> Scope:
+        found = self.root
+        for component in [part for part in components if part][:_DEEPEST]:
+            found = found.child(component)
         return found
 
     def _descend(self, modules: tuple[str, ...], classes: list[str]) -> Scope:

@@ -93,7 +93,7 @@ class _Table(dict["Value", T]):
 class _ValueFields:
     """A value while it is made: its fields can be written. It then becomes a `Value`, whose layout is the same."""
 
-    __slots__ = ("declared_in", "index", "name", "node", "role", "type", "users")
+    __slots__ = ("_users", "declared_in", "index", "name", "node", "role", "type")
 
     type: Type
     role: Role
@@ -103,8 +103,8 @@ class _ValueFields:
     """Position among the producer's outputs, or the declaring graph's inputs or weights."""
     name: str | None
     declared_in: Graph | None
-    users: dict[Node | Graph, int] | None
-    """Nodes that read it, and graphs that return it, with the number of times each does."""
+    _users: dict[Node | Graph, int] | Node | Graph | None
+    """What reads it: as `Value.users` has it, or the only one, which reads it once. Most values of a large graph have one."""
 
     def __init__(self, type_: Type, role: Role, node: Node | None, index: int, name: str | None, declared_in: Graph | None) -> None:
         self.type = type_
@@ -113,7 +113,7 @@ class _ValueFields:
         self.index = index
         self.name = name
         self.declared_in = declared_in
-        self.users = None
+        self._users = None
         self.__class__ = Value
 
 
@@ -129,6 +129,16 @@ class Value(_ValueFields):
         if self.graph is None:
             raise ValueError(f"{self!r} was erased")
         write(self.graph, self, to)
+
+    @property
+    def users(self) -> dict[Node | Graph, int] | None:
+        """Nodes that read it, and graphs that return it, with the number of times each does."""
+        users = self._users
+        if users is None or isinstance(users, dict):
+            return users
+        made = {users: 1}
+        _set_users(self, made)
+        return made
 
     @property
     def graph(self) -> Graph | None:
@@ -201,7 +211,7 @@ def _setter(fields: type, name: str) -> Callable[[Any, Any], None]:
 
 
 _set_type, _set_role, _set_index, _set_name, _set_declared_in, _set_users = [
-    _setter(_ValueFields, name) for name in ("type", "role", "index", "name", "declared_in", "users")
+    _setter(_ValueFields, name) for name in ("type", "role", "index", "name", "declared_in", "_users")
 ]
 _set_op, _set_inputs, _set_attrs, _set_regions, _set_graph, _set_prev, _set_next, _set_order = [
     _setter(_NodeFields, name) for name in ("op", "inputs", "attrs", "regions", "graph", "prev", "next", "order")
@@ -533,11 +543,10 @@ class Graph:
         made.__class__ = Node
         for value in inputs:
             if value is not None:
-                users = value.users
-                if users is None:
-                    _set_users(value, {node: 1})
+                if value._users is None:
+                    _set_users(value, node)
                 else:
-                    users[node] = users.get(node, 0) + 1
+                    _add_user(value, node)
         return node
 
     def _check_own(self, node: Node) -> None:

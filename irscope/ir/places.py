@@ -21,7 +21,8 @@ class Scope:
 
     __slots__ = ("_children", "call", "cls", "depth", "name", "parent")
 
-    _children: dict[tuple[str, int], Scope]
+    _children: dict[str | tuple[str, int], Scope] | None
+    """By name, behind the first call of a module by name and call; None where there are none."""
     call: int
     cls: str
     depth: int
@@ -33,7 +34,7 @@ class Scope:
         _set_name(self, name)
         _set_cls(self, cls)
         _set_call(self, call)
-        _set_children(self, {})
+        _set_children(self, None)
         _set_depth(self, 0 if parent is None else parent.depth + 1)
 
     def __setattr__(self, field: str, to: object) -> None:
@@ -44,16 +45,21 @@ class Scope:
 
     def child(self, name: str, cls: str = "", call: int = 0) -> Scope:
         """The scope of that name below this one, made when it is new."""
-        found = self._children.get((name, call))
+        children = self._children
+        if children is None:
+            children = {}
+            _set_children(self, children)
+        key = (name, call) if call else name
+        found = children.get(key)
         if found is None:
-            found = self._children[name, call] = Scope(self, name, cls, call)
+            found = children[key] = Scope(self, name, cls, call)
         elif cls and not found.cls:
             found.cls = cls
         return found
 
     @property
     def children(self) -> tuple[Scope, ...]:
-        return tuple(self._children.values())
+        return tuple(self._children.values()) if self._children else ()
 
     @property
     def chain(self) -> tuple[Scope, ...]:

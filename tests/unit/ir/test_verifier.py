@@ -58,11 +58,11 @@ def force(thing: object, field: str, to: object) -> None:
 
 
 def forget_users(program: Program, nodes: dict[str, Node]) -> None:
-    force(output(nodes["a"]), "users", None)
+    force(output(nodes["a"]), "_users", None)
 
 
 def miscount_users(program: Program, nodes: dict[str, Node]) -> None:
-    force(output(nodes["a"]), "users", {nodes["b"]: 1})
+    force(output(nodes["a"]), "_users", {nodes["b"]: 1})
 
 
 def add_stale_user(program: Program, nodes: dict[str, Node]) -> None:
@@ -71,7 +71,7 @@ def add_stale_user(program: Program, nodes: dict[str, Node]) -> None:
 
 
 def forget_returner(program: Program, nodes: dict[str, Node]) -> None:
-    force(output(nodes["e"]), "users", None)
+    force(output(nodes["e"]), "_users", None)
 
 
 def read_later_value(program: Program, nodes: dict[str, Node]) -> None:
