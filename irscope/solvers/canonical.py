@@ -49,6 +49,13 @@ class Problem:
         """Most bytes alive at once: no arena can be lower."""
         return max_live(self.lower, self.upper, self.size)
 
+    @cached_property
+    def degrees(self) -> Numbers:
+        """For each buffer, how many are alive at some time of its life, itself included."""
+        began = np.searchsorted(np.sort(self.lower), self.upper, side="left")
+        ended = np.searchsorted(np.sort(self.upper), self.lower, side="right")
+        return began - ended
+
     def part(self, buffers: Numbers) -> Problem:
         """Only these buffers."""
         return Problem(self.lower[buffers], self.upper[buffers], self.size[buffers])

@@ -6,6 +6,7 @@ import heapq
 import importlib
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.memory.arena import BfcArena
 from irscope.memory.caching import BOUNDLESS, CachingAllocator
+from irscope.memory.caching.blocks import FreeList
 from irscope.solvers.canonical import CompiledSearch, Floors, Numbers, OutOfSteps, PlainSearch, Problem
 from irscope.solvers.worktime import WorkTime
 
@@ -55,55 +57,106 @@ def apart(problem: Problem) -> list[Numbers]:
 # Placing buffers one after the other, each into a gap that those already placed leave open.
 
 
+_LOOKED_UP = 5_000
+_PER_MEETING = 128
+"""To find one buffer by time takes about as long as to compare so many in a table, and to use the table as long as to compare 5,000."""
+
+
 class Gaps:
-    """Buffers placed so far, sorted by offset, so that those that overlap in time are found in that order, too."""
+    """Buffers placed so far, so that those that overlap in time are found sorted by offset.
+
+    What overlaps few others finds them by time; what overlaps many, in a table of all that is sorted by offset.
+    """
 
     def __init__(self, problem: Problem) -> None:
         count = len(problem)
-        self._lower = np.empty(count, dtype=np.int64)
-        self._upper = np.empty(count, dtype=np.int64)
-        self._bottom = np.empty(count, dtype=np.int64)
-        self._top = np.empty(count, dtype=np.int64)
-        self._placed = 0
+        self._problem = problem
+        self._size, self._meets = problem.size.tolist(), problem.degrees.tolist()
+        times = np.unique(np.concatenate([problem.lower, problem.upper]))
+        self._first, self._last = (np.searchsorted(times, ends).tolist() for ends in (problem.lower, problem.upper))
+        self._offset = [0] * count
+        self._by_time: dict[int, dict[int, list[int]]] = {}
+        """By the length of lives, a power of two, and the part of that length in which a life begins."""
+        self._table = np.empty((4, count), dtype=np.int64)
+        """Starts, ends, offsets and tops, sorted by offset."""
+        self._sorted = 0
+        self._unsorted: list[int] = []
+        """What is placed and not in the table yet."""
 
-    def find(self, lower: int, upper: int, size: int, *, tightest: bool) -> int:
+    def find(self, buffer: int, *, tightest: bool) -> int:
         """The lowest offset where it fits, or the one in the smallest gap it fits into."""
-        placed = self._placed
-        together = np.flatnonzero((self._lower[:placed] < upper) & (self._upper[:placed] > lower))
+        placed = self._sorted + len(self._unsorted)
+        if self._meets[buffer] * _PER_MEETING < placed + _LOOKED_UP:
+            return self._find_by_time(buffer, tightest)
+        self._sort()
+        lower, upper, bottom, top = self._table[:, :placed]
+        together = np.flatnonzero((lower < self._problem.upper[buffer]) & (upper > self._problem.lower[buffer]))
         if not len(together):
             return 0
-        ceilings = np.maximum.accumulate(self._top[together])
+        ceilings = np.maximum.accumulate(top[together])
         floors = np.concatenate(([0], ceilings[:-1]))
-        rooms = self._bottom[together] - floors
-        fitting = np.flatnonzero(rooms >= size)
+        rooms = bottom[together] - floors
+        fitting = np.flatnonzero(rooms >= self._size[buffer])
         if not len(fitting):
             return int(ceilings[-1])
         chosen = fitting[np.argmin(rooms[fitting])] if tightest else fitting[0]
         return int(floors[chosen])
 
-    def put(self, lower: int, upper: int, size: int, offset: int) -> None:
+    def put(self, buffer: int, offset: int) -> None:
         """Place a buffer."""
-        placed = self._placed
-        at = int(np.searchsorted(self._bottom[:placed], offset))
-        for column, number in (
-            (self._lower, lower),
-            (self._upper, upper),
-            (self._bottom, offset),
-            (self._top, offset + size),
-        ):
-            column[at + 1 : placed + 1] = column[at:placed]
-            column[at] = number
-        self._placed += 1
+        first = self._first[buffer]
+        level = (self._last[buffer] - first).bit_length()
+        self._by_time.setdefault(level, {}).setdefault(first >> level, []).append(buffer)
+        self._offset[buffer] = offset
+        self._unsorted.append(buffer)
+
+    def _find_by_time(self, buffer: int, tightest: bool) -> int:
+        first, last, size = self._first[buffer], self._last[buffer], self._size[buffer]
+        spans: list[tuple[int, int]] = []
+        for level, parts in self._by_time.items():
+            # A life of this level is shorter than a part, so that it begins in the part before at most.
+            for part in range((first >> level) - 1, ((last - 1) >> level) + 1):
+                for other in parts.get(part, ()):
+                    if self._first[other] < last and self._last[other] > first:
+                        offset = self._offset[other]
+                        spans.append((offset, offset + self._size[other]))
+        spans.sort()
+        floor, best, best_room = 0, -1, 0
+        for bottom, top in spans:
+            room = bottom - floor
+            if room >= size and (best < 0 or room < best_room):
+                best, best_room = floor, room
+                if not tightest:
+                    break
+            floor = max(floor, top)
+        return best if best >= 0 else floor
+
+    def _sort(self) -> None:
+        """Take what is not in the table into it."""
+        table, end = self._table, self._sorted
+        self._sorted += len(self._unsorted)
+        if len(self._unsorted) == 1:
+            (buffer,) = self._unsorted
+            at = int(np.searchsorted(table[2, :end], self._offset[buffer]))
+            table[:, at + 1 : end + 1] = table[:, at:end]
+            table[:, at] = self._row(buffer)
+        elif self._unsorted:
+            table[:, end : self._sorted] = np.transpose([self._row(buffer) for buffer in self._unsorted])
+            table[:, : self._sorted] = table[:, np.argsort(table[2, : self._sorted], kind="stable")]
+        self._unsorted.clear()
+
+    def _row(self, buffer: int) -> tuple[int, int, int, int]:
+        offset = self._offset[buffer]
+        return int(self._problem.lower[buffer]), int(self._problem.upper[buffer]), offset, offset + self._size[buffer]
 
 
 def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbers:
     """Offsets when buffers are placed in this order."""
     gaps = Gaps(problem)
     offsets = np.zeros(len(problem), dtype=np.int64)
-    lower, upper, size = problem.lower.tolist(), problem.upper.tolist(), problem.size.tolist()
     for buffer in order.tolist():
-        offset = gaps.find(lower[buffer], upper[buffer], size[buffer], tightest=tightest)
-        gaps.put(lower[buffer], upper[buffer], size[buffer], offset)
+        offset = gaps.find(buffer, tightest=tightest)
+        gaps.put(buffer, offset)
         offsets[buffer] = offset
     return offsets
 
@@ -151,7 +204,7 @@ class Preferences:
 
     def _criterion(self, letter: str) -> Numbers:
         if letter not in self._criteria:
-            self._criteria[letter] = -(self._totals() if letter == "T" else self._degrees())
+            self._criteria[letter] = -(self._totals() if letter == "T" else self._problem.degrees)
         return self._criteria[letter]
 
     def _totals(self) -> Numbers:
@@ -160,13 +213,6 @@ class Preferences:
         for alive, load in zip(self._problem.moments, self._problem.loads.tolist(), strict=True):
             total[alive] = np.maximum(total[alive], load)
         return total
-
-    def _degrees(self) -> Numbers:
-        """For each buffer, how many are alive at some time of its life."""
-        problem = self._problem
-        began = np.searchsorted(np.sort(problem.lower), problem.upper, side="left")
-        ended = np.searchsorted(np.sort(problem.upper), problem.lower, side="right")
-        return began - ended
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -568,29 +614,66 @@ T = TypeVar("T")
 def while_running(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
     """Arena bytes where each buffer gets the tightest gap open at its birth, as ONNX Runtime does when it traces its first run."""
     problem = placement_problem(lower, upper, size, alignment)
-    used: list[tuple[int, int, int]] = []
-    height = 0
-    order = sorted(range(len(size)), key=lambda buffer: lower[buffer])
-    sizes = problem.size.tolist()
-    for buffer in order:
-        if not sizes[buffer] or upper[buffer] == lower[buffer]:
-            continue
-        used = [one for one in used if one[2] > lower[buffer]]
-        offset = _tightest(used, sizes[buffer])
-        used.append((offset, offset + sizes[buffer], upper[buffer]))
-        used.sort()
-        height = max(height, offset + sizes[buffer])
-    return height
+    arena = _BestFit()
+    for alive in _replay(lower, upper, problem.size.tolist(), arena.malloc):
+        arena.free(alive)
+    return arena.height
 
 
-def _tightest(used: list[tuple[int, int, int]], size: int) -> int:
-    floor, best, best_room = 0, -1, 0
-    for bottom, top, _ in used:
-        room = bottom - floor
-        if room >= size and (best < 0 or room < best_room):
-            best, best_room = floor, room
-        floor = max(floor, top)
-    return best if best >= 0 else floor
+@dataclass(eq=False, slots=True)
+class _Room:
+    """A piece of an arena, in use or free."""
+
+    size: int
+    address: int
+    order: int = 0
+    key: int = 0
+
+
+class _BestFit:
+    """An arena that grows: a buffer gets the tightest gap, the lowest of several, or else lies above all that are in use."""
+
+    def __init__(self) -> None:
+        self.height = 0
+        self._top = 0
+        """The highest address in use; no gap touches it."""
+        self._gaps: FreeList[_Room] = FreeList()
+        self._by_start: dict[int, _Room] = {}
+        self._by_end: dict[int, _Room] = {}
+
+    def malloc(self, size: int) -> _Room:
+        """A place for a buffer."""
+        gap = self._gaps.take(size)
+        if gap is None:
+            self._top += size
+            self.height = max(self.height, self._top)
+            return _Room(size, self._top - size)
+        del self._by_start[gap.address], self._by_end[gap.address + gap.size]
+        if gap.size > size:
+            self._add(gap.address + size, gap.address + gap.size)
+        return _Room(size, gap.address)
+
+    def free(self, room: _Room) -> None:
+        """Let go of a buffer's place."""
+        start, end = room.address, room.address + room.size
+        before, after = self._by_end.pop(start, None), self._by_start.pop(end, None)
+        if before is not None:
+            start = before.address
+            del self._by_start[start]
+            self._gaps.remove(before.key)
+        if after is not None:
+            del self._by_end[after.address + after.size]
+            end = after.address + after.size
+            self._gaps.remove(after.key)
+        if end == self._top:
+            self._top = start
+        else:
+            self._add(start, end)
+
+    def _add(self, start: int, end: int) -> None:
+        gap = _Room(end - start, start)
+        self._by_start[start] = self._by_end[end] = gap
+        self._gaps.add(gap)
 
 
 def greedy_by_size(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int) -> int:
@@ -633,15 +716,19 @@ def _replay(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], tak
 
 def overlap(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], offsets: Sequence[int]) -> tuple[int, int] | None:
     """Two buffers that are alive together and share a byte; None where there are none."""
-    # A sweep over offsets per moment would do more work: at each birth only those alive can be in the way.
-    alive: list[int] = []
+    # Those alive together are kept sorted by offset, so that only the neighbours of a new one can be in its way.
+    alive: list[tuple[int, int, int]] = []
+    ends: list[tuple[int, tuple[int, int, int]]] = []
     for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
         if not size[buffer] or upper[buffer] == lower[buffer]:
             continue
-        alive = [one for one in alive if upper[one] > lower[buffer]]
-        start, end = offsets[buffer], offsets[buffer] + size[buffer]
-        for one in alive:
-            if offsets[one] < end and start < offsets[one] + size[one]:
-                return one, buffer
-        alive.append(buffer)
+        while ends and ends[0][0] <= lower[buffer]:
+            del alive[bisect_left(alive, heapq.heappop(ends)[1])]
+        new = (offsets[buffer], offsets[buffer] + size[buffer], buffer)
+        at = bisect_left(alive, new)
+        for start, end, other in alive[max(0, at - 1) : at + 1]:
+            if start < new[1] and new[0] < end:
+                return other, buffer
+        alive.insert(at, new)
+        heapq.heappush(ends, (upper[buffer], new))
     return None

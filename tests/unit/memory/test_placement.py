@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import cProfile
 import sys
 import time
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -128,6 +130,98 @@ def test_both_searches_agree_on_what_is_possible() -> None:
                 assert problem.height(compiled) <= capacity
                 assert overlap(problem.lower.tolist(), problem.upper.tolist(), problem.size.tolist(), compiled.tolist()) is None
     assert answers.count(True) >= 3 and answers.count(False) >= 80
+
+
+def first_or_tightest(problem: Problem, order: list[int], tightest: bool) -> list[int]:
+    """Each buffer in the lowest gap it fits into, or in the smallest one: told from what is placed, without any help."""
+    lower, upper, size = problem.lower.tolist(), problem.upper.tolist(), problem.size.tolist()
+    offsets: dict[int, int] = {}
+    for buffer in order:
+        spans = sorted((at, at + size[one]) for one, at in offsets.items() if lower[one] < upper[buffer] and upper[one] > lower[buffer])
+        starts = [0, *(top for _, top in spans)]
+        gaps = [
+            ((end - start) if tightest else 0, start)
+            for start in starts
+            for end in [min((low for low, top in spans if top > start), default=1 << 60)]
+            if end - start >= size[buffer] and not any(low < start < top for low, top in spans)
+        ]
+        offsets[buffer] = min(gaps)[1]
+    return [offsets[buffer] for buffer in range(len(size))]
+
+
+@pytest.mark.parametrize("looked_up", [0, 1_000, 1 << 60])
+def test_gaps_are_the_same_however_they_are_found(looked_up: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By time, in a table, and sometimes in the one and sometimes in the other."""
+    monkeypatch.setattr(place, "_LOOKED_UP", looked_up)
+    random = Random(1)
+    for _ in range(40):
+        count, last = random.randint(1, 40), random.choice((6, 60, 10**6))
+        lower = [random.randrange(last) for _ in range(count)]
+        upper = [begin + random.choice((1, 2, random.randint(1, last))) for begin in lower]
+        problem = placement_problem(lower, upper, [random.randint(1, 9) for _ in range(count)], 1)
+        order = random.sample(range(count), count)
+        for tightest in (True, False):
+            found = place.place_in_order(problem, np.array(order), tightest=tightest)
+            assert found.tolist() == first_or_tightest(problem, order, tightest)
+
+
+def test_a_running_arena_gives_the_tightest_gap_of_all_that_are_open() -> None:
+    random = Random(2)
+    for _ in range(60):
+        count = random.randint(1, 40)
+        lower = [random.randrange(30) for _ in range(count)]
+        upper = [begin + random.randint(0, 12) for begin in lower]
+        size = [random.randint(0, 9) for _ in range(count)]
+        matters = [one for one in sorted(range(count), key=lower.__getitem__) if size[one] and upper[one] > lower[one]]
+        offsets: dict[int, int] = {}
+        for buffer in matters:
+            alive = sorted((at, at + size[one]) for one, at in offsets.items() if upper[one] > lower[buffer])
+            starts = [0, *(top for _, top in alive)]
+            gaps = [(low - start, start) for start, (low, _) in zip(starts, alive, strict=False) if low - start >= size[buffer]]
+            offsets[buffer] = min(gaps, default=(0, starts[-1]))[1]
+        expected = max((at + size[one] for one, at in offsets.items()), default=0)
+        assert place.while_running(lower, upper, size, 1) == expected
+        placed = [offsets.get(one, 0) for one in range(count)]
+        assert overlap(lower, upper, size, placed) is None
+        if expected and len(matters) > 1:
+            one = random.choice(matters)
+            placed[one] = random.choice([offsets[other] for other in matters])
+            clashes = {
+                frozenset((first, second))
+                for first in matters
+                for second in matters
+                if first < second
+                and max(lower[first], lower[second]) < min(upper[first], upper[second])
+                and max(placed[first], placed[second]) < min(placed[first] + size[first], placed[second] + size[second])
+            }
+            found = overlap(lower, upper, size, placed)
+            assert (found is None) == (not clashes) and (found is None or frozenset(found) in clashes)
+
+
+def test_what_is_alive_is_not_walked_for_each_buffer() -> None:
+    """Calls of functions a buffer where all are alive together, which walking all of them would make grow."""
+    calls = []
+    for count in (500, 4_000):
+        lower, upper, size = list(range(count)), [count + begin for begin in range(count)], [1 + begin * 7 % 100 for begin in range(count)]
+        offsets = np.cumsum([0, *size[:-1]]).tolist()
+        profile = cProfile.Profile()
+        profile.enable()
+        place.while_running(lower, upper, size, 1)
+        assert overlap(lower, upper, size, offsets) is None
+        profile.disable()
+        calls.append(sum(entry.callcount for entry in profile.getstats()) / count)
+    assert calls[1] < 1.5 * calls[0]
+
+
+def test_short_lives_are_not_looked_for_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(gaps: place.Gaps) -> None:
+        raise AssertionError("a table of all that are placed, for two that are alive together")
+
+    monkeypatch.setattr(place.Gaps, "_sort", refuse)
+    count = 5_000
+    size = [1 + begin * 7 % 100 for begin in range(count)]
+    plan = make_plan(list(range(count)), [begin + 2 for begin in range(count)], size, seconds=0)
+    assert plan.height == max(one + other for one, other in pairwise(size))
 
 
 def test_without_a_compiler_the_search_says_that_it_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
