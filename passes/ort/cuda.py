@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, lru_cache, partial
-from heapq import heappop, heappush
 from importlib.resources import files
 from itertools import accumulate
 from math import prod
@@ -40,14 +39,12 @@ from irscope.passes.ort.model import (
     op_call,
     packed_weights,
     ranges_of,
-    readers_of,
     runs_half,
     small_weights,
     with_half_casts,
     without_double_casts,
 )
 from irscope.passes.ort.plan import (
-    ABSENT,
     PLAIN,
     Buffers,
     Launch,
@@ -120,10 +117,13 @@ def _versions(source: str) -> tuple[Version, ...]:
     return tuple(one for one in found if (one[0] == version if not one[1] else one[0] <= version <= one[1]))
 
 
-def _has_kernel(launch: Launch, found: Launches) -> bool:
-    dtypes, inputs, outputs = found.dtypes, launch.inputs, launch.outputs
-    given = tuple([None if value < 0 else dtypes[value] for value in inputs])
-    return _takes_types(launch.node.source, given, tuple([dtypes[value] for value in outputs]))
+def _dtypes_of(found: Launches) -> Callable[[int], DType | None]:
+    """The element type of a value; None for an ABSENT one, which is a negative index."""
+    return [*found.dtypes, None].__getitem__
+
+
+def _has_kernel(launch: Launch, dtype_of: Callable[[int], DType | None]) -> bool:
+    return _takes_types(launch.node.source, tuple(map(dtype_of, launch.inputs)), tuple(map(dtype_of, launch.outputs)))
 
 
 @lru_cache(maxsize=4096)
@@ -186,9 +186,9 @@ class Placed:
 def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
     """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
     found = _as_one(graph, read_launches(graph, types, known))
-    wanted = [launch for launch in found.launches if _has_kernel(launch, found) and not _is_refused(launch)]
-    on_gpu = {id(launch) for launch in wanted}
-    on_gpu -= _preferring_cpu(graph, found, on_gpu)
+    dtype_of = _dtypes_of(found)
+    on_gpu = {id(launch) for launch in found.launches if _has_kernel(launch, dtype_of) and not _is_refused(launch)}
+    on_gpu -= _preferring_cpu(found, on_gpu)
     with_half_casts(found, types, known, lambda launch: id(launch) in on_gpu or runs_half(launch))
     without_double_casts(found)
     for launch in found.launches:
@@ -204,12 +204,15 @@ def _kernel(name: str, alias: bool) -> OrtKernel:
 
 def _as_one(graph: Graph, found: Launches) -> Launches:
     """The kernels with those in one piece again that the CPU provider replaces by their function, and this one has."""
+    if len({launch.node for launch in found.launches}) == len(found.launches):
+        return found
+    dtype_of = _dtypes_of(found)
     made = {launch.outputs[0]: launch for launch in found.launches if launch.outputs}
     gone: set[int] = set()
     whole: list[Launch] = []
     for launch in found.launches:
         first = made.get(launch.inputs[1]) if len(launch.inputs) == 2 and launch.inputs[1] >= 0 else None
-        if first is not None and first.node is launch.node and _has_kernel(first, found):
+        if first is not None and first.node is launch.node and _has_kernel(first, dtype_of):
             launch.inputs = first.inputs
             gone |= {id(first), id(launch)}
             whole.append(launch)
@@ -236,34 +239,23 @@ def _inserted(kept: list[Launch], whole: list[Launch], at: Mapping[Node, int]) -
     return [*merged, *sorted(places.get(len(kept), ()), key=lambda one: at[one.node])]
 
 
-def _preferring_cpu(graph: Graph, found: Launches, on_gpu: set[int]) -> set[int]:
+def _preferring_cpu(found: Launches, on_gpu: set[int]) -> set[int]:
     """Kernels that depend on values on the CPU alone, in the main arithmetic of shapes: they go there too."""
-    readers = readers_of(found)
-    by_position = execution_order(found)
-    position = {id(launch): step for step, launch in enumerate(by_position)}
-    on_cpu: set[int] = set()
-    pending: list[int] = []
-    for launch in found.launches:
-        if id(launch) in on_gpu and launch.name in _CPU_RESULTS:
-            on_cpu.update(launch.outputs)
-    for value in on_cpu:
-        for reader in readers.get(value, ()):
-            heappush(pending, position[id(reader)])
+    on_cpu = {value for launch in found.launches if launch.name in _CPU_RESULTS and id(launch) in on_gpu for value in launch.outputs}
     moved: set[int] = set()
-    seen: set[int] = set()
-    while pending:
-        launch = by_position[heappop(pending)]
-        if id(launch) in seen:
-            continue
-        seen.add(id(launch))
-        if id(launch) in on_gpu:
-            if not _is_cheap(launch, found, on_cpu):
+    before = -1
+    # More values on the CPU never make a kernel stay on the GPU, so any order leads to the same; in that of the file once is enough
+    # but for kernels of functions, which stand at its end.
+    while len(on_cpu) > before:
+        before = len(on_cpu)
+        for launch in found.launches:
+            if on_cpu.isdisjoint(launch.inputs) and on_cpu.isdisjoint(launch.captured):
                 continue
-            moved.add(id(launch))
-        on_cpu.update(launch.outputs)
-        for value in launch.outputs:
-            for reader in readers.get(value, ()):
-                heappush(pending, position[id(reader)])
+            if id(launch) in on_gpu:
+                if not _is_cheap(launch, found, on_cpu):
+                    continue
+                moved.add(id(launch))
+            on_cpu.update(launch.outputs)
     return moved
 
 
@@ -290,40 +282,60 @@ def _elements(value: Value | None) -> int:
 def _with_copies(found: Launches, on_gpu: set[int]) -> Placed:
     """The kernels with those that copy what one device makes and the other reads."""
     gpu: set[int] = set()
-    maker: dict[int, Launch] = {}
+    there: set[int] = set()
+    here: set[int] = set()
     for launch in found.launches:
-        for value in launch.outputs:
-            maker[value] = launch
-            if id(launch) in on_gpu and launch.name not in _CPU_RESULTS:
-                gpu.add(value)
-    there, here = _readers_by_device(found, on_gpu)
+        if id(launch) not in on_gpu:
+            here.update(launch.inputs, launch.captured)
+            continue
+        if launch.name not in _CPU_RESULTS:
+            gpu.update(launch.outputs)
+        if launch.name in _CPU_OPERANDS:
+            for index, value in enumerate(launch.inputs):
+                (here if index in _cpu_operands(launch) else there).add(value)
+        else:
+            there.update(launch.inputs)
+        there.update(launch.captured)
     both: set[int] = set()
-    copies: list[Launch] = []
-    for value in sorted({*there, *here} - {ABSENT}):
+    crossing: dict[int, bool] = {}
+    for value in range(len(found.values)):
         if value < found.given and value not in here:
-            gpu.add(value)
+            if value in there:
+                gpu.add(value)
         elif value in there and found.inputs <= value < found.given:
             both.add(value)
         elif value in there and value not in gpu:
-            node = maker[value].node if value in maker else there[value][0].node
-            copies.append(_copied(found, value, there[value], node, on_gpu, to_gpu=True))
-            gpu.update(copies[-1].outputs)
+            crossing[value] = True
         elif value in here and value in gpu:
-            copies.append(_copied(found, value, here[value], maker[value].node, on_gpu, to_gpu=False))
+            crossing[value] = False
+    copies = _copies(found, on_gpu, crossing)
+    gpu.update(copy.outputs[0] for copy, to_gpu in zip(copies, crossing.values(), strict=True) if to_gpu)
     found.launches.extend(copies)
     on_gpu.update(map(id, copies))
     return Placed(found, on_gpu, len(copies), both, gpu)
 
 
-def _readers_by_device(found: Launches, on_gpu: set[int]) -> tuple[dict[int, list[Launch]], dict[int, list[Launch]]]:
-    """By value the kernels that read it on the GPU, and those that read it on the CPU."""
-    there: dict[int, list[Launch]] = {}
-    here: dict[int, list[Launch]] = {}
+def _copies(found: Launches, on_gpu: set[int], crossing: Mapping[int, bool]) -> list[Launch]:
+    """Kernels that copy values, each to the GPU or from it, which those that read it there read the copy of."""
+    if not crossing:
+        return []
+    makers: dict[int, Launch] = {}
+    readers: dict[int, list[Launch]] = {value: [] for value in crossing}
     for launch in found.launches:
+        for value in launch.outputs:
+            if value in crossing:
+                makers[value] = launch
+        if readers.keys().isdisjoint(launch.inputs) and readers.keys().isdisjoint(launch.captured):
+            continue
         for index, value in enumerate((*launch.inputs, *launch.captured)):
             is_there = id(launch) in on_gpu and not (index < len(launch.inputs) and index in _cpu_operands(launch))
-            (there if is_there else here).setdefault(value, []).append(launch)
-    return there, here
+            if crossing.get(value) is is_there:
+                readers[value].append(launch)
+    copies: list[Launch] = []
+    for value, to_gpu in crossing.items():
+        node = (makers[value] if value in makers else readers[value][0]).node
+        copies.append(_copied(found, value, readers[value], node, on_gpu, to_gpu=to_gpu))
+    return copies
 
 
 def _copied(found: Launches, value: int, readers: Iterable[Launch], node: Node, on_gpu: set[int], *, to_gpu: bool) -> Launch:

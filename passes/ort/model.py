@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from irscope.immutable import immutable, mutable
@@ -159,31 +160,32 @@ def _ranges(order: list[Launch], found: Launches, buffers: Buffers) -> list[Live
                 known = found.sizes[number]
                 size = found.limits.get(number, UNLIMITED) if known is None else known
                 by_owner[number] = _range(value, size, step, number, order, buffers)
-    last_use: dict[int, int] = {}
-    used: Used = {}
-    for step, launch in enumerate(order):
-        for number in dict.fromkeys((*launch.inputs, *launch.captured)):
-            _use(by_owner, step, number, found, buffers, last_use, used)
-    for number in found.returned:
-        _use(by_owner, len(order), number, found, buffers, last_use, used)
-    for number, (steps, values) in used.items():
-        by_owner[number].used_at, by_owner[number].used = tuple(steps), tuple(values)
-    for one, tenants in _tenants(by_owner, order, found, buffers, last_use):
-        one.tenants = tenants
+    _note_uses(by_owner, order, found, buffers)
     return list(by_owner.values())
 
 
-def _tenants(
-    by_owner: Mapping[int, LiveRange], order: list[Launch], found: Launches, buffers: Buffers, last_use: Mapping[int, int]
-) -> Iterator[tuple[LiveRange, tuple[Tenant, ...]]]:
-    """For each buffer the tensors that occupy it in turn. `last_use` is the last use of a value or of a view of it."""
-    made: dict[int, list[tuple[int, int]]] = {}
+def _note_uses(by_owner: Mapping[int, LiveRange], order: list[Launch], found: Launches, buffers: Buffers) -> None:
+    """Say of each buffer which steps read it, and which tensors occupy it in turn."""
+    owners, sources, values = buffers.owner, buffers.source, found.values
+    last_use: dict[int, int] = {}
+    """The last use of a value or of a view of it."""
+    used: dict[int, tuple[list[int], list[Value]]] = {number: ([], []) for number in by_owner}
+    made: dict[int, list[tuple[int, int]]] = {number: [] for number in by_owner}
+    reads = (dict.fromkeys((*launch.inputs, *launch.captured)) for launch in order)
+    for step, read in enumerate(chain(reads, [found.returned])):
+        for number in read:
+            if number >= found.given and (uses := used.get(owners[number])) is not None:
+                uses[0].append(step)
+                uses[1].append(values[number] or by_owner[owners[number]].value)
+                last_use[sources[number]] = step
     for step, launch in enumerate(order):
         for number in launch.outputs:
-            if buffers.source[number] == number:
-                made.setdefault(buffers.owner[number], []).append((number, step))
-    for owner, one in by_owner.items():
-        yield one, tuple([_tenant(one, number, step, order, found, last_use.get(number)) for number, step in made[owner]])
+            if sources[number] == number and (tensors := made.get(owners[number])) is not None:
+                tensors.append((number, step))
+    for number, one in by_owner.items():
+        steps, read_values = used[number]
+        one.used_at, one.used = tuple(steps), tuple(read_values)
+        one.tenants = tuple([_tenant(one, tensor, step, order, found, last_use.get(tensor)) for tensor, step in made[number]])
 
 
 def _tenant(one: LiveRange, number: int, born: int, order: list[Launch], found: Launches, dies: int | None) -> Tenant:
@@ -201,21 +203,6 @@ def _range(value: Value, size: Dim, born: int, number: int, order: list[Launch],
     if dies == NEVER:
         return LiveRange(value, size, born, len(order) - 1, KEPT, born)
     return LiveRange(value, size, born, dies, order[dies].node.name, dies)
-
-
-Used: TypeAlias = dict[int, tuple[list[int], list[Value]]]
-"""By the owner of a buffer the steps that read it, and the value that each reads."""
-
-
-def _use(
-    by_owner: dict[int, LiveRange], step: int, number: int, found: Launches, buffers: Buffers, last_use: dict[int, int], used: Used
-) -> None:
-    one = by_owner.get(buffers.owner[number]) if number >= 0 else None
-    if one is not None:
-        steps, values = used.setdefault(buffers.owner[number], ([], []))
-        steps.append(step)
-        values.append(found.values[number] or one.value)
-        last_use[buffers.source[number]] = step
 
 
 def _figures(
@@ -561,14 +548,15 @@ def execution_order(found: Launches, setting: ExecutionOrder = "default") -> lis
 
 def makers_of(found: Launches) -> list[list[int]]:
     """For each kernel, its predecessors: the kernels that define its operands."""
-    maker = [-1] * len(found.values)
+    maker = [-1] * (len(found.values) + 1)  # the last is that of ABSENT operands
     for index, launch in enumerate(found.launches):
         for value in launch.outputs:
             maker[value] = index
     makers: list[list[int]] = []
     for launch in found.launches:
-        read = [*launch.inputs, *launch.captured] if launch.captured else launch.inputs
-        needed = {maker[value] for value in read if value >= 0}
+        needed = {maker[value] for value in launch.inputs}
+        if launch.captured:
+            needed.update([maker[value] for value in launch.captured])
         needed.discard(-1)
         makers.append(sorted(needed) if len(needed) > 1 else [*needed])
     return makers
