@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from irscope.frontends.onnx.call import Lowering
@@ -20,42 +21,28 @@ makes."""
 
 def in_order(rows: list[Row], body: Lowering) -> list[Row]:
     """The rows so that each comes after those whose results it reads; LoadError where that is impossible."""
-    return rows if _is_in_order(rows, body) else _with_care(rows, body)
-
-
-def _is_in_order(rows: list[Row], body: Lowering) -> bool:
-    """Whether surely everything is made once, on this level, and before it is read."""
-    made = {"", *body.values}
-    count = len(made)
-    for _, node, use, inputs, outputs in rows:
-        if not made.issuperset(inputs) or (use is None and not made.issuperset(captured_names(node))):
-            return False
-        made.update(outputs)
-        count += len(outputs)
-    return count == len(made)
-
-
-def _with_care(rows: list[Row], body: Lowering) -> list[Row]:
     made: dict[str, int] = {}
     known = body.values
+    check_new([name for row in rows for name in row[4]], body)
     early = False
     for index, (_, _, _, inputs, outputs) in enumerate(rows):
         for name in inputs:
             if name not in made and name not in known and name:
                 early = early or body.outer is None or not body.knows(name)
-        for name in outputs:
-            if name:
-                if name in made or name in known:
-                    raise refuse(
-                        BAD_GRAPH,
-                        f"'{short(name)}' is made twice",
-                        f"graph '{short(body.graph.name)}'",
-                        "the model is damaged: names must be unique",
-                    )
-                made[name] = index
+        made.update(dict.fromkeys(filter(None, outputs), index))
     captures = {index: found for index, row in enumerate(rows) if row[2] is None and (found := captured_names(row[1]))}
     early = early or any(made.get(name, -1) >= index for index, names in captures.items() for name in names)
     return _sorted_rows(rows, made, captures, body) if early else rows
+
+
+def check_new(names: Iterable[str], body: Lowering) -> None:
+    """Refuse names of results that stand for something else on this level."""
+    seen: set[str] = set()
+    for name in names:
+        if name and (name in seen or name in body.values):
+            where, hint = f"graph '{short(body.graph.name)}'", "the model is damaged: names must be unique"
+            raise refuse(BAD_GRAPH, f"'{short(name)}' is made twice", where, hint)
+        seen.add(name)
 
 
 def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Lowering) -> list[Row]:

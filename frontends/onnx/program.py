@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -20,7 +20,7 @@ from irscope.frontends.base import SOLE, LoadOptions, lacks_dtype, stated
 from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand, mark
 from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
 from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
-from irscope.frontends.onnx.order import Row, free_names, in_order
+from irscope.frontends.onnx.order import Row, captured_names, check_new, free_names, in_order
 from irscope.frontends.onnx.protos import (
     FunctionProto,
     GraphProto,
@@ -240,17 +240,20 @@ class Body(Lowering):
     def lower_nodes(self, nodes: Sequence[NodeProto]) -> None:
         """Lower all nodes, in an order in which everything is made before it is used."""
         self.model.count(len(nodes))
-        rows = in_order(self._rows(nodes), self)
-        rows.reverse()
-        while rows:
-            spend(20 * min(len(rows), _AT_ONCE), "nodes of the graph")
-            for _ in range(min(len(rows), _AT_ONCE)):
-                self._lower(rows.pop())
+        rows = self._rows(nodes)
+        for row in rows:
+            if row[0] % _AT_ONCE == 0:
+                spend(20 * min(_AT_ONCE, len(nodes) - row[0]), "nodes of the graph")
+            if not self._lower(row):
+                # Something is made later: what is left has to be sorted.
+                for later in in_order([row, *rows], self):
+                    spend(20, "nodes of the graph")
+                    if not self._lower(later):
+                        self._lower_by_rule(later)
 
-    def _rows(self, nodes: Iterable[NodeProto]) -> list[Row]:
+    def _rows(self, nodes: Sequence[NodeProto]) -> Iterator[Row]:
         """The nodes with the names in them, and what nodes like each have in common."""
         uses = self.uses
-        rows: list[Row] = []
         for number, node in enumerate(nodes):
             inputs, outputs = node.input[:], node.output[:]
             while outputs and not outputs[-1]:
@@ -268,24 +271,25 @@ class Body(Lowering):
                     use = Use(node.op_type)
                     if len(uses) < _MOST_USES:
                         uses[look] = use
-            rows.append((number, node, use, inputs, outputs))
-        return rows
+            yield number, node, use, inputs, outputs
 
-    def _lower(self, row: Row) -> None:
-        """Lower a node, like those before it where there were some."""
+    def _lower(self, row: Row) -> bool:
+        """Lower a node, like those before it where there were some. False, and nothing done, where it reads what is not made yet."""
         number, node, use, inputs, outputs = row
-        if use is None or (recipe := use.recipe) is None or self.made is not None:
-            self._lower_by_rule(row)
-            return
         values = self.values
+        if len(outputs) != 1 or outputs[0] in values:
+            check_new(outputs, self)
         try:
-            operands = [*map(values.__getitem__, inputs)]
-        except KeyError:  # from around
+            operands: list[Operand] = [*map(values.__getitem__, inputs)]
+        except KeyError:  # absent, from around, or not made yet
+            if not all([not name or self.knows(name) for name in inputs]):
+                return False
+            operands = [None]
+        if use is None and not all(map(self.knows, captured_names(node))):
+            return False
+        if use is None or (recipe := use.recipe) is None or self.made is not None or None in operands:
             self._lower_by_rule(row)
-            return
-        if self.arguments is not None and None in operands:
-            self._lower_by_rule(row)
-            return
+            return True
         for role, place in recipe.roles:
             mark(operands[place], role)
         if recipe.places is not None:
@@ -303,6 +307,7 @@ class Body(Lowering):
             made = self.graph.append(recipe.op, operands, types, recipe.attrs, names=names, scope=scope, loc=loc, source=use.source)
             values.update(zip(outputs, made.outputs, strict=True))
         self.origins.append(number)
+        return True
 
     def _place(self, node: NodeProto, name: str, op_type: str) -> tuple[Scope, Loc | None]:
         """The scope of a node and the line that it comes from."""

@@ -38,6 +38,13 @@ def test_unsorted_nodes_are_sorted() -> None:
     assert [diagnostic.code for diagnostic in sink] == ["IRS150"]
 
 
+def test_nodes_before_the_first_that_is_too_early_stay_where_they_are() -> None:
+    nodes = [node("Relu", ["x"], ["b"]), node("Abs", ["b"], ["a"]), node("Add", ["c", "a"], ["y"]), node("Neg", ["x"], ["c"])]
+    program = load(model(nodes))
+    assert shown(program) == ["nn.relu(x)", "math.abs(b)", "math.neg(x)", "math.add(c, a)"]
+    assert list(program.origins) == [0, 1, 3, 2]
+
+
 def test_captured_values_count_for_the_order() -> None:
     branch = graph([node("Identity", ["late"], ["z"])], outputs=["z"])
     nodes = [node("If", ["c"], ["y"], then_branch=branch, else_branch=branch), node("Neg", ["x"], ["late"])]
@@ -53,6 +60,8 @@ def test_captured_values_count_for_the_order() -> None:
         ([node("Relu", ["nowhere"], ["y"])], "IRS142", "'nowhere' is used"),
         ([node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])], "IRS142", "made twice"),
         ([node("Relu", ["x"], ["x"])], "IRS142", "made twice"),
+        ([node("Split", ["x"], ["y", "y"])], "IRS142", "made twice"),
+        ([node("Abs", ["z"], ["y"]), node("Relu", ["x"], ["z"]), node("Relu", ["x"], ["z"])], "IRS142", "made twice"),
         ([node("Relu", ["x"], ["z"])], "IRS142", "output 'y'"),
     ],
 )
