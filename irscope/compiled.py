@@ -39,8 +39,11 @@ def is_kept(module: str) -> bool:
 
 
 def machine_code(function: F) -> F:
-    """Compile a function of numbers and arrays when it is first called; it runs without the interpreter's lock. As it is without numba."""
-    return _compiled(function)
+    """Compile a function of numbers and arrays when it is first called; it runs without the interpreter's lock. As it is without numba.
+
+    It must make no arrays: what counts references to them is left out, which would take two thirds of the time of a search's small steps.
+    """
+    return _compiled(function, _nrt=False)
 
 
 def machine_code_for_sums(function: F) -> F:

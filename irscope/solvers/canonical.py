@@ -324,9 +324,10 @@ class CompiledSearch:
         place = np.empty(len(self._order), dtype=np.int64)
         place[self._order] = np.arange(len(place))
         first = floors.first[self._order].astype(np.int64)
-        near = [place[floors.neighbours[buffer]] for buffer in self._order]
+        size = floors.problem.size
+        near = [place[some[np.argsort(size[some], kind="stable")]] for some in (floors.neighbours[buffer] for buffer in self._order)]
         self._fixed = Fixed(
-            size=floors.problem.size[self._order],
+            size=size[self._order],
             first=first,
             last=floors.last[self._order].astype(np.int64),
             born=np.searchsorted(first, np.arange(len(floors.problem.moments) + 1)).astype(np.int64),

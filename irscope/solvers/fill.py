@@ -20,10 +20,10 @@ Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FAR = 1 << 62
-LOWS, LEASTS, LATESTS, DONE, ITEMS, NOW, ALONE = range(7)
-_KINDS = 7
-"""What `State.counts` counts: entries of the three trails, buffers placed, stretches told, placements ever made. The last is 0,
-and in marks whether what was placed meets nothing that waits."""
+LOWS, LEASTS, LATESTS, DONE, ITEMS, NOW, ALONE, TIGHT = range(8)
+_KINDS = 8
+"""What `State.counts` counts: entries of the three trails, buffers placed, stretches told, placements ever made; then 0, and in marks
+whether what was placed meets nothing that waits; at last the moment that had no room lately."""
 
 
 class Fixed(NamedTuple):
@@ -36,7 +36,7 @@ class Fixed(NamedTuple):
     """Where the buffers of each first moment begin."""
     near_at: Numbers
     near: Numbers
-    """Buffers alive together with each one."""
+    """Buffers alive together with each one, small ones first."""
     member_at: Numbers
     member: Numbers
     """Buffers alive at each moment."""
@@ -91,9 +91,12 @@ class State(NamedTuple):
     item: Numbers
     last_low: Numbers
     last_rank: Numbers
-    height: Numbers
+    choice: Numbers
+    choice_next: Numbers
+    choice_end: Numbers
     marks: Numbers
-    """Choices: for which stretch, what was tried last, the lowest top of any buffer, and the counts before it was placed."""
+    """Choices: for which stretch, what was tried last, what could stand there, what of it is next and where it ends, one choice after the
+    other, and the counts before what was tried was placed."""
 
 
 def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers, capacity: int) -> State:
@@ -130,38 +133,52 @@ def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers, ca
         item=np.empty(count + 1, np.int64),
         last_low=np.empty(count + 1, np.int64),
         last_rank=np.empty(count + 1, np.int64),
-        height=np.empty(count + 1, np.int64),
+        choice=np.empty(count * (count + 1) // 2 + count + 1, np.int64),
+        choice_next=np.zeros(count + 2, np.int64),
+        choice_end=np.zeros(count + 2, np.int64),
         marks=np.empty((count + 1, _KINDS), np.int64),
     )
 
 
 @machine_code
 def _begin_choice(fixed: Fixed, state: State, top: int, item: int) -> None:
-    """A choice of what comes next in a stretch of time."""
+    """A choice of what comes next in a stretch of time.
+
+    That is what stands below the lowest top, else another one would fit under it: lowest first, the preferred one of several.
+    """
     height = _FAR
     for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
         if not state.placed[buffer]:
             height = min(height, state.low[buffer] + fixed.size[buffer], state.latest[buffer] + 1)
-    state.item[top], state.height[top] = item, height
-    state.last_low[top], state.last_rank[top] = state.level[item], state.behind[item]
+    level, behind = state.level[item], state.behind[item]
+    first = end = following = state.choice_end[top]
+    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
+        low = state.low[buffer]
+        if state.placed[buffer] or low >= height:
+            continue
+        rank = state.rank[buffer]
+        if low < level or (low == level and rank <= behind):
+            following += 1
+        place = end
+        while place > first and (
+            low < state.low[state.choice[place - 1]]
+            or (low == state.low[state.choice[place - 1]] and rank < state.rank[state.choice[place - 1]])
+        ):
+            state.choice[place] = state.choice[place - 1]
+            place -= 1
+        state.choice[place] = buffer
+        end += 1
+    state.item[top], state.choice_next[top], state.choice_end[top + 1] = item, following, end
 
 
 @machine_code
-def _candidate(fixed: Fixed, state: State, top: int) -> int:
-    """The lowest buffer, the preferred one of several, after the one tried last; below the lowest top, else another would fit under it."""
-    item = state.item[top]
-    was_low, was_rank = state.last_low[top], state.last_rank[top]
-    found, lowest, best = -1, state.height[top], _FAR
-    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
-        at = state.low[buffer]
-        if state.placed[buffer] or at > lowest or at < was_low:
-            continue
-        rank = state.rank[buffer]
-        if at == was_low and rank <= was_rank:
-            continue
-        if at < lowest or (rank < best and found >= 0):
-            found, lowest, best = buffer, at, rank
-    return found
+def _candidate(state: State, top: int) -> int:
+    """The buffer to be tried next; -1 where none is left."""
+    at = state.choice_next[top]
+    if at >= state.choice_end[top + 1]:
+        return -1
+    state.choice_next[top] = at + 1
+    return int(state.choice[at])
 
 
 @machine_code
@@ -182,6 +199,18 @@ def _raise_least(state: State, buffer: int, least: int) -> None:
     state.least_who[at], state.least_was[at] = buffer, state.least[buffer]
     state.counts[LEASTS] = at + 1
     state.least[buffer] = least
+
+
+@machine_code
+def _raise_low(fixed: Fixed, state: State, buffer: int, low: int, changed: int) -> int:
+    at = state.counts[LOWS]
+    state.low_who[at], state.low_was[at] = buffer, state.low[buffer]
+    state.counts[LOWS] = at + 1
+    state.low[buffer] = low
+    if state.least[buffer] < low:
+        _raise_least(state, buffer, low)
+        changed = _touch(fixed, state, buffer, changed)
+    return changed
 
 
 @machine_code
@@ -209,13 +238,7 @@ def _put(fixed: Fixed, state: State, top: int, buffer: int) -> int:
             continue
         state.marks[top, ALONE] = 0
         if state.low[other] < above:
-            trail = state.counts[LOWS]
-            state.low_who[trail], state.low_was[trail] = other, state.low[other]
-            state.counts[LOWS] = trail + 1
-            state.low[other] = above
-            if state.least[other] < above:
-                _raise_least(state, other, above)
-                changed = _touch(fixed, state, other, changed)
+            changed = _raise_low(fixed, state, other, above, changed)
     return _tighten(fixed, state, top, buffer, changed)
 
 
@@ -230,13 +253,7 @@ def _tighten(fixed: Fixed, state: State, top: int, buffer: int, changed: int) ->
         state.marks[top, ALONE] = 0
         above = low + fixed.tie_low[at]
         if state.low[other] < above:
-            trail = state.counts[LOWS]
-            state.low_who[trail], state.low_was[trail] = other, state.low[other]
-            state.counts[LOWS] = trail + 1
-            state.low[other] = above
-            if state.least[other] < above:
-                _raise_least(state, other, above)
-                changed = _touch(fixed, state, other, changed)
+            changed = _raise_low(fixed, state, other, above, changed)
         latest = low + fixed.tie_high[at]
         if state.latest[other] > latest:
             trail = state.counts[LATESTS]
@@ -252,14 +269,17 @@ def _tighten(fixed: Fixed, state: State, top: int, buffer: int, changed: int) ->
 @machine_code
 def _support(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> int:
     """Raise what was passed over to the lowest top that it can come to stand on; the moments changed, or -1 where it no longer fits."""
-    item, level, behind = state.item[top], state.last_low[top], state.last_rank[top]
-    for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
-        low = state.low[buffer]
-        if state.placed[buffer] or low > level or (low == level and state.rank[buffer] > behind):
+    level = state.last_low[top]
+    for place in range(state.choice_end[top], state.choice_next[top] - 1):
+        buffer = state.choice[place]
+        if state.low[buffer] > level:
             continue
         stands = capacity + 1
         for at in range(fixed.near_at[buffer], fixed.near_at[buffer + 1]):
             other = fixed.near[at]
+            if level + fixed.size[other] >= stands:
+                # What follows is as large or larger.
+                break
             if not state.placed[other]:
                 stands = min(stands, max(state.least[other], level) + fixed.size[other])
                 if stands <= state.least[buffer]:
@@ -274,36 +294,49 @@ def _support(fixed: Fixed, state: State, top: int, capacity: int, changed: int) 
 
 
 @machine_code
-def _fits(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> bool:
-    """Whether at each moment what waits fits below the capacity, stacked by the least offsets."""
-    for at in range(changed):
-        moment = state.changed[at]
-        begin, end = fixed.member_at[moment], fixed.member_at[moment + 1]
-        total = 0
-        # The order is kept from one time to the next, so it is nearly sorted and this is nearly linear.
-        for one in range(begin, end):
-            buffer = state.member[one]
-            least = -1 if state.placed[buffer] else state.least[buffer]
-            place = one
-            while place > begin:
-                other = state.member[place - 1]
-                if (-1 if state.placed[other] else state.least[other]) >= least:
-                    break
-                state.member[place] = other
-                place -= 1
-            state.member[place] = buffer
-        for one in range(begin, end):
-            buffer = state.member[one]
-            if state.placed[buffer]:
+def _stacks(fixed: Fixed, state: State, moment: int, capacity: int) -> bool:
+    """Whether what waits at a moment fits below the capacity, stacked by the least offsets."""
+    begin, end = fixed.member_at[moment], fixed.member_at[moment + 1]
+    total = 0
+    # The order is kept from one time to the next, so it is nearly sorted and this is nearly linear.
+    for one in range(begin, end):
+        buffer = state.member[one]
+        least = -1 if state.placed[buffer] else state.least[buffer]
+        place = one
+        while place > begin:
+            other = state.member[place - 1]
+            if (-1 if state.placed[other] else state.least[other]) >= least:
                 break
-            total += fixed.size[buffer]
-            if state.least[buffer] + total > capacity:
-                for low in range(begin, one + 1):
-                    state.blame[state.member[low]] += 1
-                return False
+            state.member[place] = other
+            place -= 1
+        state.member[place] = buffer
+    for one in range(begin, end):
+        buffer = state.member[one]
+        if state.placed[buffer]:
+            break
+        total += fixed.size[buffer]
+        if state.least[buffer] + total > capacity:
+            for low in range(begin, one + 1):
+                state.blame[state.member[low]] += 1
+            return False
+    return True
+
+
+@machine_code
+def _fits(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> bool:
+    """Whether at each moment what waits fits below the capacity."""
     item, level = state.item[top], state.last_low[top]
     for moment in range(state.begin[item], state.end[item]):
         if state.waiting[moment] > 0 and level + state.waiting[moment] > capacity:
+            return False
+    # What was too tight before most often is so again.
+    tight = state.counts[TIGHT]
+    if state.stamp[tight] == state.counts[NOW] and not _stacks(fixed, state, tight, capacity):
+        return False
+    for at in range(changed):
+        moment = state.changed[at]
+        if moment != tight and not _stacks(fixed, state, moment, capacity):
+            state.counts[TIGHT] = moment
             return False
     return True
 
@@ -365,7 +398,7 @@ def _take_back(fixed: Fixed, state: State, top: int) -> None:
         state.counts[at] = state.marks[top, at]
     if state.marks[top, ALONE]:
         # Where it stands changes nothing for others: no other choice helps.
-        state.last_low[top] = _FAR
+        state.choice_next[top] = state.choice_end[top + 1]
 
 
 @machine_code
@@ -378,7 +411,7 @@ def fill(fixed: Fixed, state: State, capacity: int, steps: int) -> tuple[int, in
     top, taken = int(state.counts[ALONE]), int(state.counts[ALONE])
     _begin_choice(fixed, state, top, top)
     while True:
-        buffer = _candidate(fixed, state, top)
+        buffer = _candidate(state, top)
         if buffer < 0:
             # Nothing is left to try, so the placement that this stretch follows from was wrong, whatever was done in others since.
             top = state.owner[state.item[top]]
