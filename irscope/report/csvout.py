@@ -6,23 +6,27 @@ What is said about numbers follows the table's own columns, in columns such as `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from irscope.immutable import immutable
 from irscope.report.options import RenderOptions
 from irscope.report.printable import escaped, printable
 from irscope.report.report import Document, Report
-from irscope.report.table import Column, Table
+from irscope.report.table import Column, Table, each_cell
 from irscope.report.units import Kind, provenance_of
 from irscope.report.values import Cell, Provenance, Quantity, bare, raw_text
 
+_PROVENANCE: Final = "provenance"
 _DETAILS: dict[str, Callable[[Quantity], object]] = {
     "formula": lambda quantity: quantity.formula if quantity.value is not None else None,
     "low": lambda quantity: quantity.lo,
     "high": lambda quantity: quantity.hi,
     "note": lambda quantity: quantity.note or None,
 }
+_TOLD: Final = frozenset({Provenance.MODELLED, Provenance.ASSUMED, Provenance.MEASURED})
+"""Where numbers come from that a column beside them says it of."""
 _QUOTED = re.compile(r'[",\n\r]|^$|^\s|\s$')
 _COMPUTED = re.compile(r"\s*(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)([=+@\uff1d\uff0b\uff20\uff0d-])")
 """Texts that a spreadsheet would compute instead of show (full-width signs too), but for plain numbers. A name out of a model file must not
@@ -60,29 +64,39 @@ def render_files(document: Document, options: RenderOptions) -> Iterator[tuple[s
 
 
 def csv_lines(table: Table) -> Iterator[str]:
-    """A head of column keys, then the rows."""
-    heads: list[str] = []
-    cells: list[Sequence[Cell]] = []
-    details: list[tuple[str, list[Cell]]] = []
-    for column in table.columns:
-        values = table.cells(column.key)
-        heads.append(column.key)
-        cells.append(values if column.kind.is_number else [_inert(cell) for cell in values])
-        details.extend(_details(column, values))
-    heads.extend(head for head, _ in details)
-    cells.extend(values for _, values in details)
-    for row in chain([heads], zip(*cells, strict=True)):
-        yield (",".join(map(_csv_cell, row)) or '""') + "\n"  # readers skip a line with nothing on it
+    """A head of column keys, then the rows, each made when it is asked for: the cells are gone through once before, for the head."""
+    details = [(place, column, name) for place, column in enumerate(table.columns) for name in _details(column, table)]
+    heads = [*(column.key for column in table.columns), *(f"{column.key}.{name}" for _, column, name in details)]
+    are_texts = [not column.kind.is_number for column in table.columns]
+    for row in chain([heads], table.rows()):
+        cells = row if row is heads else _with_details(row, are_texts, details)
+        yield (",".join(map(_csv_cell, cells)) or '""') + "\n"  # readers skip a line with nothing on it
 
 
-def _details(column: Column, cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    found = [provenance_of(cell, column.kind, column.provenance) for cell in cells]
-    if any(where in (Provenance.MODELLED, Provenance.ASSUMED, Provenance.MEASURED) for where in found):
-        yield f"{column.key}.provenance", [where.value for where in found]
-    for name, read in _DETAILS.items():
-        values = [read(cell) if isinstance(cell, Quantity) else None for cell in cells]
-        if any(value is not None for value in values):
-            yield f"{column.key}.{name}", [value if isinstance(value, int | float | str) else None for value in values]
+def _with_details(row: Sequence[Cell], are_texts: Sequence[bool], details: Iterable[tuple[int, Column, str]]) -> Iterator[Cell]:
+    """The cells of a row, and what is said about them."""
+    for cell, is_text in zip(row, are_texts, strict=True):
+        yield _inert(cell) if is_text else cell
+    for place, column, name in details:
+        yield _detail(row[place], column, name)
+
+
+def _details(column: Column, table: Table) -> list[str]:
+    """What is said about the cells of a column, where there is anything to say."""
+    is_told = False
+    found: set[str] = set()
+    for cell in each_cell(table.data[column.key]):
+        is_told = is_told or provenance_of(cell, column.kind, column.provenance) in _TOLD
+        if isinstance(cell, Quantity):
+            found.update(name for name, read in _DETAILS.items() if name not in found and read(cell) is not None)
+    return [*([_PROVENANCE] if is_told else []), *(name for name in _DETAILS if name in found)]
+
+
+def _detail(cell: Cell, column: Column, name: str) -> Cell:
+    if name == _PROVENANCE:
+        return provenance_of(cell, column.kind, column.provenance).value
+    value = _DETAILS[name](cell) if isinstance(cell, Quantity) else None
+    return value if isinstance(value, int | float | str) else None
 
 
 def _csv_cell(cell: Cell) -> str:

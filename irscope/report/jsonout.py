@@ -2,49 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
 
+from irscope.immutable import immutable
 from irscope.report.printable import well_formed
-from irscope.report.table import Column, Entry, Series, Table, column_cells, is_group, stated_kind
+from irscope.report.table import Column, Entry, Series, Table, each_cell, is_group, stated_kind
 from irscope.report.units import Kind, provenance_of
-from irscope.report.values import Cell, Json, Provenance, Quantity, compact_json, json_value, plain
+from irscope.report.values import Json, Provenance, Quantity, compact_json, json_value, plain
 
 if TYPE_CHECKING:
-    from irscope.report.schema import AnnotationJson, ColumnJson, SeriesJson, TableJson
+    from irscope.report.schema import AnnotationJson, ColumnJson, TableJson
 
 _STEP = "  "
+_AT_A_TIME: Final = 1024
+"""Numbers of a curve that are written at a time."""
+
+
+@immutable
+class Fields:
+    """An object whose fields are made while they are written, one after the other; at least one of them is an object or a list."""
+
+    each: Iterator[tuple[str, object]]
+
+
+@immutable
+class Items:
+    """A list whose items are made while they are written."""
+
+    each: Iterator[object]
+    is_large: bool
+    """Whether all items are objects or lists, of which each stands on a line of its own; else none is."""
+
+
+def built(value: object) -> Any:
+    """The same value with everything made: of Python's dictionaries and lists alone."""
+    if isinstance(value, Fields):
+        return {key: built(item) for key, item in value.each}
+    if isinstance(value, Items):
+        return list(map(built, value.each))
+    if isinstance(value, Mapping):
+        return {key: built(item) for key, item in value.items()}
+    return list(map(built, value)) if isinstance(value, list) else value
 
 
 def json_lines(value: object) -> Iterator[str]:
-    """JSON with one entry a line where entries are large, so that it can be read and compared line by line."""
+    """JSON with one entry a line where entries are large, so that it can be read and compared line by line. Each piece is made when it is
+    asked for: what is written needs no more memory than a row of it."""
     yield from _json_pieces(value, "")
     yield "\n"
 
 
 def _json_pieces(value: object, indent: str) -> Iterator[str]:
     inner = indent + _STEP
-    if isinstance(value, Mapping) and _is_large(value.values()):
+    if isinstance(value, Fields) or (isinstance(value, Mapping) and _is_large(value.values())):
         before = "{"
-        for key, item in value.items():
+        for key, item in value.each if isinstance(value, Fields) else value.items():
             yield f"{before}\n{inner}{compact_json(key)}: "
             yield from _json_pieces(item, inner)
             before = ","
         yield f"\n{indent}}}"
-    elif isinstance(value, list) and _is_large(value):
+    elif isinstance(value, Items) and not value.is_large:
         before = "["
-        for item in value:
+        while items := list(islice(value.each, _AT_A_TIME)):
+            yield f"{before}{compact_json(items)[1:-1]}"
+            before = ", "
+        yield "[]" if before == "[" else "]"
+    elif isinstance(value, Items) or (isinstance(value, list) and _is_large(value)):
+        before = "["
+        for item in value.each if isinstance(value, Items) else value:
             yield f"{before}\n{inner}"
-            yield from _json_pieces(item, inner) if isinstance(item, Mapping) else [compact_json(item)]
+            yield from _json_pieces(item, inner) if isinstance(item, Mapping | Fields) else [compact_json(item)]
             before = ","
-        yield f"\n{indent}]"
+        yield "[]" if before == "[" else f"\n{indent}]"
     else:
         yield compact_json(value)
 
 
 def _is_large(items: Iterable[object]) -> bool:
-    return any(isinstance(item, Mapping | list) for item in items)
+    return any(isinstance(item, Mapping | list | Fields | Items) for item in items)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -113,44 +151,55 @@ def column_json(column: Column) -> ColumnJson:
 
 def table_json(table: Table) -> TableJson:
     """A table with raw cells."""
-    columns = {column.key: table.cells(column.key) for column in table.columns}
-    result: TableJson = {
-        "title": well_formed(table.title),
-        "columns": [column_json(column) for column in table.columns],
-        "rows": [[json_value(cell) for cell in row] for row in zip(*columns.values(), strict=True)],
-    }
+    made: TableJson = built(table_fields(table))
+    return made
+
+
+def table_fields(table: Table) -> Fields:
+    """The same, its rows made while they are written."""
+    return Fields(_fields_of_table(table))
+
+
+def _fields_of_table(table: Table) -> Iterator[tuple[str, object]]:
+    yield "title", well_formed(table.title)
+    yield "columns", [column_json(column) for column in table.columns]
+    annotations: list[list[AnnotationJson]] = [[] for _ in table.columns]
+    yield "rows", Items(_rows(table, annotations), is_large=True)
     if table.keys is not None:
-        result["keys"] = [json_value(cell) for cell in column_cells(table.keys)]
-    annotations = [found for column in table.columns for found in _annotations(column, columns[column.key])]
-    if annotations:
-        result["annotations"] = annotations
-    return result
+        yield "keys", Items(map(json_value, each_cell(table.keys)), is_large=False)
+    if any(annotations):
+        yield "annotations", Items(chain.from_iterable(annotations), is_large=True)
 
 
-def _annotations(column: Column, cells: list[Cell]) -> Iterator[AnnotationJson]:
-    """What Quantities say beyond their value and their column's provenance."""
-    for row, cell in enumerate(cells):
-        if not isinstance(cell, Quantity):
-            continue
-        origin = provenance_of(cell, column.kind)
-        result: AnnotationJson = {"row": row, "column": column.key, "provenance": origin.value}
-        if cell.formula is not None:
-            result["formula"] = well_formed(cell.formula)
-        if cell.interval is not None:
-            result["interval"] = interval_json(cell)
-        if cell.note:
-            result["note"] = well_formed(cell.note)
-        if origin is not column.provenance or len(result) > 3:
-            yield result
+def _rows(table: Table, annotations: Sequence[list[AnnotationJson]]) -> Iterator[list[Json]]:
+    """The rows; `annotations` gets what is to be said about cells of each column."""
+    for number, row in enumerate(table.rows()):
+        for column, cell, said in zip(table.columns, row, annotations, strict=True):
+            if isinstance(cell, Quantity) and (found := _annotation(number, column, cell)) is not None:
+                said.append(found)
+        yield list(map(json_value, row))
 
 
-def series_json(series: Series) -> SeriesJson:
-    """A series with raw cells."""
+def _annotation(row: int, column: Column, cell: Quantity) -> AnnotationJson | None:
+    """What a Quantity says beyond its value and its column's provenance."""
+    origin = provenance_of(cell, column.kind)
+    result: AnnotationJson = {"row": row, "column": column.key, "provenance": origin.value}
+    if cell.formula is not None:
+        result["formula"] = well_formed(cell.formula)
+    if cell.interval is not None:
+        result["interval"] = interval_json(cell)
+    if cell.note:
+        result["note"] = well_formed(cell.note)
+    return result if origin is not column.provenance or len(result) > 3 else None
+
+
+def series_fields(series: Series) -> dict[str, object]:
+    """A series with raw cells, which are made while they are written."""
     return {
         "title": well_formed(series.title),
         "x": column_json(series.x),
         "y": [column_json(replace(column, provenance=series.provenance(column))) for column in series.y],
         "stacked": series.stacked,
-        "data": {column.key: [json_value(cell) for cell in series.cells(column.key)] for column in series.columns},
+        "data": {column.key: Items(map(json_value, each_cell(series.data[column.key])), is_large=False) for column in series.columns},
         "marks": [{"x": mark.x if isinstance(mark.x, int) else float(mark.x), "label": well_formed(mark.label)} for mark in series.marks],
     }

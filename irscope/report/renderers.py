@@ -108,7 +108,7 @@ def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> No
 
 def render_json(document: Document, options: RenderOptions) -> Iterator[str]:
     """The document as the published schema describes it; the options change nothing."""
-    yield from json_lines(document.to_json())
+    yield from json_lines(document._json_parts())
 
 
 def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:

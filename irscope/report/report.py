@@ -16,13 +16,14 @@ from irscope.ir.program import Assumed
 from irscope.report.card import Card
 from irscope.report.celltext import CellWriter
 from irscope.report.jsonout import (
+    built,
     formulas_json,
     intervals_json,
     provenance_json,
     remarks_json,
-    series_json,
+    series_fields,
     summary_json,
-    table_json,
+    table_fields,
     units_json,
 )
 from irscope.report.options import RenderOptions, shown_alone
@@ -34,7 +35,7 @@ from irscope.report.values import Provenance
 if TYPE_CHECKING:
     from irscope.report.drawing import Drawing
     from irscope.report.picture import Panel
-    from irscope.report.schema import AssumedJson, CoverageJson, DiagnosticJson, DocumentJson, ModelJson, ReportJson
+    from irscope.report.schema import AssumedJson, CoverageJson, DiagnosticJson, ModelJson, ReportJson
 
 _IN_REPR = 6
 """Numbers of the summary that stand in a report's repr."""
@@ -172,8 +173,13 @@ class Report:
 
     def to_json(self) -> ReportJson:
         """The report as it stands in the JSON document."""
+        made: ReportJson = built(self._json_parts())
+        return made
+
+    def _json_parts(self) -> dict[str, object]:
+        """The same, rows of tables and numbers of curves made while they are written."""
         found = self.entries()
-        made: ReportJson = {
+        made: dict[str, object] = {
             "pass": self.pass_name,
             "options": self.options or self.pass_name,
             "summary": summary_json(self.summary, self.units),
@@ -183,8 +189,8 @@ class Report:
             "intervals": intervals_json(found),
             "remarks": remarks_json(found),
             "notes": [well_formed(note) for note in self.notes],
-            "tables": [table_json(table) for table in self.tables],
-            "series": [series_json(series) for series in self.series],
+            "tables": [table_fields(table) for table in self.tables],
+            "series": [series_fields(series) for series in self.series],
             "coverage": (self.coverage or Coverage(0, 0)).to_json(),
             "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }
@@ -342,14 +348,18 @@ class Document:
 
     def to_json(self) -> Mapping[str, object]:
         """The whole JSON document."""
-        return self.own_json(self) if self.own_json is not None else self._json()
+        made: Mapping[str, object] = built(self._json_parts())
+        return made
 
-    def _json(self) -> DocumentJson:
-        made: DocumentJson = {
+    def _json_parts(self) -> Mapping[str, object]:
+        """The same, rows of tables and numbers of curves made while they are written."""
+        if self.own_json is not None:
+            return self.own_json(self)
+        made: dict[str, object] = {
             "schema": SCHEMA_NAME,
             "tool": {"name": "irscope", "version": self.version},
             "model": self.model.to_json(),
-            "reports": [report.to_json() for report in self.reports],
+            "reports": [report._json_parts() for report in self.reports],
         }
         if self.card is not None:
             made["card"] = self.card.to_json()

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import groupby
 from operator import add
-from typing import Any, TypeGuard, overload
+from typing import Any, Final, TypeGuard, cast, overload
 
 from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
 from irscope.report.options import shown_alone
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, Provenance, Quantity, as_assumed, assumed_from, bare, largest, least_sure, plain, quantity
+
+_PART: Final = 4096
+"""Elements of an array that become Python's numbers at a time."""
 
 
 @immutable
@@ -134,8 +137,8 @@ class Table:
         return replace(self, columns=tuple(column.assumed() for column in self.columns), data=_assumed_data(self.data, self.columns))
 
     def rows(self) -> Iterator[tuple[Cell, ...]]:
-        """The rows in order."""
-        return zip(*(column_cells(self.data[column.key]) for column in self.columns), strict=True)
+        """The rows in order, each made when it is asked for."""
+        return zip(*(each_cell(self.data[column.key]) for column in self.columns), strict=True)
 
     def to_dicts(self) -> list[dict[str, object]]:
         """The rows as dictionaries by column key: bare numbers, a formula as its text, None for what is unknown.
@@ -252,7 +255,7 @@ class Series:
 
     def provenance(self, column: Column) -> Provenance:
         """Where the numbers of a column come from, all together."""
-        own = (cell.provenance for cell in self.cells(column.key) if isinstance(cell, Quantity) and cell.shown is not None)
+        own = (cell.provenance for cell in each_cell(self.data[column.key]) if isinstance(cell, Quantity) and cell.shown is not None)
         return least_sure((column.provenance, *own))
 
     def provenance_of_top(self, columns: Sequence[Column]) -> Provenance:
@@ -310,8 +313,15 @@ def total(cells: Sequence[Cell]) -> Cell:
 
 def column_cells(data: Sequence[object]) -> list[Cell]:
     """Plain cells of a list or a numpy array."""
-    to_list = getattr(data, "tolist", None)
-    return [plain(cell) for cell in (data if to_list is None else to_list())]
+    return list(each_cell(data))
+
+
+def each_cell(data: Sequence[object]) -> Iterator[Cell]:
+    """The same one after the other, so that nothing holds all of them."""
+    if not hasattr(data, "tolist"):
+        return map(plain, data)
+    parts = (data[start : start + _PART] for start in range(0, len(data), _PART))
+    return (plain(cell) for part in parts for cell in cast(Any, part).tolist())
 
 
 def check_columns(title: str, columns: Sequence[Column], data: Mapping[str, Sequence[object]]) -> None:

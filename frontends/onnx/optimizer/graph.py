@@ -7,6 +7,7 @@ Nodes keep their number for life and new ones get the next, since ONNX Runtime's
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias
@@ -209,6 +210,8 @@ class OrtGraph:
         self.next_index = 0
         self._names: set[str] = set()
         self._node_names: set[str] = set()
+        self._named: Counter[str] = Counter()
+        """How many nodes have a name: files may give one name to several."""
         self._generated = 0
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -369,7 +372,7 @@ class OrtGraph:
     def new_node_name(self, base: str) -> str:
         """Graph::GenerateNodeName: it counts together with the names of values."""
         name = base
-        while name in self._node_names or any(node.name == name for node in self.nodes.values()):
+        while name in self._node_names or self._named[name]:
             name = f"{base}_token_{self._generated}"
             self._generated += 1
         self._node_names.add(name)
@@ -412,6 +415,7 @@ class OrtGraph:
         """Put a node in that was made for this graph, with the next number."""
         self.next_index = max(self.next_index, node.index + 1)
         self.nodes[node.index] = node
+        self._named[node.name] += 1
         for name in node.outputs:
             if name:
                 self._makers[name] = node
@@ -433,6 +437,7 @@ class OrtGraph:
     def remove_node(self, node: OrtNode) -> None:
         """Take a node out. What read its results keeps their names: give these to another node, or change the readers first."""
         del self.nodes[node.index]
+        self._named[node.name] -= 1
         self._forget(node)
         for name in node.outputs:
             if self._makers.get(name) is node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -266,3 +267,25 @@ def test_pairs_are_moved_past_what_only_moves_data() -> None:
     ]
     found = [one.partition(":")[0] for one in after(model(nodes, weights))]
     assert found == ["QuantizeLinear", "DequantizeLinear", "Transpose", "QuantizeLinear", "DequantizeLinear", "Softmax"]
+
+
+def test_a_name_for_a_node_takes_no_look_at_all_nodes() -> None:
+    def calls(count: int) -> int:
+        graph = OrtGraph({"": 17})
+        for number in range(count):
+            graph.add_node("Relu", [f"x{number}"], [f"x{number + 1}"], name=f"relu{number % 2}")
+        found = 0
+
+        def seen(frame: object, event: str, argument: object) -> None:
+            nonlocal found
+            found += 1
+
+        sys.setprofile(seen)
+        try:
+            assert graph.new_node_name("gelu") == "gelu"
+            assert graph.new_node_name("relu1") == "relu1_token_0"
+        finally:
+            sys.setprofile(None)
+        return found
+
+    assert calls(400) <= calls(50)

@@ -7,14 +7,18 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from irscope.errors import ExitCode, OutputError, UsageError
 from irscope.files import write_stream, write_text
-from irscope.report.renderers import write_document, write_folder
+from irscope.report import Column, Document, Kind, Report, Series, Table
+from irscope.report.options import RenderOptions
+from irscope.report.renderers import renderer, write_document, write_folder
+from irscope.report.table import Cells
 from tests.unit.report import examples
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
@@ -157,3 +161,46 @@ def test_a_closed_pipe_leaves_no_traceback() -> None:
     assert process.stderr.read() == "cut\n"
     process.stderr.close()
     assert process.wait() == 0
+
+
+ROWS = 20_000
+
+
+def large(make: Callable[[int], object]) -> Document:
+    """A document with a table and a curve whose cells are made when somebody looks at them."""
+    columns = (Column("name"), Column("size", Kind.BYTES))
+    names, sizes = Cells(range(ROWS), "a tensor of layer {}".format), Cells(range(ROWS), make)
+    table = Table("tensors", columns, {"name": names, "size": sizes}, keys=names)  # type: ignore[arg-type]  # texts, though cells may be anything
+    curve = Series("sizes", Column("place", Kind.COUNT), columns[1:], {"place": range(ROWS), "size": sizes})
+    return Document(reports=(Report("liveness", tables=(table,), series=(curve,)),))
+
+
+@pytest.mark.parametrize("name", ["json", "csv"])
+def test_rows_are_written_as_they_are_made(name: str) -> None:
+    document = large(lambda number: 1_000_000 + number)
+    chunks = renderer(name)(document, RenderOptions())
+    next(chunks)
+    tracemalloc.start()
+    try:
+        sizes = [len(chunk) for chunk in chunks]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) > 800_000
+    assert max(sizes) < 50_000  # some hundred rows at most
+    assert peak - sys.getsizeof(sizes) < 1_000_000
+
+
+@pytest.mark.parametrize("name", ["json", "csv"])
+def test_a_row_that_cannot_be_made_leaves_what_was_there(name: str, tmp_path: Path) -> None:
+    def broken(number: int) -> int:
+        if number == ROWS // 2:
+            raise RuntimeError("a cell broke")
+        return number
+
+    target = tmp_path / f"out.{name}"
+    target.write_text("before")
+    with pytest.raises(RuntimeError, match="broke"):
+        write_document(large(broken), name, str(target))
+    assert target.read_text() == "before"
+    assert names(tmp_path) == [target.name]
