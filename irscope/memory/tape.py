@@ -20,6 +20,7 @@ from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, OutOfMemory, Segment
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.device import Event
+from irscope.memory.repeats import Repeat, repeats_in, step_over
 
 ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
 LOADING: Final = "loading"
@@ -28,6 +29,8 @@ End: TypeAlias = Literal["central", "low", "high"]
 Owner = TypeVar("Owner")
 Other = TypeVar("Other")
 _PLACE = attrgetter("at")
+_REPLAYED_BEFORE: Final = 2
+"""How often a stretch is replayed before anybody looks where it repeats."""
 
 
 class Unbounded(Exception):
@@ -225,6 +228,9 @@ class Tape(Generic[Owner]):
     unknown: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with how many there are: what their kernels take besides their results is not known."""
 
+    _repeats: dict[object, list[Repeat] | int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Where requests repeat, by stretch; for a stretch at which nobody looked yet, how often it was replayed."""
+
     # Writing
 
     def slot(self, size: Dim, kind: str, label: str, stream: int = 0) -> int:
@@ -329,6 +335,19 @@ class Tape(Generic[Owner]):
         """The first requests and actions, so many of each, as one span."""
         events, actions = moment
         return replace(self, events=self.events[:events], actions=self.actions[:actions], starts=[0, events], spans=[Span("until", 0, 1)])
+
+    def repeats(self, span: Span, events: Sequence[int]) -> list[Repeat]:
+        """Where requests of a span repeat. They are looked for when it is replayed for the third time: that takes as long as a replay."""
+        key = span.first, span.end, span.again, len(events)
+        found = self._repeats.get(key, 0)
+        if isinstance(found, list):
+            return found
+        self._repeats[key] = found + 1
+        if found < _REPLAYED_BEFORE:
+            return []
+        marks = [(size, spread.high) if (spread := self.spreads.get(slot)) else size for slot, size in enumerate(self.sizes)]
+        made = self._repeats[key] = repeats_in(events, marks)
+        return made
 
     def replay(
         self,
@@ -444,11 +463,29 @@ class _Replay:
             events = [event for event in events if event not in kept]
         if self._is_watched(span.name):
             return self._watched(span, events, starts, actions, follows=follows)
+        if not actions and not tape.streams:
+            self._take_repeating(events, tape.repeats(span, events))
+            return None
         for part, action in _between(events, actions):
             self._take_and_free(part)
             if action is not None:
                 self._act(action)
         return None
+
+    def _take_repeating(self, events: Sequence[int], repeats: Sequence[Repeat]) -> None:
+        """Make requests without looking; of periods that leave the allocator as it was, only as many as show it."""
+        at = 0
+        for repeat in repeats:
+            sizes = [self._sizes[slot] for slot in repeat.takes]
+            if sizes[repeat.per_period :] != sizes[: -repeat.per_period]:
+                continue
+            self._take_and_free(events[at : repeat.begin])
+            at = repeat.begin
+            before: dict[object, int] = {}
+            while at < repeat.end:
+                self._take_and_free(events[at : at + repeat.period])
+                at = step_over(repeat, at + repeat.period, before, self._gpu, events, self._blocks)
+        self._take_and_free(events[at:] if at else events)
 
     def _take_and_free(self, events: Sequence[int]) -> None:
         """Make requests without looking; what takes nothing leaves no trace in an allocator."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
@@ -21,7 +20,7 @@ from irscope.ir.types import Type
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.tape import End, Replayed, Unbounded
 from irscope.ops.registry import find_op
-from irscope.ops.spec import MemoryEvent, memory_events
+from irscope.ops.spec import MemoryEvent, OpSpec, memory_events
 from irscope.passes.cost.bounds import Bounder, Bounds, Rates
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.roofline import element_type
@@ -54,6 +53,9 @@ class Simulator:
         self._basis = basis
         self._tapes: dict[Shape, ForwardTape] = {}
         """By what the kernels that are chosen by size ask for."""
+        self._devices: dict[int | None, _Loaded] = {}
+        self._formulas: dict[tuple[int, End], tuple[list[int], list[Dim]] | None] = {}
+        """For a tape the number of each slot's formula, and the formulas; none without an upper bound."""
 
     @property
     def events(self) -> int:
@@ -74,7 +76,7 @@ class Simulator:
         return self._boundless(points, "high")
 
     def _boundless(self, points: Points, end: End) -> list[Replayed | None]:
-        device = _Loaded(self.target, BOUNDLESS, self._fixed)
+        device = self._loaded(BOUNDLESS)
         found: dict[int, Replayed | None] = {}
         for point, tape, sizes in self._requests(points, end):
             found[point] = None if sizes is None else device.count(tape, sizes)
@@ -82,7 +84,7 @@ class Simulator:
 
     def under(self, points: Points, memory: int) -> list[Replayed | None]:
         """What it counts on a device that has just so much, emptying its cache where it must; None where memory runs out."""
-        device = _Loaded(self.target, memory, self._fixed)
+        device = self._loaded(memory)
         found: dict[int, Replayed | None] = {}
         for point, tape, sizes in self._requests(points):
             assert sizes is not None
@@ -91,7 +93,7 @@ class Simulator:
 
     def counted(self, points: Points) -> list[Replayed]:
         """What the allocator counts at each point; as on a boundless device where the model does not fit on its own."""
-        device, boundless = (_Loaded(self.target, room, self._fixed) for room in (self.target.device.room_bytes, BOUNDLESS))
+        device, boundless = self._loaded(self.target.device.room_bytes), self._loaded(BOUNDLESS)
         found: dict[int, Replayed] = {}
         for point, tape, sizes in self._requests(points):
             assert sizes is not None
@@ -99,6 +101,12 @@ class Simulator:
             assert counted is not None
             found[point] = counted
         return [found[point] for point in range(len(points))]
+
+    def _loaded(self, memory: int | None) -> _Loaded:
+        """The device with so much memory: what is loaded once stays for the next question."""
+        if memory not in self._devices:
+            self._devices[memory] = _Loaded(self.target, memory, self._fixed)
+        return self._devices[memory]
 
     @property
     def is_modelled(self) -> bool:
@@ -114,7 +122,7 @@ class Simulator:
     def _requests(self, points: Points, end: End = "central") -> Iterator[tuple[int, ForwardTape, list[int] | None]]:
         """For each point what is asked for, and how much; points with the same kernels come together."""
         if self.is_settled:
-            yield from _sized(range(len(points)), self._tape, points.columns, end)
+            yield from self._sized(range(len(points)), self._tape, points.columns, end)
             return
         alike: dict[Shape, list[tuple[int, list[int]]]] = {}
         for point, sizes in enumerate(points):
@@ -123,30 +131,57 @@ class Simulator:
         for shape, group in alike.items():
             tape = self._tapes.get(shape)
             if tape is None:
-                known = dict(zip(self._unsettled, _templates(shape), strict=True))
+                known = {node: events for nodes, events in zip(self._unsettled, _templates(shape), strict=True) for node in nodes}
                 tape = self._tapes[shape] = self._basis.tape(self.target, known)
             columns = {name: [sizes[point] for point, _ in group] for name, sizes in points.columns.items()}
             columns.update(_placeholder_columns([amounts for _, amounts in group]))
-            yield from _sized([point for point, _ in group], tape, columns, end)
+            yield from self._sized([point for point, _ in group], tape, columns, end)
+
+    def _sized(
+        self, places: Sequence[int], tape: ForwardTape, columns: Mapping[str, Sequence[int]], end: End
+    ) -> Iterator[tuple[int, ForwardTape, list[int] | None]]:
+        key = id(tape), end  # a simulator keeps its tapes
+        if key not in self._formulas:
+            try:
+                numbers: dict[Dim, int] = {}
+                self._formulas[key] = [numbers.setdefault(formula, len(numbers)) for formula in tape.formulas(end)], list(numbers)
+            except Unbounded:
+                self._formulas[key] = None
+        found = self._formulas[key]
+        sizes = None if found is None else Evaluator(columns).rows(found[1])[found[0]]
+        for column, point in enumerate(places):
+            yield point, tape, None if sizes is None else sizes[:, column].tolist()
 
     @cached_property
-    def _unsettled(self) -> list[Node]:
-        """Nodes whose kernels are chosen by size."""
+    def _unsettled(self) -> list[list[Node]]:
+        """Nodes whose kernels are chosen by size; those of which the rules of operators see the same are together."""
         tape = self._tape
         slots = {slot for slot, spread in tape.spreads.items() if not spread.modelled}
         steps = {bisect_right(tape.starts, place) - 1 for place, event in enumerate(tape.events) if event in slots}
-        return [self._basis.lifetimes.steps[step] for step in sorted(steps)]
+        alike: dict[object, list[Node]] = {}
+        for step in sorted(steps):
+            node = self._basis.lifetimes.steps[step]
+            alike.setdefault(self._seen_of(node), []).append(node)
+        return list(alike.values())
+
+    def _seen_of(self, node: Node) -> object:
+        """What tells apart what rules see of nodes; of one with known values, the node."""
+        call = operator_call(node, _spec_of(node), self._basis.types, self._basis.aliases.strides)
+        if any(value is not None for value in call.values):
+            return node
+        return node.op, call.source, tuple(call.types), tuple(call.results), call.parameters, repr(call.attrs)
 
     def _chosen(self, sizes: Mapping[str, int]) -> list[Sequence[MemoryEvent]]:
         """What these nodes ask for at one binding."""
         bound = type_binder(sizes)
         types, strides = _BoundTypes(self._basis.types, bound), _BoundStrides(self._basis.aliases.strides, bound)
-        found: list[Sequence[MemoryEvent]] = []
-        for node in self._unsettled:
-            spec = find_op(node.op)
-            assert spec is not None
-            found.append(memory_events(operator_call(node, spec, types, strides), self.target))
-        return found
+        return [memory_events(operator_call(one, _spec_of(one), types, strides), self.target) for one, *_ in self._unsettled]
+
+
+def _spec_of(node: Node) -> OpSpec:
+    spec = find_op(node.op)
+    assert spec is not None
+    return spec
 
 
 def simulator(ctx: PassContext, model: LifetimeModel) -> Simulator | None:
@@ -156,16 +191,6 @@ def simulator(ctx: PassContext, model: LifetimeModel) -> Simulator | None:
     if memory.tape is None or basis is None or memory.is_open or basis.lifetimes.unsized:
         return None
     return Simulator(memory.target, memory.tape, basis)
-
-
-def _sized(
-    places: Sequence[int], tape: ForwardTape, columns: Mapping[str, Sequence[int]], end: End
-) -> Iterator[tuple[int, ForwardTape, list[int] | None]]:
-    sizes = None
-    with suppress(Unbounded):
-        sizes = Evaluator(columns).rows(tape.formulas(end))
-    for column, point in enumerate(places):
-        yield point, tape, None if sizes is None else sizes[:, column].tolist()
 
 
 _SEGMENTS_FIRST = (2, 13)

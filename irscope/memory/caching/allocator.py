@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from itertools import chain, count, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -532,6 +532,16 @@ class CachingAllocator:
     def segments(self) -> list[Segment]:
         """All segments with their blocks, by address: what torch.cuda.memory_snapshot() shows."""
         return segments(self._heads, expandable=self._expandable is not None)
+
+    def standing(self) -> Hashable:
+        """What is free and where, and what was reserved: with equal blocks in use, equal ones answer all requests alike.
+
+        None where options, pools or other streams decide too.
+        """
+        if not self._first_fit or self._pending or self._news or self._scopes or self._private:
+            return None
+        free = [tuple(chunk) for kind in (self._small, self._large) for pool in kind.pools.values() for chunk in pool.free.chunks]
+        return self._allocated, self._requested, self._device.reserved, self._device.segments, self._retries, tuple(free)
 
     def _cache(self, block: Block) -> None:
         """Free a block that is no longer in use."""
