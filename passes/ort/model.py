@@ -184,7 +184,8 @@ def _note_uses(by_owner: Mapping[int, LiveRange], order: list[Launch], found: La
                 tensors.append((number, step))
     for number, one in by_owner.items():
         steps, read_values = used[number]
-        one.used_at, one.used = tuple(steps), tuple(read_values)
+        one.used_at = tuple(steps)
+        one.used = tuple(read_values) if any(value is not one.value for value in read_values) else ()
         one.tenants = tuple([_tenant(one, tensor, step, order, found, last_use.get(tensor)) for tensor, step in made[number]])
 
 

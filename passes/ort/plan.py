@@ -36,7 +36,7 @@ class Launch:
     kernel: OrtKernel
     inputs: list[int]
     """Numbers of values; ABSENT where an optional one is not given."""
-    captured: list[int]
+    captured: Sequence[int]
     """Values captured by subgraphs of the node."""
     outputs: list[int]
     as_float: bool = False
@@ -156,7 +156,7 @@ class _Reader:
             read = [value for node in group for value in node.inputs if value not in inner]
             inputs = [ABSENT if value is None else numbers.get(value, ABSENT) for value in read]
             made = [value for node in group for value in node.outputs if value.name is not None] or last.outputs
-        captured: list[int] = []
+        captured: Sequence[int] = ()
         if last.regions:
             own = sum(value is not None for value in last.inputs)
             captured = [numbers[value] for value in read_values(last)[own:] if value in numbers]
@@ -253,9 +253,9 @@ class Buffers:
     """The step that allocates the buffer, NEVER for values without an allocation."""
     released: list[int]
     """The step after which the buffer is freed, NEVER for those that live until the run ends."""
-    taken: list[list[int]]
+    taken: list[tuple[int, ...]]
     """Buffers that each step allocates, in order."""
-    dropped: list[list[int]]
+    dropped: list[tuple[int, ...]]
     """Buffers that each step frees."""
 
 
@@ -281,7 +281,7 @@ class _Planner:
         self.free: defaultdict[object, list[int]] = defaultdict(list)
         """Dead buffers by shape and type, the most recently freed last."""
         self.born = [NEVER] * count
-        self.taken: list[list[int]] = [[] for _ in order]
+        self.taken: defaultdict[int, list[int]] = defaultdict(list)
         for value in range(found.given):
             uses[value] = 1
         for launch in order:
@@ -344,7 +344,7 @@ class _Planner:
             for value in (*launch.inputs, *launch.captured):
                 if value >= 0:
                     released[self.owner[value]] = step
-        dropped: list[list[int]] = [[] for _ in order]
+        dropped: defaultdict[int, list[int]] = defaultdict(list)
         for value, step in enumerate(released):
             if step == NEVER:
                 continue
@@ -352,7 +352,8 @@ class _Planner:
                 released[value] = NEVER
             else:
                 dropped[step].append(value)
-        return Buffers(self.owner, self.source, self.is_output, self.born, released, self.taken, dropped)
+        taken, frees = ([tuple(by_step.get(step, ())) for step in range(len(order))] for by_step in (self.taken, dropped))
+        return Buffers(self.owner, self.source, self.is_output, self.born, released, taken, frees)
 
 
 # ----------------------------------------------------------------------------------------------------
