@@ -805,11 +805,15 @@ class _Promoted:
     young = 0
     old = 0
     """Those among which it was, or more: some may be gone."""
+    are_callers = False
+    """Whether the caller freezes objects itself."""
 
     @classmethod
     def promote(cls) -> None:
         """Take all objects for long-lived. The collector would look at each new one once now, to find next to none to free."""
-        if not gc.get_freeze_count():  # else they are the caller's, and are to stay so
+        # What the caller froze is to stay so. To count frozen objects takes milliseconds where there are many: once is enough.
+        cls.are_callers = cls.are_callers or gc.get_freeze_count() > 0
+        if not cls.are_callers:
             cls.young += gc.get_count()[0]
             gc.freeze()
             gc.unfreeze()
