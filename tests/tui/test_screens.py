@@ -10,7 +10,6 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets._footer import FooterKey
 
 from irscope.tui.actions import SCREENS
 from irscope.tui.app import IrscopeApp
@@ -18,7 +17,7 @@ from irscope.tui.screen import ModelScreen
 from irscope.tui.text import ASCII
 from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import Looks, Painted
+from irscope.tui.widgets.paint import Keys, Looks, Painted
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, driven, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
@@ -43,7 +42,7 @@ async def test_number_keys_show_the_screens(app: IrscopeApp, pilot: Pilot[None],
         first, *_, last = screen_text(app).splitlines()
         assert all(f"{one.key} {one.title}" in first for one in SCREENS)
         assert last.rstrip().endswith("? Help q Quit")
-        assert all(key.description in last for key in app.screen.query(FooterKey) if key.display and key.description)
+        assert all(active.binding.description in last for _, active in app.screen.query_one(Keys).shown())
 
 
 @pytest.mark.parametrize(
@@ -93,6 +92,20 @@ def test_every_screen_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
             assert "━" in screen_text(app)
 
     drive(model(TWO_LAYERS), steps)
+
+
+@driven(TWO_LAYERS)
+async def test_keys_are_pointed_at_and_pressed_with_the_mouse(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    keys = app.screen.query_one(Keys)
+    columns = {active.binding.action: start for start, active in keys.shown()}
+    line = app.size.height - 1
+    await pilot.hover(offset=(columns["help"], line))
+    assert keys.pointed == "help"
+    await pilot.hover(offset=(columns["help"] - 1, line))
+    assert not keys.pointed
+    await pilot.click(offset=(columns["help"], line))
+    await settle(app, pilot)
+    assert isinstance(app.screen, TextDialog)
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])

@@ -8,16 +8,14 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.containers import HorizontalGroup
+from textual.binding import ActiveBinding, BindingType
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Footer, Input
-from textual.widgets._footer import FooterKey
+from textual.widgets import Input
 
 from irscope.report.printable import display_width
 from irscope.tui.actions import bindings
@@ -195,42 +193,91 @@ class DetailPane(TextPane):
 
 _ALWAYS = frozenset({"help", "quit"})
 """Actions whose keys are there at any width."""
+_KEY_LOOKS = ("key", "label", "off", "pointed")
 
 
-class Keys(Footer):
-    """The keys of where one is, as many as have room for all of their label; those for help and for leaving are always among them."""
+class Keys(Widget):
+    """The keys of where one is, as many as have room for all of their label; those for help and for leaving are always among them.
 
+    Textual's own footer makes a widget for each key, all of them again whenever another widget is focused: a third of what it takes
+    to show another screen. This is one widget, which draws them."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--label", "keys--off", "keys--pointed"}
     DEFAULT_CSS = """
-    Keys > .always { dock: right; width: auto; height: 1; padding: 0 0 0 1; background: $footer-background; }
+    Keys {
+        dock: bottom; height: 1; color: $footer-foreground; background: $footer-background;
+        .keys--key { color: $footer-key-foreground; background: $footer-key-background; text-style: bold; }
+        .keys--label { color: $footer-description-foreground; background: $footer-description-background; }
+        .keys--off { text-style: dim; }
+        .keys--pointed { background: $block-hover-background; }
+    }
     """
+    pointed: var[str] = var("")
+    """The action whose key is below the mouse."""
 
-    def __init__(self) -> None:
-        super().__init__(show_command_palette=False, compact=True)
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
-    def compose(self) -> ComposeResult:
-        keys = list(super().compose())
-        kept = [key for key in keys if isinstance(key, FooterKey) and key.action in _ALWAYS]
-        others = [key for key in keys if key not in kept]
-        self._fit(others, kept)
-        yield from others
-        with HorizontalGroup(classes="always"):
-            yield from kept
+    def shown(self) -> list[tuple[int, ActiveBinding]]:
+        """The keys that have room, each with the column where it begins."""
+        of_actions: dict[str, ActiveBinding] = {}
+        for active in self.screen.active_bindings.values():
+            if active.binding.show:
+                of_actions.setdefault(active.binding.action, active)
+        always = [active for action, active in of_actions.items() if action in _ALWAYS]
+        end = self.size.width - sum(map(self._width, always))
+        placed, column = [], 0
+        for action, active in of_actions.items():
+            width = self._width(active)
+            if action not in _ALWAYS:
+                if column + width >= end:
+                    break
+                placed.append((column, active))
+                column += width
+        for active in always:
+            placed.append((end, active))
+            end += self._width(active)
+        return placed
 
-    def on_resize(self) -> None:
-        always = list(self.query(".always FooterKey"))
-        self._fit([key for key in self.query(FooterKey) if key not in always], always)
+    def _width(self, active: ActiveBinding) -> int:
+        """What a key takes: its name and its label, a blank after each."""
+        return display_width(f"{self.app.get_key_display(active.binding)} {active.binding.description} ")
 
-    def _fit(self, keys: Iterable[Widget], always: Iterable[Widget]) -> None:
-        """Hide the keys that have no room, from the last."""
-        room = self.app.size.width - 1 - sum(map(_key_width, always))
-        for key in keys:
-            room -= _key_width(key)
-            key.display = room >= 0
+    def _key_at(self, column: int) -> ActiveBinding | None:
+        """What is drawn at a column; the blank after it is nobody's."""
+        return next((active for start, active in self.shown() if start <= column < start + self._width(active) - 1), None)
 
+    def render_line(self, y: int) -> Strip:
+        base, (key, label, off, pointed) = self.rich_style, (self.get_component_rich_style(f"keys--{name}") for name in _KEY_LOOKS)
+        below_mouse = Style(bgcolor=pointed.bgcolor)
+        segments: list[Segment] = []
+        column = 0
+        for start, active in self.shown():
+            binding = active.binding
+            more = (_PLAIN if active.enabled else off) + (below_mouse if binding.action == self.pointed else _PLAIN)
+            segments.append(Segment(" " * (start - column), base))
+            segments.append(Segment(self.app.get_key_display(binding), key + more))
+            segments.append(Segment(f" {binding.description}", label + more))
+            column = start + self._width(active) - 1
+        return Strip(segments).adjust_cell_length(self.size.width, base)
 
-def _key_width(key: Widget) -> int:
-    """What a key takes in the footer: its name and its label, a blank after each."""
-    return display_width(f"{key.key_display} {key.description} ") if isinstance(key, FooterKey) else 0
+    def watch_pointed(self) -> None:
+        self.refresh()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        active = self._key_at(event.x)
+        self.pointed = "" if active is None else active.binding.action
+
+    def on_leave(self) -> None:
+        self.pointed = ""
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        active = self._key_at(event.x)
+        if active is not None and active.enabled:
+            self.app.simulate_key(active.binding.key)
+        elif active is not None:
+            self.app.bell()
 
 
 # ----------------------------------------------------------------------------------------------------
