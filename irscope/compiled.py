@@ -1,8 +1,8 @@
 """Loops over plain arrays as machine code, by numba where it is installed (`pip install 'irscope[fast]'`).
 
 Whoever has such a loop has another way, too, with numpy alone; a search, whose answer may differ, says which was taken. Compiling
-takes seconds, so the code is kept in irscope's own cache folder: one folder for each version of the source, of numba and of Python,
-so that it is never stale.
+takes seconds, so the code is kept in irscope's own cache folder: one folder for each version of the source, of how it is compiled
+(this module), of numba and of Python, so that it is never stale. Within it numba itself tells one kind of processor from another.
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ def _compiled(function: F, **options: bool) -> F:
 def _folder(source: str) -> Path | None:
     """The private folder for what is compiled from a file; None where none can be made."""
     try:
-        key = hashlib.sha256(Path(source).read_bytes())
         from importlib.metadata import version  # it imports much, for machines with numba alone
 
-        key.update(f"{version('numba')} {version('llvmlite')} {version('numpy')} {sys.version}".encode())
+        key = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {version('numpy')} {sys.version}".encode())
+        for file in (source, __file__):
+            key.update(hashlib.sha256(Path(file).read_bytes()).digest())
         parent = private_folder(cache_folder())
         return private_folder(private_folder(parent / "compiled") / f"{Path(source).stem}-{key.hexdigest()[:16]}")
     except (OSError, RuntimeError, ImportError):  # RuntimeError: there is no home folder
