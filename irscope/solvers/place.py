@@ -24,6 +24,7 @@ from irscope.memory.arena import BfcArena
 from irscope.memory.caching import BOUNDLESS, CachingAllocator
 from irscope.memory.caching.blocks import FreeList
 from irscope.solvers.canonical import CompiledSearch, Floors, Numbers, OutOfSteps, PlainSearch, Problem
+from irscope.solvers.gaps import Gaps
 from irscope.solvers.worktime import WorkTime
 
 
@@ -55,99 +56,6 @@ def apart(problem: Problem) -> list[Numbers]:
 
 # ----------------------------------------------------------------------------------------------------
 # Placing buffers one after the other, each into a gap that those already placed leave open.
-
-
-_LOOKED_UP = 5_000
-_PER_MEETING = 128
-"""To find one buffer by time takes about as long as to compare so many in a table, and to use the table as long as to compare 5,000."""
-
-
-class Gaps:
-    """Buffers placed so far, so that those that overlap in time are found sorted by offset.
-
-    What overlaps few others finds them by time; what overlaps many, in a table of all that is sorted by offset.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        count = len(problem)
-        self._problem = problem
-        self._size, self._meets = problem.size.tolist(), problem.degrees.tolist()
-        times = np.unique(np.concatenate([problem.lower, problem.upper]))
-        self._first, self._last = (np.searchsorted(times, ends).tolist() for ends in (problem.lower, problem.upper))
-        self._offset = [0] * count
-        self._by_time: dict[int, dict[int, list[int]]] = {}
-        """By the length of lives, a power of two, and the part of that length in which a life begins."""
-        self._table = np.empty((4, count), dtype=np.int64)
-        """Starts, ends, offsets and tops, sorted by offset."""
-        self._sorted = 0
-        self._unsorted: list[int] = []
-        """What is placed and not in the table yet."""
-
-    def find(self, buffer: int, *, tightest: bool) -> int:
-        """The lowest offset where it fits, or the one in the smallest gap it fits into."""
-        placed = self._sorted + len(self._unsorted)
-        if self._meets[buffer] * _PER_MEETING < placed + _LOOKED_UP:
-            return self._find_by_time(buffer, tightest)
-        self._sort()
-        lower, upper, bottom, top = self._table[:, :placed]
-        together = np.flatnonzero((lower < self._problem.upper[buffer]) & (upper > self._problem.lower[buffer]))
-        if not len(together):
-            return 0
-        ceilings = np.maximum.accumulate(top[together])
-        floors = np.concatenate(([0], ceilings[:-1]))
-        rooms = bottom[together] - floors
-        fitting = np.flatnonzero(rooms >= self._size[buffer])
-        if not len(fitting):
-            return int(ceilings[-1])
-        chosen = fitting[np.argmin(rooms[fitting])] if tightest else fitting[0]
-        return int(floors[chosen])
-
-    def put(self, buffer: int, offset: int) -> None:
-        """Place a buffer."""
-        first = self._first[buffer]
-        level = (self._last[buffer] - first).bit_length()
-        self._by_time.setdefault(level, {}).setdefault(first >> level, []).append(buffer)
-        self._offset[buffer] = offset
-        self._unsorted.append(buffer)
-
-    def _find_by_time(self, buffer: int, tightest: bool) -> int:
-        first, last, size = self._first[buffer], self._last[buffer], self._size[buffer]
-        spans: list[tuple[int, int]] = []
-        for level, parts in self._by_time.items():
-            # A life of this level is shorter than a part, so that it begins in the part before at most.
-            for part in range((first >> level) - 1, ((last - 1) >> level) + 1):
-                for other in parts.get(part, ()):
-                    if self._first[other] < last and self._last[other] > first:
-                        offset = self._offset[other]
-                        spans.append((offset, offset + self._size[other]))
-        spans.sort()
-        floor, best, best_room = 0, -1, 0
-        for bottom, top in spans:
-            room = bottom - floor
-            if room >= size and (best < 0 or room < best_room):
-                best, best_room = floor, room
-                if not tightest:
-                    break
-            floor = max(floor, top)
-        return best if best >= 0 else floor
-
-    def _sort(self) -> None:
-        """Take what is not in the table into it."""
-        table, end = self._table, self._sorted
-        self._sorted += len(self._unsorted)
-        if len(self._unsorted) == 1:
-            (buffer,) = self._unsorted
-            at = int(np.searchsorted(table[2, :end], self._offset[buffer]))
-            table[:, at + 1 : end + 1] = table[:, at:end]
-            table[:, at] = self._row(buffer)
-        elif self._unsorted:
-            table[:, end : self._sorted] = np.transpose([self._row(buffer) for buffer in self._unsorted])
-            table[:, : self._sorted] = table[:, np.argsort(table[2, : self._sorted], kind="stable")]
-        self._unsorted.clear()
-
-    def _row(self, buffer: int) -> tuple[int, int, int, int]:
-        offset = self._offset[buffer]
-        return int(self._problem.lower[buffer]), int(self._problem.upper[buffer]), offset, offset + self._size[buffer]
 
 
 def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbers:

@@ -13,7 +13,7 @@ import pytest
 
 from irscope.errors import UsageError
 from irscope.memory import plan_offsets
-from irscope.solvers import place
+from irscope.solvers import gaps, place
 from irscope.solvers.canonical import CompiledSearch, Floors, PlainSearch, Problem
 from irscope.solvers.place import make_plan, overlap, placement_problem
 from irscope.solvers.worktime import WorkTime
@@ -149,10 +149,20 @@ def first_or_tightest(problem: Problem, order: list[int], tightest: bool) -> lis
     return [offsets[buffer] for buffer in range(len(size))]
 
 
-@pytest.mark.parametrize("looked_up", [0, 1_000, 1 << 60])
-def test_gaps_are_the_same_however_they_are_found(looked_up: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By time, in a table, and sometimes in the one and sometimes in the other."""
-    monkeypatch.setattr(place, "_LOOKED_UP", looked_up)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"_FEW": 1 << 60},
+        {"_FEW": 0, "_FEW_SPANS": 1 << 60},
+        {"_FEW": 0, "_FEW_SPANS": -1 << 60, "_LOOKED_UP": -1 << 60},
+        {"_FEW": 0, "_FEW_SPANS": -1 << 60, "_LOOKED_UP": 1_000},
+        {"_FEW": 12, "_FEW_SPANS": 4, "_LOOKED_UP": 1_000},
+    ],
+    ids=["each one", "unions", "table", "table or each one", "all"],
+)
+def test_gaps_are_the_same_however_they_are_found(settings: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings.items():
+        monkeypatch.setattr(gaps, name, value)
     random = Random(1)
     for _ in range(40):
         count, last = random.randint(1, 40), random.choice((6, 60, 10**6))
@@ -163,6 +173,30 @@ def test_gaps_are_the_same_however_they_are_found(looked_up: int, monkeypatch: p
         for tightest in (True, False):
             found = place.place_in_order(problem, np.array(order), tightest=tightest)
             assert found.tolist() == first_or_tightest(problem, order, tightest)
+
+
+def test_unions_are_small_where_all_is_packed_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans looked at for a buffer, where half of all are alive together and equally large: each one, or a table, would be linear."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a table of all that are placed")
+
+    monkeypatch.setattr(gaps._Table, "add", refuse)
+    looked_at: list[int] = []
+    find = gaps.Gaps._find
+
+    def counted(self: gaps.Gaps, buffer: int, bottoms: list[int], tops: list[int], *, tightest: bool) -> int:
+        looked_at.append(len(tops))
+        return find(self, buffer, bottoms, tops, tightest=tightest)
+
+    monkeypatch.setattr(gaps.Gaps, "_find", counted)
+    for count in (1_000, 8_000):
+        lower, upper = list(range(count)), [count + begin for begin in range(count)]
+        problem = placement_problem(lower, upper, [64] * count, 1)
+        looked_at.clear()
+        found = place.place_in_order(problem, np.arange(count), tightest=True)
+        assert found.tolist() == list(range(0, 64 * count, 64))
+        assert max(looked_at) <= 3 * count.bit_length()
 
 
 def test_a_running_arena_gives_the_tightest_gap_of_all_that_are_open() -> None:
@@ -214,10 +248,11 @@ def test_what_is_alive_is_not_walked_for_each_buffer() -> None:
 
 
 def test_short_lives_are_not_looked_for_among_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(gaps: place.Gaps) -> None:
-        raise AssertionError("a table of all that are placed, for two that are alive together")
+    def refuse(*_: object) -> None:
+        raise AssertionError("all that are placed, for two that are alive together")
 
-    monkeypatch.setattr(place.Gaps, "_sort", refuse)
+    monkeypatch.setattr(gaps._Unions, "add", refuse)
+    monkeypatch.setattr(gaps._Table, "add", refuse)
     count = 5_000
     size = [1 + begin * 7 % 100 for begin in range(count)]
     plan = make_plan(list(range(count)), [begin + 2 for begin in range(count)], size, seconds=0)
