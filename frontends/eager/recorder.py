@@ -462,22 +462,6 @@ def around_compilations(begins: Callable[[], None], ends: Callable[[], None]) ->
     return undo
 
 
-@contextmanager
-def watched_steps(entered: Callable[[torch.optim.Optimizer], None], left: Callable[[torch.optim.Optimizer], None]) -> Iterator[None]:
-    """A context in which functions are called before and after every optimizer's step."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    handles = [
-        register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: entered(optimizer)),
-        register_optimizer_step_post_hook(lambda optimizer, args, kwargs: left(optimizer)),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 class Calls:
     """Follows calls of modules."""
 

@@ -18,8 +18,9 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.eager.fakes import Fakes
+from irscope.frontends.eager.optimizing import watched_steps
 from irscope.frontends.eager.record import Record, Storage
-from irscope.frontends.eager.recorder import StepRecorder, watched_steps
+from irscope.frontends.eager.recorder import StepRecorder
 from irscope.frontends.eager.routes import attention
 from irscope.frontends.eager.running import Bench, bench
 from irscope.immutable import immutable

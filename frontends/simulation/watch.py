@@ -19,7 +19,8 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from irscope.frontends.eager.recorder import Frames, Line, watched_calls, watched_steps
+from irscope.frontends.eager.optimizing import watched_compiled_steps
+from irscope.frontends.eager.recorder import Frames, Line, watched_calls
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
 from irscope.training import Phase
@@ -123,7 +124,7 @@ class Watch:
 
     def install(self) -> None:
         """Follow optimizers, modules and allocations."""
-        self._undo.enter_context(watched_steps(self._before_step, self._after_step))
+        self._undo.enter_context(watched_compiled_steps(self._before_step, self._after_step, self._cleared))
         self._undo.enter_context(watched_calls(self._entered, self._left))
         self._machine.noted = self._note
         self._guard_files()
@@ -139,16 +140,6 @@ class Watch:
 
         kind._apply = moved
         self._undo.callback(setattr, kind, "_apply", moves)
-        keeps: Any = torch.optim.Optimizer.zero_grad
-
-        @functools.wraps(keeps)
-        def zero_grad(optimizer: Any, set_to_none: bool = True) -> None:
-            if not set_to_none:
-                self.uses["set_to_none"] = False
-            keeps(optimizer, set_to_none)
-
-        torch.optim.Optimizer.zero_grad = zero_grad  # type: ignore[method-assign,assignment]
-        self._undo.callback(setattr, torch.optim.Optimizer, "zero_grad", keeps)
 
     def _entered(self, module: nn.Module) -> bool:
         outermost = not self._calls
@@ -221,6 +212,10 @@ class Watch:
         return line_text(self.line_of(sys._getframe(1)))
 
     # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _cleared(self, optimizer: Any, set_to_none: bool) -> None:
+        if not set_to_none:
+            self.uses["set_to_none"] = False
 
     def _before_step(self, optimizer: Any) -> None:
         if id(optimizer) in self._stepped:

@@ -27,7 +27,8 @@ from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import ProfilerActivity, profile
 
 from irscope.errors import OutputError, PassError
-from irscope.frontends.eager.recorder import Frames, watched_calls, watched_steps
+from irscope.frontends.eager.optimizing import watched_compiled_steps
+from irscope.frontends.eager.recorder import Frames, watched_calls
 from irscope.jsoncodec import encode
 from irscope.measure.machine import SAMPLING, energy_counter, processor
 from irscope.measure.monitor import RAPL, processor_energy
@@ -204,7 +205,7 @@ class StepRecorder:
             torch.autograd.backward = differentiated
             self._undo.callback(setattr, torch.autograd, "backward", backward)
             self._watch_functions()
-            self._undo.enter_context(watched_steps(self._before_step, self._after_step))
+            self._undo.enter_context(watched_compiled_steps(self._before_step, self._after_step))
             self._undo.enter_context(watched_calls(self._entered, self._left))
             try:
                 yield
@@ -236,8 +237,8 @@ class StepRecorder:
         self._undo.callback(setattr, kind, "__exit__", exits)
 
     def _settle(self) -> None:
-        """End the step that is over, once nothing is open that began in it."""
-        if self._is_over and not self._ranges and torch._C._current_autograd_node() is None:
+        """End the step that is over, once nothing is open that began in it; compiled code opens ranges that Python knows nothing of."""
+        if self._is_over and not self._ranges and torch._C._current_autograd_node() is None and not _in_compiled_code():
             self._is_over = False
             self._next()
 
@@ -255,6 +256,8 @@ class StepRecorder:
 
     def _entered(self, module: nn.Module) -> bool:
         outermost = not self._scopes.is_inside
+        if outermost:
+            self._settle()
         if outermost and not self.done:
             self._seen_forwards += 1
             if self._anchor is None and self._seen_forwards >= _FORWARDS and not self._seen_backwards:
@@ -609,6 +612,14 @@ class StepRecorder:
     def name(self) -> str:
         """Of what is recorded."""
         return self.request.model.name
+
+
+def _in_compiled_code() -> bool:
+    """Whether something that torch.compile made is being called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("compile_wrapper", "torch._dynamo.eval_frame"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _plan(warmup: int, repeats: int) -> Iterator[str]:
