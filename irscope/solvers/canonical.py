@@ -208,6 +208,8 @@ class PlainSearch:
         self._floors = floors
         self.blame = np.zeros(len(floors.problem))
         """How often each buffer found no room, lately; not counted here."""
+        self.most = 0
+        """How many buffers the last run had placed at one time; not counted here."""
         self._size = floors.problem.size
         self._sizes = self._size.tolist()
         self._first, self._last = floors.first.tolist(), floors.last.tolist()
@@ -319,6 +321,8 @@ class CompiledSearch:
 
         self.blame = np.zeros(len(floors.problem))
         """How often each buffer found no room, lately."""
+        self.most = 0
+        """How many buffers the last run had placed at one time."""
         self._floors, self._fill, self._new_state = floors, fill, new_state
         self._order = np.argsort(floors.first, kind="stable")
         place = np.empty(len(self._order), dtype=np.int64)
@@ -365,7 +369,7 @@ class CompiledSearch:
         rank[order] = np.arange(len(order))
         fixed = self._at(capacity)
         state = self._new_state(fixed, rank[self._order], floors.problem.loads, floors.crossing, capacity)
-        answer, _ = self._fill(fixed, state, capacity, steps)
+        answer, self.most = self._fill(fixed, state, capacity, steps)
         self.blame *= _FORGETS
         self.blame[self._order] += state.blame / max(int(state.blame.sum()), 1)
         if answer < 0:

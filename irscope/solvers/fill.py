@@ -403,12 +403,15 @@ def _take_back(fixed: Fixed, state: State, top: int) -> None:
 
 @machine_code
 def fill(fixed: Fixed, state: State, capacity: int, steps: int) -> tuple[int, int]:
-    """Place all buffers below the capacity: 1 where `state.offset` has them, 0 where there is no way, -1 out of steps; the steps taken."""
+    """Place all buffers below the capacity: 1 where `state.offset` has them, 0 where there is no way, -1 out of steps.
+
+    And the most buffers that were placed at one time.
+    """
     state.begin[0], state.end[0], state.level[0], state.behind[0] = 0, len(state.waiting), 0, -1
     state.owner[0], state.following[0] = -1, -1
     state.counts[ITEMS] = 1
     # Zeros that are no constants, for which each function would be compiled a second time.
-    top, taken = int(state.counts[ALONE]), int(state.counts[ALONE])
+    top, taken, most = int(state.counts[ALONE]), int(state.counts[ALONE]), int(state.counts[ALONE])
     _begin_choice(fixed, state, top, top)
     while True:
         buffer = _candidate(state, top)
@@ -416,19 +419,20 @@ def fill(fixed: Fixed, state: State, capacity: int, steps: int) -> tuple[int, in
             # Nothing is left to try, so the placement that this stretch follows from was wrong, whatever was done in others since.
             top = state.owner[state.item[top]]
             if top < 0:
-                return 0, taken
+                return 0, most
             _take_back(fixed, state, top)
             continue
         if taken >= steps:
-            return -1, taken
+            return -1, most
         taken += 1
         changed = _put(fixed, state, top, buffer)
         if changed >= 0:
             changed = _support(fixed, state, top, capacity, changed)
         if changed >= 0 and _fits(fixed, state, top, capacity, changed):
+            most = max(most, state.counts[DONE])
             following = _split(state, top)
             if following < 0:
-                return 1, taken
+                return 1, most
             top += 1
             _begin_choice(fixed, state, top, following)
             continue

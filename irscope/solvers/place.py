@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import count, product
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -220,12 +220,16 @@ _SLOWEST = 5_000.0
 """Steps a second before any were timed."""
 _QUICK_ORDERS = ("Z", "TAW", "TZ", "WAT", "WZ", "AW", "LZ")
 _SEARCH_ORDERS = ("WAT", "TAW", "TWA", "TDW", "DTW", "ZTW", "AWT", "DW")
-_OFTEN = ("TWA", "WAT", "TWA", "TAW", "TWA")
-"""Orders that, disturbed a little, succeed most often."""
+_DISTURBED_ORDERS = ("WAT", "TWA", "TAW", "TDW", "TWA", "DTW", "DW", "TWA")
+"""Those that, disturbed, succeed on most instances and squares; ZTW and AWT do so on easy ones only."""
 _MOST_SEARCHED = 4_000
 """Buffers up to which a search pays; its tables grow with their square."""
+_LEAST_NOISE = 0.01
 _MOST_NOISE = 0.25
-_HEEDS = 3
+_MOST_FAR = 8
+_MOST_SHIFT = 0.03
+_MOST_FORWARD = 0.15
+"""How many orders that got far are remembered, and how far buffers shift in them, as shares of the length of the order."""
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
 _ASKED_SHARE = 0.5
@@ -241,15 +245,15 @@ class _Pace:
     """How a search divides its steps: numbers for the plain one, and for the one that is compiled and fast."""
 
     restart: int
-    """Steps of a short attempt."""
+    """Steps of a short attempt, a buffer."""
     first: int
-    """Steps that each order gets as it is, before any is disturbed."""
+    """Short attempts whose steps each order gets as it is, before any is disturbed."""
     patience: int
     """Steps without success after which less is asked for."""
 
 
-_PLAIN = _Pace(restart=500, first=60_000, patience=30_000)
-_COMPILED = _Pace(restart=1_000, first=20_000, patience=16_000)
+_PLAIN = _Pace(restart=2, first=120, patience=30_000)
+_COMPILED = _Pace(restart=3, first=4, patience=16_000)
 Engine: TypeAlias = Literal["search", "cpsat"]
 
 
@@ -350,7 +354,7 @@ class _Job:
     _steps_a_second: float = field(init=False, default=_SLOWEST)
     _search: PlainSearch | CompiledSearch = field(init=False)
     _targets: _Targets = field(init=False)
-    _attempts: Iterator[tuple[Numbers, int]] = field(init=False)
+    _attempts: _Attempts = field(init=False)
     _best_order: tuple[Numbers, bool] = field(init=False)
 
     def quick(self, clock: WorkTime) -> None:
@@ -375,7 +379,7 @@ class _Job:
             self._keep(self._promotion.next())
             return
         self._choose(clock)
-        order, steps = next(self._attempts)
+        order, steps = self._attempts.next()
         target = self._targets.next(steps, self.goal)
         before = clock.left
         # The last attempt ends with the time, as far as is known how long a step takes.
@@ -385,6 +389,8 @@ class _Job:
         except OutOfSteps:
             self._steps_a_second = steps / max(before - clock.left, 1e-6)
             self._targets.missed(steps, is_goal=target == self.goal)
+            if target == self.goal:
+                self._attempts.missed(order)
             return
         if found is None:
             self.goal = max(self.goal, target + 1)
@@ -411,8 +417,8 @@ class _Job:
     def _choose(self, clock: WorkTime) -> None:
         """Take the search that is compiled as soon as there is time to load it, or to compile it where the plain one did not do."""
         if self.solver == _SIMPLE:
-            self._search, self._targets = PlainSearch(self._floors), _Targets(self.height, _PLAIN)
-            self._attempts = _attempts(Preferences(self.problem), self.seed, _PLAIN, self._search.blame)
+            self._search, self._targets = PlainSearch(self._floors), _Targets(self.height, _PLAIN, len(self.problem))
+            self._attempts = _Attempts(Preferences(self.problem), self.seed, _PLAIN, self._search)
             self.solver = "search"
         if self.solver != "search" or not can_compile():
             return
@@ -420,8 +426,8 @@ class _Job:
         self._tries += 1
         if clock.left < (_LOADING if kept else _COMPILING) or not (kept or self._tries > len(_SEARCH_ORDERS)):
             return
-        self._search, self._targets = CompiledSearch(self._floors), _Targets(self.height, _COMPILED)
-        self._attempts = _attempts(Preferences(self.problem), self.seed, _COMPILED, self._search.blame)
+        self._search, self._targets = CompiledSearch(self._floors), _Targets(self.height, _COMPILED, len(self.problem))
+        self._attempts = _Attempts(Preferences(self.problem), self.seed, _COMPILED, self._search)
         with suppress(OutOfSteps):
             self._search.run(self.goal, np.arange(len(self.problem)), 0)
         self._steps_a_second = _SLOWEST
@@ -451,9 +457,10 @@ class _Job:
 class _Targets:
     """Which height to try next: the goal and, half as often, one between it and what is reached, so that something gets better anyway."""
 
-    def __init__(self, best: int, pace: _Pace) -> None:
+    def __init__(self, best: int, pace: _Pace, count: int) -> None:
         self._best = best
         self._pace = pace
+        self._long = pace.first * pace.restart * count
         self._share = _FIRST_SHARE
         """Of what separates the best from the goal, the share that is asked for."""
         self._misses = 0
@@ -462,7 +469,7 @@ class _Targets:
 
     def next(self, steps: int, goal: int) -> int:
         """A height to try in so many steps; long searches are kept for the goal."""
-        if steps >= self._pace.first:
+        if steps >= self._long:
             return goal
         between = self._best - max(1, int((self._best - goal) * self._share))
         return max(goal, between) if 2 * self._spent[False] <= self._spent[True] else goal
@@ -484,33 +491,66 @@ class _Targets:
         self._misses = 0
 
 
-def _attempts(preferences: Preferences, seed: int, pace: _Pace, blame: NDArray[np.float64]) -> Iterator[tuple[Numbers, int]]:
-    """Orders, each with the steps it may take: known good ones for long, then disturbed ones, mostly for a short while.
+class _Attempts:
+    """Orders, each with the steps it may take: known good ones, then disturbed ones, mostly for a short while.
 
-    How long a search takes varies without bound from order to order, so many short
-    ones with now and then a longer one win (Luby's sequence). One in `_HEEDS` of them heeds what was to blame for failures.
+    How long a search takes varies without bound from order to order. Those that succeed mostly do nearly without a step back, so there
+    are many attempts of a few steps a buffer, and a third as many of twice the length, again and again. Every other disturbed order
+    heeds what was to blame for failures. In turn with them come orders that got far, changed a little.
     """
-    random = np.random.default_rng(seed)
-    for word in _SEARCH_ORDERS:
-        yield preferences.order(word), pace.restart
-    for word in _SEARCH_ORDERS:
-        yield preferences.order(word), pace.first
-    attempt = 0
-    while True:
-        attempt += 1
-        for place, word in enumerate((*_SEARCH_ORDERS, *_OFTEN)):
-            noise = _MOST_NOISE * random.random() ** 2
-            heeded = blame if (place + attempt) % _HEEDS == 0 else None
-            yield preferences.disturbed(word, noise, random, heeded), pace.restart * _luby(attempt)
+
+    def __init__(self, preferences: Preferences, seed: int, pace: _Pace, search: PlainSearch | CompiledSearch) -> None:
+        self._preferences, self._search = preferences, search
+        self._random = np.random.default_rng(seed)
+        self._restart = pace.restart * preferences.count
+        self._given = self._known(pace)
+        self._far: list[tuple[int, int, Numbers]] = []
+        """Of the attempts that got farthest: buffers placed at one time, the attempt's number, the place of each buffer in its order."""
+        self._missed = 0
+
+    def next(self) -> tuple[Numbers, int]:
+        """An order and steps."""
+        return next(self._given)
+
+    def missed(self, order: Numbers) -> None:
+        """The search with this order did not reach the goal."""
+        self._missed += 1
+        if self._search.most:
+            place = np.empty(len(order), dtype=np.int64)
+            place[order] = np.arange(len(order))
+            heapq.heappush(self._far, (self._search.most, self._missed, place))
+            if len(self._far) > _MOST_FAR:
+                heapq.heappop(self._far)
+
+    def _known(self, pace: _Pace) -> Iterator[tuple[Numbers, int]]:
+        for times in (1, pace.first):
+            for word in _SEARCH_ORDERS:
+                yield self._preferences.order(word), times * self._restart
+        for attempt in count(1):
+            steps = self._restart * _length(attempt)
+            for place, word in enumerate(_DISTURBED_ORDERS):
+                noise = _LEAST_NOISE * (_MOST_NOISE / _LEAST_NOISE) ** self._random.random()
+                heeded = self._search.blame if (place + attempt) % 2 else None
+                yield self._preferences.disturbed(word, noise, self._random, heeded), steps
+                if self._far:
+                    yield self._like_one_that_got_far(), steps
+
+    def _like_one_that_got_far(self) -> Numbers:
+        """Places in an order that got far shift by chance, and forward where a buffer was to blame since."""
+        random, blame = self._random, self._search.blame
+        place = self._far[random.integers(len(self._far))][2] / len(blame)
+        place += random.standard_normal(len(blame)) * (_MOST_SHIFT * random.random())
+        place -= blame * (_MOST_FORWARD * random.random() / max(blame.max(), 1e-9))
+        return np.argsort(place, kind="stable")
 
 
-def _luby(position: int) -> int:
-    """1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., counted from 1."""
-    while True:
-        length = position.bit_length()
-        if position == (1 << length) - 1:
-            return 1 << (length - 1)
-        position -= (1 << (length - 1)) - 1
+def _length(position: int) -> int:
+    """1 1 2 1 1 2 1 1 4 ..., counted from 1: doubled for each time that 3 divides the position."""
+    length = 1
+    while position % 3 == 0:
+        length *= 2
+        position //= 3
+    return length
 
 
 # ----------------------------------------------------------------------------------------------------
