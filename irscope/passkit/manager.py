@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, overload
@@ -156,9 +156,14 @@ class Manager:
         cached = self._cache.get(wanted)
         return cached.result if cached is not None and self._is_valid(wanted, cached) else None
 
-    def forget(self, wanted: Analysis[Any]) -> None:
-        """Drop a cached result that takes much room and is not needed again soon."""
-        self._cache.pop(wanted, None)
+    def forget(self, wanted: Analysis[Any], *, but: Container[Analysis[Any]] | None = None) -> None:
+        """Drop a cached result that takes much room and is not needed again soon; with `but`, also what it was computed from, apart from
+        those analyses and what they were computed from."""
+        pending = [wanted]
+        while pending:
+            cached = self._cache.pop(pending.pop(), None)
+            if cached is not None and but is not None:
+                pending += [need for need in cached.needs if need not in but]
 
     def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """The items, ticking progress and checking for cancellation every 1,024 of them."""

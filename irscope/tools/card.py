@@ -33,6 +33,7 @@ from irscope.passes.cost.entries import Tally
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.traffic import intensity
+from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
@@ -144,6 +145,8 @@ class _Maker:
         self.sizes = tuple(stated_sizes(model.program, model.options.bind))
         self.at = self._bound()
         self.failure: IrscopeError | None = None
+        self._unsized, self._said_of_memory = 0, list[Diagnostic]()
+        """Tensors of unknown size, which the peak does not count, and what was said of them."""
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
 
     def _bound(self) -> Model:
@@ -179,6 +182,7 @@ class _Maker:
             return self._of_weights(totals)
         memory = self._tried(self.memory, _memory_unknown)
         largest = LargestSize("", None, None, None, "", "") if brief else self.largest(memory)
+        self._let_go()
         cost = self._tried(self.cost, lambda _: _COST_UNKNOWN)
         unknown = self.unknown(totals)
         return Card(
@@ -196,6 +200,14 @@ class _Maker:
             diagnostics=self.diagnostics(),
             failure=self.failure,
         )
+
+    def _let_go(self) -> None:
+        """Drop live ranges and the runtime's plan of a large model that only this card knows: costs then take their room."""
+        timeline = self.ctx.peek(Liveness())
+        self._unsized = 0 if timeline is None else len(timeline.unsized)
+        self._said_of_memory = self.ctx.diagnostics_of(Liveness())
+        if self.at is not self.model and self.program.node_count > _MOST_ADVISED:
+            self.ctx.forget(Liveness(), but=(Shapes(), Alias()))
 
     def memory_card(self) -> Card:
         """The card with memory alone."""
@@ -501,11 +513,10 @@ class _Maker:
     def unknown(self, totals: ParameterTotals) -> CardUnknown:
         remarks = dict(Counter(one.severity.text for one in self.diagnostics()))
         costs = self.ctx.peek(NodeCosts())
-        timeline = self.ctx.peek(Liveness())
         return CardUnknown(
             () if costs is None else tuple(sorted(costs.unknown)),
             0 if costs is None else costs.missing,
-            0 if timeline is None else len(timeline.unsized),
+            self._unsized,
             len(totals.unsized),
             remarks,
         )
@@ -513,8 +524,9 @@ class _Maker:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What was said when the model was read, and by the passes that the default pipeline runs."""
         found = dict.fromkeys(self.model.diagnostics)
-        for analysis in (Shapes(), NodeCosts(), Liveness()):
+        for analysis in (Shapes(), NodeCosts()):
             found.update(dict.fromkeys(self.ctx.diagnostics_of(analysis)))
+        found.update(dict.fromkeys(self._said_of_memory))
         return tuple(found)
 
     def remarks(self) -> tuple[CardRemark, ...]:
@@ -617,6 +629,7 @@ class _Maker:
             missing=held - (room or 0) if too_much else None,
             devices=_with_room(self.device, least or 0) if too_much else (),
         )
+        self._let_go()
         unknown = self.unknown(totals)
         return Card(
             identity=self.identity(totals),

@@ -94,50 +94,54 @@ class Energy(Analysis["Spent"]):
         known, device = constants(), bounds.device
         # The least traffic of main memory has no node of its own: each takes its part of all bytes.
         from_memory = self._compulsory(ctx)
-        timed = list(zip(bounds.nodes, bounds.seconds_by_node, strict=True))
-        families: dict[str, list[tuple[NodeBound, float]]] = {}
+        # Nodes and their seconds side by side: pairs of a hundred thousand nodes would be as many objects.
+        families: dict[str, tuple[list[NodeBound], list[float]]] = {}
         names: dict[str, str] = {}
-        for pair in timed:
-            op = pair[0].node.op
+        for one, took in zip(bounds.nodes, bounds.seconds_by_node, strict=True):
+            op = one.node.op
             name = names.get(op)
             if name is None:
                 name = names[op] = _family(op)
-            families.setdefault(name, []).append(pair)
+                families.setdefault(name, ([], []))
+            nodes, seconds = families[name]
+            nodes.append(one)
+            seconds.append(took)
 
-        def terms(nodes: Sequence[tuple[NodeBound, float]]) -> tuple[Term, ...]:
-            return self._terms(nodes, device, known, from_memory)
+        def terms(nodes: Sequence[NodeBound], seconds: Sequence[float]) -> tuple[Term, ...]:
+            return self._terms(nodes, seconds, device, known, from_memory)
 
         shares = [
             ClassShare(
                 name,
                 len(nodes),
-                self.runs * sum([one.flops * one.runs for one, _ in nodes]),
-                self.runs * sum([one.bytes * one.runs for one, _ in nodes]),
-                _added(term.joules for term in terms(nodes)),
-                sum([one.binding == UNKNOWN for one, _ in nodes]),
+                self.runs * sum([one.flops * one.runs for one in nodes]),
+                self.runs * sum([one.bytes * one.runs for one in nodes]),
+                _added(term.joules for term in terms(nodes, seconds)),
+                sum([one.binding == UNKNOWN for one in nodes]),
             )
-            for name, nodes in families.items()
+            for name, (nodes, seconds) in families.items()
         ]
         shares.sort(key=lambda one: -one.joules[0])
         unknown = tuple(sorted({one.node.op for one in bounds.unknown}))
         carbon = self._carbon(known)
-        return Spent(device, terms(timed), tuple(shares), bounds.seconds * self.runs, self.slower, carbon, len(bounds.nodes), unknown)
+        whole = terms(bounds.nodes, bounds.seconds_by_node)
+        return Spent(device, whole, tuple(shares), bounds.seconds * self.runs, self.slower, carbon, len(bounds.nodes), unknown)
 
     def _terms(
-        self, nodes: Sequence[tuple[NodeBound, float]], device: DeviceProfile, known: Constants, from_memory: float
+        self, nodes: Sequence[NodeBound], times: Sequence[float], device: DeviceProfile, known: Constants, from_memory: float
     ) -> tuple[Term, ...]:
         """What some nodes take, each with its seconds. With a node of which nothing is known among them no amount has an upper end."""
-        is_open = any([one.binding == UNKNOWN or not one.is_exact for one, _ in nodes])
+        is_open = any([one.binding == UNKNOWN or not one.is_exact for one in nodes])
 
         def amount(low: float, high: float) -> Ends:
             return low * self.runs, None if is_open else high * self.runs
 
         flops: dict[str, int] = {}
-        for one, _ in nodes:
+        for one in nodes:
             if one.flops:
                 flops[one.dtype] = flops.get(one.dtype, 0) + one.flops * one.runs
-        moved = sum([one.bytes * one.runs for one, _ in nodes])
-        seconds = sum([took for _, took in nodes])
+        moved = sum([one.bytes * one.runs for one in nodes])
+        seconds = sum(times)
         return (
             *(Term(f"arithmetic {dtype}", amount(count, count), "FLOPs", known.flop(device, dtype)) for dtype, count in flops.items()),
             Term("main memory", amount(moved * from_memory, moved), "bytes", known.memory.get(device.kind)),

@@ -51,7 +51,7 @@ class Timeline:
     peak: Dim
     """Formulas where sizes are symbolic; a maximum of several where none is the largest for every binding."""
     peak_step: int
-    lower_bound: Dim
+    find_lower_bound: Callable[[], Dim] = field(repr=False)
     resident: dict[str, Dim | None]
     """Resident bytes: parameter, buffer, constant, input."""
     unsized: list[Value]
@@ -63,12 +63,18 @@ class Timeline:
     """Live ranges of storages of unknown size, which no sum counts."""
     declared: dict[str, list[str]] = field(default_factory=dict)
     """Names of what `resident` counts, by role."""
-    find_footprint: Callable[[], Footprint] | None = field(default=None, repr=False)
+    find_footprint: Callable[[Timeline], Footprint] | None = field(default=None, repr=False)
+    """Given the timeline, so that it holds none: a cycle would keep all of it until the collector runs."""
 
     @cached_property
     def footprint(self) -> Footprint | None:
         """All memory over the steps, a device's where an allocator is simulated; computed on first use."""
-        return None if self.find_footprint is None else self.find_footprint()
+        return None if self.find_footprint is None else self.find_footprint(self)
+
+    @cached_property
+    def lower_bound(self) -> Dim:
+        """The least that any order needs at its peak; computed on first use."""
+        return self.find_lower_bound()
 
     @cached_property
     def windows(self) -> Windows:
@@ -169,7 +175,6 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
     """The timeline of given live ranges."""
     alive = lifetimes.alive()
     peak, at = largest_size(alive)
-    bound = lower_bound(lifetimes, aliases)
     return Timeline(
         lifetimes.model,
         lifetimes.steps,
@@ -178,7 +183,7 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
         lifetimes.inside,
         peak,
         at,
-        bound,
+        partial(lower_bound, lifetimes, aliases),
         _resident(graph),
         lifetimes.unsized,
         declared=_declared(graph),

@@ -86,15 +86,15 @@ class Liveness(Analysis[Timeline]):
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS301", message, first.node.name if first.node else "", hint=hint))
         if ctx.program.training is not None:
             step = ctx.get(TrainingMemory())
-            timeline.find_footprint = lambda: step_footprint(step, timeline.steps)
+            timeline.find_footprint = lambda found: step_footprint(step, found.steps)
         elif timeline.model == "ort":
             plan = ctx.get(OrtMemory())
-            timeline.find_footprint = lambda: arena(plan, timeline, self.run) or of_tensors(timeline, ort.why_unknown(plan))
+            timeline.find_footprint = lambda found: arena(plan, found, self.run) or of_tensors(found, ort.why_unknown(plan))
         else:
             memory = ctx.get(CudaMemory(model=self.model))
             for finding in memory.findings:
                 ctx.sink.add(finding)
-            timeline.find_footprint = lambda: memory.footprint_of(self.run) or of_tensors(timeline, memory.reason)
+            timeline.find_footprint = lambda found: memory.footprint_of(self.run) or of_tensors(found, memory.reason)
         return timeline
 
     def report(self, result: Timeline, ctx: PassContext) -> Report:

@@ -32,6 +32,18 @@ def test_a_result_is_computed_once(manager: Manager) -> None:
     assert Count.runs == ["count"]
 
 
+def test_a_result_is_forgotten_alone_or_with_what_it_was_computed_from(manager: Manager) -> None:
+    manager.get(Twice())
+    manager.forget(Twice())
+    assert manager.peek(Twice()) is None and manager.peek(Count()) == 3
+    manager.get(Twice())
+    manager.forget(Twice(), but=[Count()])
+    assert manager.peek(Twice()) is None and manager.peek(Count()) == 3
+    manager.get(Twice())
+    manager.forget(Twice(), but=[])
+    assert manager.peek(Twice()) is None and manager.peek(Count()) is None
+
+
 def test_other_options_are_another_result(manager: Manager) -> None:
     assert manager.get(Count(op="nn.conv")) == 0
     assert manager.get(Count()) == 3
