@@ -19,11 +19,6 @@ from irscope.cli import simulate
 
 ROOT = Path(__file__).parents[1]
 _MAIN = "import sys; from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
-_IMPORTED = (
-    "irscope.frontends.simulation.process",
-    *(f"torch.distributed.{name}" for name in ("device_mesh", "fsdp", "pipelining", "tensor.parallel")),
-)
-"""None of it touches a device."""
 _servers: list[subprocess.Popen[str]] = []
 
 
@@ -81,8 +76,7 @@ def _end() -> None:
 
 def _serve() -> None:
     """Run what is asked for on standard input, a line of JSON each, and answer with the exit status, negative for a signal."""
-    for name in _IMPORTED:
-        importlib.import_module(name)
+    importlib.import_module("irscope.frontends.simulation.process").import_ahead()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     for line in sys.stdin:
@@ -112,6 +106,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
         traceback.print_exc()
         code = 1
     finally:
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -48,6 +48,18 @@ def _vote() -> int:
     return int(known)
 
 
+_LATER: Final = ("fsdp", "pipelining", "tensor.parallel")
+
+
+def import_ahead() -> None:
+    """Import what a simulated device needs, for children of this process to begin with. No device is made or asked for."""
+    GeneratedFolder().install()
+    importlib.import_module("torch.utils.cpp_extension")
+    if torch.distributed.is_available():
+        for name in _LATER:
+            importlib.import_module(f"torch.distributed.{name}")
+
+
 class Process:
     """The simulated device of this process, for the rest of its life: kernels cannot be taken back."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import functools
 import importlib
@@ -254,34 +255,54 @@ def _own_output(apart: bool) -> Iterator[None]:
 
 
 def serve() -> None:
-    """Simulate what is asked for on standard input, a line of JSON each, in children of this process, which has imported torch.
+    """Simulate what is asked for in children of this process, which has imported torch and what it imports for devices.
 
-    A request is `{"line": [...], "stderr": PATH}`, with `"stdout"` and `"folder"` where they matter. The answer is a line with the child's
-    process id, and one with its exit status, negative for a signal.
+    The arguments are file descriptors, two for each server that is forked: requests are read from the first, a line of JSON each,
+    `{"line": [...], "stderr": PATH}`. Into the second go the child's process id and, when it has ended, its exit status, negative for a
+    signal, a line each.
     """
     global _alone
-    importlib.import_module("irscope.frontends.simulation.process")
-    _alone = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    for request in sys.stdin:
-        child = os.fork()
-        if not child:
-            _serve_one(json.loads(request))
-        answers.write(f"{child}\n")
-        answers.flush()
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        answers.write(f"{status}\n")
-        answers.flush()
+    importlib.import_module("irscope.frontends.simulation.process").import_ahead()
+    _alone = True
+    ends = list(map(int, sys.argv[1:]))
+    servers = []
+    while ends:
+        requests, answers, *ends = ends
+        server = os.fork()
+        if not server:
+            for end in ends:  # where others hold it too, nobody learns that a server has died
+                os.close(end)
+            _serve(requests, answers)
+        servers.append(server)
+        os.close(requests)
+        os.close(answers)
+    for server in servers:
+        os.waitpid(server, 0)
+
+
+def _serve(requests: int, answers: int) -> NoReturn:
+    with os.fdopen(requests) as asked, os.fdopen(answers, "w") as answering:
+        for request in asked:
+            child = os.fork()
+            if not child:
+                os.close(requests)
+                os.close(answers)
+                _serve_one(json.loads(request))
+            answering.write(f"{child}\n")
+            answering.flush()
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            answering.write(f"{status}\n")
+            answering.flush()
+    os._exit(0)
 
 
 def _serve_one(asked: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number, name in ((0, os.devnull), (1, asked.get("stdout", os.devnull)), (2, asked["stderr"])):
+    sys.argv = sys.argv[:1]
+    for number, name in ((0, os.devnull), (1, os.devnull), (2, asked["stderr"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY, 0o600), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # for the rest of this process
-    os.chdir(asked.get("folder", "."))
     code: int = ExitCode.PASS
     try:
         code = main(asked["line"])
@@ -290,6 +311,7 @@ def _serve_one(asked: dict[str, Any]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
+        atexit._run_exitfuncs()  # the program's, and those that remove its temporary files
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

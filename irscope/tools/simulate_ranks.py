@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
@@ -76,34 +76,27 @@ def _events(options: Options) -> str:
     return "lazy" if options.pending_frees == "synchronize" else "both" if options.both_ends else "done"
 
 
-_SERVER: Final = "from irscope.cli.simulate import serve; serve()"
+_SERVERS: Final = "from irscope.cli.simulate import serve; serve()"
 
 
 class _Server:
     """A process that has imported torch and simulates nothing itself: each request is a child of it, which begins where others have
     spent their first seconds."""
 
-    def __init__(self) -> None:
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
-        # In a session of its own: Ctrl-C at the terminal comes from here, once, and not to the server.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
+    def __init__(self, requests: IO[str], answers: IO[str]) -> None:
+        self._requests, self._answers = requests, answers
         self.child = 0
         """What is running."""
 
     def run(self, line: Sequence[str], said: Path) -> int:
         """The exit status of an `irscope` command line; its standard error goes to a file, its standard output nowhere."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"line": list(line), "stderr": str(said)}) + "\n")
-        self._process.stdin.flush()
-        self.child = int(self._process.stdout.readline() or 0)
-        status = self._process.stdout.readline()
+        try:
+            self._requests.write(json.dumps({"line": list(line), "stderr": str(said)}) + "\n")
+            self._requests.flush()
+        except BrokenPipeError:
+            return -signal.SIGKILL
+        self.child = int(self._answers.readline() or 0)
+        status = self._answers.readline()
         self.child = 0
         return int(status or -signal.SIGKILL)
 
@@ -113,10 +106,38 @@ class _Server:
             os.kill(self.child, signal.SIGINT)
 
     def close(self) -> None:
-        """End it, and wait for that."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
+        """Say that nothing more is asked for."""
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        self._answers.close()
+
+
+class _Servers:
+    """Servers that one process forks once it has imported torch."""
+
+    def __init__(self, count: int) -> None:
+        requests, answers = ([os.pipe() for _ in range(count)] for _ in range(2))
+        theirs = [end for request, answer in zip(requests, answers, strict=True) for end in (request[0], answer[1])]
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
+        # In a session of its own: Ctrl-C at the terminal comes from here, once, and not to the servers.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVERS, *map(str, theirs)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=theirs,
+            env=environment,
+            start_new_session=True,
+        )
+        for end in theirs:
+            os.close(end)
+        self.servers = [
+            _Server(os.fdopen(request[1], "w"), os.fdopen(answer[0])) for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def close(self) -> None:
+        """End them, and wait for that."""
+        for server in self.servers:
+            server.close()
         self._process.wait()
 
 
@@ -126,24 +147,27 @@ class Children:
     def __init__(self, program: Program, told: Callable[[int, int | None, str], None] | None = None) -> None:
         self._program = program
         self._told = told
-        self._servers: list[_Server] = []
+        self._started: list[_Servers] = []
         self.interrupted = False
 
     def __enter__(self) -> Children:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for one in self._servers:
+        for one in self._started:
             one.close()
 
     def run(self, several: Sequence[Options], what: str = "ranks") -> list[dict[str, Any]]:
         """The JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says why."""
         cores = len(os.sched_getaffinity(0))  # Linux has it, and programs are simulated nowhere else
-        self._servers += [_Server() for _ in range(min(cores, len(several)) - len(self._servers))]
+        missing = min(cores, len(several)) - sum(len(one.servers) for one in self._started)
+        if missing > 0:
+            self._started.append(_Servers(missing))
+        servers = [server for one in self._started for server in one.servers]
         free: queue.SimpleQueue[_Server] = queue.SimpleQueue()
-        for server in self._servers:
+        for server in servers:
             free.put(server)
-        with ThreadPoolExecutor(max(1, len(self._servers))) as pool:
+        with ThreadPoolExecutor(max(1, len(servers))) as pool:
             made = [pool.submit(self._one, options, free) for options in several]
             try:
                 for done, _ in enumerate(as_completed(made), 1):
@@ -151,7 +175,7 @@ class Children:
                         self._told(done, len(made), f"simulating {what}:")
             except KeyboardInterrupt:
                 self.interrupted = True
-                for server in self._servers:
+                for server in servers:
                     server.interrupt()
             return [one.result() for one in made]
 
