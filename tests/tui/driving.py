@@ -33,7 +33,11 @@ def drive(opened: Model, steps: Steps, *, size: tuple[int, int] = LARGE, symbols
             await steps(app, pilot)
         return app
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    finally:
+        # Leaving cancels what runs. As in run_app, the model stays usable: tests share models, and run in any order.
+        opened.manager.cancelled.clear()
 
 
 async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:
