@@ -281,8 +281,11 @@ class Kernels:
 
     def _shapes(self, op: Any, given: Any, named: Any) -> Any:
         """Results without values; what only writes into its operands, such as fused SGD, needs no shape function."""
-        if "_fused_" in op.name() and not op._schema.returns:
-            return None
+        if not op._schema.returns:
+            if "_fused_" in op.name():
+                return None
+            if "_foreach_" in op.name():
+                given, named = _one_of_each(given, named)
         # torch gives a number that it has wrapped as a tensor to Python as a number again, which not every overload for tensors takes.
         numbers = any(
             isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
@@ -337,8 +340,10 @@ class Kernels:
         return tree_map(fake, result)
 
     def _fake(self, one: torch.Tensor, device: Any = None) -> Any:
-        with self._mode, torch.no_grad():
-            return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device=device or one.device)
+        # Made by hand: dispatched by the mode, torch.empty_strided takes several times as long.
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            like = torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="meta")
+            return FakeTensor(self._mode, like, torch.device(device or one.device))
 
     def _all_described(self, item: Any, found: tuple[Any, ...]) -> Any:
         if isinstance(item, torch.Tensor):
@@ -409,6 +414,25 @@ class Kernels:
             plan.unknown = op.namespace != "aten" or (bool(plan.forms) and op.name() not in NOTHING and torch.Tag.pointwise not in op.tags)
             return ()
         return memory_events(call, self.machine.target)
+
+
+def _one_of_each(given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The operands of an operator that changes the elements of its lists, each by itself, with one of all elements that look alike."""
+    operands = [*given, *named.values()]
+    lists = [one for one in operands if isinstance(one, list | tuple)]
+    if len({len(one) for one in lists}) != 1 or any(isinstance(one, torch.Tensor) and one.dim() for one in operands):
+        return given, named  # not of one length, or with a vector of a number for each element
+    first_alike: dict[tuple[Any, ...], int] = {}
+    for place, elements in enumerate(zip(*lists, strict=True)):
+        key: list[Any] = []
+        for one in elements:
+            _look(one, [], key, floats=False)
+        first_alike.setdefault(tuple(key), place)
+
+    def chosen(one: Any) -> Any:
+        return [one[place] for place in first_alike.values()] if isinstance(one, list | tuple) else one
+
+    return [chosen(one) for one in given], {name: chosen(one) for name, one in named.items()}
 
 
 def _wanted(op: Any, given: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:

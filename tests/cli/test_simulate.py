@@ -45,6 +45,10 @@ print(torch.cuda.memory_allocated())
 EXTENSION = """from torch.utils.cpp_extension import load_inline
 load_inline("fast", cpp_sources="", cuda_sources="__global__ void k() {}")
 """
+LISTS = """import torch
+x, y = torch.zeros(3, device="cuda"), torch.zeros(4, device="cuda")
+torch._foreach_add_([x, x, y, y], [x, x, y, torch.zeros(5, device="cuda")])
+"""
 FOREIGN = """import torch
 torch.library.define("acme::fast", "(Tensor x) -> Tensor")
 @torch.library.impl("acme::fast", "CPU")
@@ -209,6 +213,7 @@ dist.destroy_process_group()
         ("", ("--steps", "-1"), 2, "are not negative"),
         ("print(1)", ("--try",), 0, "nothing was reserved on the device, so no setting was tried"),
         ("import json\njson.loads('{')", (), 4, "train.py:2: JSONDecodeError"),
+        (LISTS, (), 4, "train.py:3: RuntimeError: Attempting to broadcast a dimension of length 5"),
         (FOREIGN, (), 4, "train.py:6: operator acme.fast.default has no rule for what it makes"),
         (CUSTOM, (), 4, "train.py:8: the kernel of operator acme::scale does not run here (No module named 'acme_kernels')"),
         (EXTENSION, (), 4, "train.py:2: extension fast is compiled with CUDA kernels of its own"),
