@@ -116,8 +116,11 @@ RUNNING = [line for name, line, _ in EXAMPLES if name not in NEEDS and installed
 
 # Compiled steps beside eager ones have a test in test_compare_training.py.
 @pytest.mark.parametrize("line", [pytest.param(line, marks=[pytest.mark.full] * ("--train --compile" in line)) for line in RUNNING])
-def test_the_example_runs(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_runs(
+    line: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path))  # `irscope config device=rtx4090` would hold for all tests that follow
     assert main(shlex.split(line)[1:]) == ExitCode.OK, capsys.readouterr().err
     written = capsys.readouterr()
     assert written.out or written.err or " -o " in line
