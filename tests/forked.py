@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from irscope.cli import simulate
+from irscope.tools import simulate_ranks
 
 ROOT = Path(__file__).parents[1]
 _MAIN = "import sys; from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -86,6 +88,60 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 
 
+class _Forked:
+    """In place of `subprocess` for who starts processes that import torch and fork servers: they are children of one that has imported it,
+    and done nothing else."""
+
+    DEVNULL = subprocess.DEVNULL
+
+    def __init__(self) -> None:
+        self._asking, asked = socket.socketpair()
+        self._process = os.fork()
+        if self._process:
+            asked.close()
+            return
+        self._asking.close()
+        while True:
+            said, ends, *_ = socket.recv_fds(asked, 1 << 20, 64)
+            if not said:
+                os._exit(0)
+            if not ends:
+                os.wait()
+                asked.send(b"ended")
+            elif os.fork():
+                for end in ends:
+                    os.close(end)
+            else:
+                asked.close()
+                _serve_ranks(json.loads(said), ends)
+
+    def Popen(self, command: Sequence[str], *, pass_fds: Sequence[int], env: Mapping[str, str], **streams: int) -> _Forked:
+        """One more."""
+        socket.send_fds(self._asking, [json.dumps(dict(env)).encode()], list(pass_fds))
+        return self
+
+    def wait(self) -> None:
+        """Until one ends."""
+        self._asking.send(b"wait")
+        self._asking.recv(16)
+
+    def close(self) -> None:
+        """No more are asked for."""
+        self._asking.shutdown(socket.SHUT_RDWR)
+        os.waitpid(self._process, 0)
+
+
+def _serve_ranks(environment: Mapping[str, str], ends: Sequence[int]) -> NoReturn:
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (0, 1):
+        os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    sys.argv = ["-c", *map(str, ends)]
+    simulate.serve()
+    os._exit(0)
+
+
 def _run(asked: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -96,9 +152,11 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     os.chdir(asked["folder"])
     sys.argv = ["-c", *asked["arguments"]]
     code = 0
+    forking = _Forked()
     try:
         # Torch is imported already, which a simulation otherwise takes for a sign that this process did something else before.
         simulate._alone = True
+        vars(simulate_ranks)["subprocess"] = forking
         exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as stop:
         code = int(stop.code or 0)
@@ -107,6 +165,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
         code = 1
     finally:
         atexit._run_exitfuncs()
+        forking.close()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
