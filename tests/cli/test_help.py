@@ -114,8 +114,8 @@ def test_the_parser_accepts_the_example(name: str, line: str, answer: str) -> No
 RUNNING = [line for name, line, _ in EXAMPLES if name not in NEEDS and installed(line)]
 
 
-# Compiled steps beside eager ones have a test in test_compare_training.py.
-@pytest.mark.parametrize("line", [pytest.param(line, marks=[pytest.mark.full] * ("--train --compile" in line)) for line in RUNNING])
+# What is compiled has tests of its own: test_compare_training.py, test_captured.py.
+@pytest.mark.parametrize("line", [pytest.param(line, marks=[pytest.mark.full] * ("--compile-b" in line)) for line in RUNNING])
 def test_the_example_runs(
     line: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

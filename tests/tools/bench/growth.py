@@ -27,7 +27,7 @@ from irscope.passkit.registry import default_registry
 SIZES = (1000, 4000, 16000)
 MOST = 2.0
 """How many times the cost a node may grow from one size to the next, once; what is linear stays near 1."""
-SIZES_IN_SHORT = (60, 240, 960)
+SIZES_IN_SHORT = (40, 160, 640)
 WRITTEN = {
     "checkpoint": "checkpoint{budget=50%}",
     "fixpoint": "fixpoint(fold,dce)",
