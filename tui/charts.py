@@ -347,14 +347,6 @@ class Stack(StepChart):
         """What the total of a step is made of, the lowest first: whole numbers that add up to it."""
         return {name: int(part[step]) for name, part in self.parts.items() if part[step] and not math.isnan(part[step])}
 
-    def part_at(self, step: int, height: float) -> str:
-        """The name of what is drawn at a height above a step; empty above all."""
-        for name, value in self.values_at(step).items():
-            height -= value
-            if height < 0:
-                return name
-        return ""
-
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         steps = self.chosen(count)
         top = self.top

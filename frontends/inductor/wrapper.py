@@ -73,10 +73,6 @@ class NotRead(Exception):
     """A statement that is none of those that Inductor is known to write."""
 
 
-class SizeOf(tuple[Dim, ...]):
-    """What `x.size()` gives."""
-
-
 _Bound: TypeAlias = "Held | Dim | tuple[object, ...] | None"
 
 
