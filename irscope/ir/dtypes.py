@@ -24,6 +24,8 @@ class DTypeKind(enum.Enum):
 class DType(enum.Enum):
     """An element type; `text` is its name everywhere (files, reports, command line)."""
 
+    __hash__ = object.__hash__  # keys of caches hold them, and an enum's own one is written in Python
+
     BOOL = ("bool", 8, DTypeKind.BOOL)
     U2 = ("u2", 2, DTypeKind.UINT)
     U4 = ("u4", 4, DTypeKind.UINT)

@@ -25,6 +25,8 @@ T = TypeVar("T")
 class Role(enum.Enum):
     """What a value is to the model."""
 
+    __hash__ = object.__hash__  # keys of caches hold them, and an enum's own one is written in Python
+
     INPUT = "input"
     PARAMETER = "param"
     BUFFER = "buffer"

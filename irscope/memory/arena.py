@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
 from irscope.errors import UsageError
@@ -216,6 +217,41 @@ class BfcArena:
         self._count(found, size)
         return chunk
 
+    def load(self, sizes: Iterable[int]) -> None:
+        """Memory for each size, as `malloc` takes it, of what stays as long as the arena does: neighbours become one chunk, which nobody
+        gets. Where only the largest free chunk is large enough, its beginning is taken without a look at the others."""
+        grain, most_dead = GRAIN - 1, self._most_dead
+        kept: Chunk | None = None
+        rest, other = self._largest_free()
+        allocs = in_use = requested = 0
+        for size in sizes:
+            want = (size + grain) & ~grain
+            if rest is not None and size > 0 and want > other and (rest.size >= 2 * want or rest.size - want >= most_dead):
+                if kept is None:
+                    kept, rest = rest, split(rest, want)
+                    kept.key = IN_USE
+                else:
+                    kept.size += want
+                    rest.size -= want
+                    rest.address += want
+                kept.requested += size
+                allocs += 1
+                in_use += want
+                requested += size
+                if want > self._largest:
+                    self._largest = want
+                continue
+            if rest is not None:
+                self._free.add(rest)
+            self._count_all(allocs, in_use, requested)
+            allocs = in_use = requested = 0
+            self.malloc(size)
+            kept = None
+            rest, other = self._largest_free()
+        if rest is not None:
+            self._free.add(rest)
+        self._count_all(allocs, in_use, requested)
+
     def reserve(self, size: int) -> Chunk | None:
         """Memory that comes straight from the device and does not become part of a region: packed weights, initializers."""
         if size <= 0:
@@ -318,6 +354,21 @@ class BfcArena:
             self._requested_peak = self.requested
         if size > self._largest:
             self._largest = size
+
+    def _count_all(self, allocs: int, size: int, requested: int) -> None:
+        """Several at once, one after the other."""
+        self._allocs += allocs
+        self.in_use += size
+        self.requested += requested
+        self._in_use_peak = max(self._in_use_peak, self.in_use)
+        self._requested_peak = max(self._requested_peak, self.requested)
+
+    def _largest_free(self) -> tuple[Chunk | None, int]:
+        """The largest free chunk, taken out, and the size of the next smaller one."""
+        if not len(self._free):
+            return None, 0
+        found = self._free.remove(self._free.last())
+        return found, self._free.last() >> SHIFT
 
     def _extend(self, want: int) -> None:
         """A new region with room for a request."""

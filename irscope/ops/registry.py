@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
-from irscope.ir.graph import Node
+from irscope.ir.graph import Graph, Node
 from irscope.ops.facts import Control, Factors, FusedAttention, OpRole
 from irscope.ops.spec import OpSpec
 from irscope.plugins import plugins
@@ -134,6 +134,19 @@ def callee_of(node: Node) -> str | None:
 def runs_bodies(node: Node) -> bool:
     """Whether a node runs regions or a function."""
     return bool(node.regions) or control_of(node) is Control.CALL
+
+
+def has_bodies(graph: Graph) -> bool:
+    """Whether a node of this level runs regions or a function; each operator is asked once."""
+    told: set[str] = set()
+    for node in graph:
+        if node.regions:
+            return True
+        if node.op not in told:
+            if control_of(node) is Control.CALL:
+                return True
+            told.add(node.op)
+    return False
 
 
 def roles_of(node: Node) -> frozenset[OpRole]:

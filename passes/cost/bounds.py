@@ -141,7 +141,7 @@ class Bounder:
         reuse = Reuse(self.device, self.storage, self.size, 0)
         found: dict[tuple[object, ...], NodeBound] = {}
         kept: list[Entry] = []
-        storage, size = self.storage, self.size
+        storage, size, sizes = self.storage, self.size, self._sizes
         for entry in entries:
             node = entry.node
             key: tuple[object, ...] = (id(entry.cost), entry.runs, node.op)
@@ -149,7 +149,10 @@ class Bounder:
                 yield self.bound(entry, reuse)
                 continue
             if entry.certainty is not Certainty.FREE:
-                key += tuple([0 if value is None else size(storage(value)) for value in dict.fromkeys(node.inputs)])
+                for value in dict.fromkeys(node.inputs):
+                    root = None if value is None else storage(value)
+                    number = 0 if root is None else sizes.get(root)
+                    key += (size(root) if number is None and root is not None else number,)
             like = found.get(key)
             if like is None:
                 kept.append(entry)  # a cost that is gone may leave its identity to another

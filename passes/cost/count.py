@@ -15,7 +15,7 @@ from irscope.ir.places import Scope
 from irscope.ir.types import TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.facts import Control, OpRole
-from irscope.ops.registry import callee_of, control_of, find_op, plays, runs_bodies
+from irscope.ops.registry import callee_of, control_of, find_op, has_bodies, plays, runs_bodies
 from irscope.ops.spec import Absent, Known, OpCall, OpSpec, WatchedValues
 from irscope.passes.cost.entries import (
     ANYTHING,
@@ -121,7 +121,7 @@ class NodeCosts(Analysis[Costs]):
 
 def _with_regions(graph: Graph) -> Iterator[Graph]:
     # A body without control flow has no regions to look for.
-    return graph.graphs() if any(map(runs_bodies, graph)) else iter(())
+    return graph.graphs() if has_bodies(graph) else iter(())
 
 
 class _Counter:
@@ -134,6 +134,8 @@ class _Counter:
         self._steps: dict[Node, list[list[Entry]]] = {}
         """Entries of a body by step, for what runs it with types of its own each time."""
         self._done: dict[Hashable, Answer] = {}
+        self._by_kind: dict[int, Answer] = {}
+        """What nodes of a kind cost, whatever their operands' elements are, by the kind's identity."""
         self._kept: list[WatchedValues] = []
         """Elements that keys of `_done` tell apart by identity, and which must therefore stay."""
 
@@ -157,11 +159,15 @@ class _Counter:
         """What the nodes of a body cost, in order."""
         entries: list[Entry] = []
         by_node, certainty = self.costs.by_node, self.costs.certainty
-        for node in each(graph):
-            if runs_bodies(node):
-                entries.extend(self.control(node))
-                continue
-            entry = self.plain(node)
+        known = self._by_kind
+        for node, kind in zip(each(graph), self.types.kinds_of(graph), strict=True):
+            answer = known.get(id(kind))
+            if answer is None:
+                if runs_bodies(node):
+                    entries.extend(self.control(node))
+                    continue
+                answer = self.answer(node, kind)
+            entry = Entry(node, *answer)
             certainty[node] = entry.certainty
             if entry.certainty is Certainty.UNKNOWN:
                 self._note_unknown(node, entry.reason)
@@ -185,8 +191,8 @@ class _Counter:
         """A node without regions."""
         return Entry(node, *self.answer(node))
 
-    def answer(self, node: Node) -> Answer:
-        """What a node without regions costs, the very same for like nodes."""
+    def answer(self, node: Node, kind: object = None) -> Answer:
+        """What a node without regions costs, the very same for like nodes. It is kept for its kind where no elements were looked at."""
         types = self.types.types
         operands = [None if value is None else types.get(value, value.type) for value in node.inputs]
         results = [types.get(value, value.type) for value in node.outputs]
@@ -194,6 +200,8 @@ class _Counter:
         key = (node.op, attrs, *operands, None, *results)
         answer = self._done.get(key)
         if answer is not None:
+            if kind is not None:
+                self._by_kind[id(kind)] = answer
             return answer
         values = self.types.values
         known = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
@@ -206,13 +214,18 @@ class _Counter:
                 # What did not look at elements is the same for all of them.
                 self._done[closer if known.is_looked_at else key] = answer
                 self._kept.append(known)
+                if kind is not None and not known.is_looked_at:
+                    self._by_kind[id(kind)] = answer
         return answer
 
-    def tally(self, nodes: Iterable[Node]) -> Tally:
+    def tally(self, nodes: Iterable[Node], kinds: Iterable[object]) -> Tally:
         """The sum over nodes without regions, without an entry for each."""
         groups: dict[int, tuple[Answer, list[Node]]] = {}
-        for node in nodes:
-            answer = self.answer(node)
+        known = self._by_kind
+        for node, kind in zip(nodes, kinds, strict=True):
+            answer = known.get(id(kind))
+            if answer is None:
+                answer = self.answer(node, kind)
             group = groups.get(id(answer))
             if group is None:
                 groups[id(answer)] = answer, [node]
@@ -335,10 +348,11 @@ class _Counter:
 def tally_of(ctx: PassContext) -> Tally:
     """The sum of all costs, where nobody needs those of each node."""
     graph = ctx.program.graph
-    if any(map(runs_bodies, graph)):
+    if has_bodies(graph):
         return ctx.get(NodeCosts()).tally
     with paused_gc():
-        return _Counter(ctx.get(Shapes), {}).tally(ctx.each(graph, "counting", len(graph)))
+        types = ctx.get(Shapes)
+        return _Counter(types, {}).tally(ctx.each(graph, "counting", len(graph)), types.kinds_of(graph))
 
 
 class _Unhashable:

@@ -327,7 +327,7 @@ def _tallies_by(entries: Iterable[Entry], place_of: Callable[[Entry], K]) -> dic
             tallies.setdefault(place, Tally()).add(entry)
             continue
         # Equal nodes share one cost: most entries only raise a count.
-        key = (place, id(entry.cost), entry.arithmetic, entry.runs)
+        key = (place, id(entry.cost), id(entry.arithmetic), entry.runs)
         found = counts.get(key)
         if found is None:
             counts[key] = 1

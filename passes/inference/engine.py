@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field
+from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bindable_elements, element_stem
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.graph import Attr, Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.places import Blob, Literal, Scalar
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
@@ -119,6 +120,14 @@ class Inferred:
     """Nodes in branches that are not taken."""
     given: set[str] = field(default_factory=set)
     """Unknown sizes, by their text, that a user gave a number."""
+    kinds: dict[Graph, tuple[int, list[object]]] = field(default_factory=dict)
+    """The kinds of nodes of whole graphs, and the version of the topology that they are of: see `kinds_of`."""
+
+    def kinds_of(self, graph: Graph) -> Iterable[object]:
+        """For each node of this level, in order, what stands for its kind: the very same for nodes without regions that have one operator,
+        equal attributes and equal types of operands and results. None for a node that may be like no other."""
+        version, kinds = self.kinds.get(graph, (None, []))
+        return kinds if version == graph.versions[Facet.TOPOLOGY] and len(kinds) == len(graph) else repeat(None, len(graph))
 
     def type_of(self, value: Value | None) -> Type:
         """The best known type of a value; of an absent operand nothing is known."""
@@ -182,6 +191,8 @@ class Inference(RuleContext):
         """Each distinct constant once: like nodes then have the very same operands."""
         self._integers: dict[tuple[Type, tuple[Scalar, ...]], Known] = {}
         """The same by what stands in the graph."""
+        self._kinds: list[object] = []
+        """Of the nodes of the graph that is inferred."""
         self._looked = WatchedValues([])
         """Elements of the operands of the node that was inferred last by a rule."""
         self._remarks = 0
@@ -211,6 +222,8 @@ class Inference(RuleContext):
             # They hold for the sizes that were noted in one graph, and while it is not changed.
             self._answers.clear()
             self._attrs.clear()
+            self._kinds = []
+            self.found.kinds[graph] = graph.versions[Facet.TOPOLOGY], self._kinds
         # A region may not run: what its sizes say about their symbols holds only inside.
         outer = self.sizes
         self.sizes = set(outer)
@@ -291,13 +304,16 @@ class Inference(RuleContext):
             answer = answer.get(tuple(elements))
         if answer is not None:
             self._take(node, answer)  # type: ignore[arg-type]  # there are no dictionaries in dictionaries
+            self._kinds.append(None if node.regions else answer)
             return
         remarks, sizes = self._remarks, len(self.sizes)
         self.node(node)
+        kind: Answer | None = None
         if key is not None and remarks == self._remarks and sizes == len(self.sizes) and is_plain(node):
-            self._keep_answer(node, key, elements)
+            kind = self._keep_answer(node, key, elements)
+        self._kinds.append(None if node.regions else kind)
 
-    def _keep_answer(self, node: Node, key: Hashable, elements: list[int]) -> None:
+    def _keep_answer(self, node: Node, key: Hashable, elements: list[int]) -> Answer:
         types, values = self.found.types, self.found.values
         answer = Answer(tuple([types[one] for one in node.outputs]), tuple([values.get(one) for one in node.outputs]), self._looked)
         others: Answer | dict[Hashable, Answer] = self._answers.setdefault(key, {}) if elements and self._looked.is_looked_at else answer
@@ -305,6 +321,7 @@ class Inference(RuleContext):
             others[tuple(elements)] = answer
         else:
             self._answers[key] = answer
+        return answer
 
     def _found(self, node: Node, types: list[Type]) -> None:
         """Keep the types of a node's results."""
@@ -328,9 +345,7 @@ class Inference(RuleContext):
         """What the results of a node follow from, but for known elements of operands, whose identities are added to `elements`; None where
         that cannot be a key."""
         types, values = self.found.types, self.found.values
-        attrs = self._attrs.get(id(node.attrs), 0)
-        if attrs == 0:
-            attrs = self._attrs[id(node.attrs)] = self._number_of(node.attrs)
+        attrs = self._attrs_number(node)
         if attrs is None:
             return None
         key: list[Hashable] = [node.op, len(self.sizes), attrs]
@@ -348,8 +363,15 @@ class Inference(RuleContext):
             key.append(output.type)
         return tuple(key)
 
+    def _attrs_number(self, node: Node) -> Hashable:
+        """A number for the attributes of a node that is that of no others; None where they cannot be told apart."""
+        attrs = node.attrs
+        found = self._attrs.get(id(attrs), 0)
+        if found == 0:
+            found = self._attrs[id(attrs)] = self._number_of(attrs)
+        return found
+
     def _number_of(self, attrs: Mapping[str, Attr]) -> int | None:
-        """A number for attributes that is that of no others; None where they cannot be told apart."""
         # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
         key = (repr(attrs), *attrs.values())
         try:

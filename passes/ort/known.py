@@ -191,7 +191,10 @@ class _Session(Inference):
 
     def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
         """What the results of a node follow from, besides elements; None where that cannot be a key. Notes the places of unknown sizes."""
-        key: list[Hashable] = [node.op, node.source, len(self.sizes)]
+        attrs = self._attrs_number(node)
+        if attrs is None:
+            return None
+        key: list[Hashable] = [node.op, node.source, len(self.sizes), attrs]
         states, sizes = self._states, self._sizes
         for value in node.inputs:
             if value is None:
@@ -204,15 +207,7 @@ class _Session(Inference):
                 key.append(_pattern(shape, places))
         declared = self.program.declared
         key.extend([declared.get(output) for output in node.outputs])
-        if node.attrs:
-            key.append(repr(node.attrs))
-            key.extend(node.attrs.values())
-        found = tuple(key)
-        try:
-            hash(found)
-        except TypeError:
-            return None
-        return found
+        return tuple(key)
 
     def _state(self, value: Value) -> int:
         """A number for what a key tells of a value, its unknown sizes and its elements aside."""

@@ -15,7 +15,7 @@ from irscope.ir.dims import Dim, bind
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.types import Type
 from irscope.memory.arena import FIRST_REGION, MOST_DEAD
-from irscope.ops.registry import runs_bodies
+from irscope.ops.registry import has_bodies
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -150,7 +150,7 @@ class _AtSizes(Inferred):
 
 def bytes_inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:
     """Bytes that graphs inside nodes take."""
-    if not any(map(runs_bodies, graph)):
+    if not has_bodies(graph):
         return {}
     unsized: list[Value] = []
     return inner_peaks(ctx.program, ctx.get(Alias()), types, unsized)

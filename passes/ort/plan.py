@@ -544,8 +544,7 @@ def simulate(
     marks have an offset in the second run's block. With `peaks` nothing but the peaks is found, once for arenas that are alike after
     loading: those that were found before are there."""
     arena = session.arena
-    for size in session.loaded:
-        arena.malloc(size)
+    arena.load(session.loaded)
     for size in session.copied:
         arena.reserve(size)
     kept: set[Hashable] = set()

@@ -11,13 +11,25 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import control_of, find_op, plays
+from irscope.ops.registry import control_of, plays
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.patterns.attention import Attention, attentions
-from irscope.passes.patterns.walk import Triangles, ancestors, back, family, is_constant, is_product, is_view, producer, source, users
+from irscope.passes.patterns.walk import (
+    Triangles,
+    ancestors,
+    back,
+    chosen,
+    family,
+    is_constant,
+    is_product,
+    is_view,
+    producer,
+    source,
+    users,
+)
 from irscope.passes.sizes import known_share, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -309,14 +321,8 @@ def features_of(
     """Look at every node once, and at what leads to and from those that stand out."""
     found = Features(attention=list(attentions(nodes, triangles)))
     finder = _Finder(found, types, dict.fromkeys(inputs))
-    # Whether nodes of an operator stand out is asked once.
-    told: dict[str, bool] = {}
-    for node in nodes:
-        stands_out = told.get(node.op)
-        if stands_out is None:
-            stands_out = told[node.op] = _stands_out(find_op(node.op))
-        if stands_out:
-            finder.look(node)
+    for node in chosen(nodes, _stands_out):
+        finder.look(node)
     found.recurrent.extend(_repeated(found.products))
     found.scans.extend(_unrolled(nodes))
     found.caches = _caches(found.attention)
@@ -338,9 +344,7 @@ _PARTS = frozenset(
 )
 
 
-def _stands_out(spec: OpSpec | None) -> bool:
-    if spec is None:
-        return False
+def _stands_out(spec: OpSpec) -> bool:
     return spec.family in _STANDING_OUT or spec.factors is not None or spec.control is not None or not spec.roles.isdisjoint(_PARTS)
 
 
@@ -467,12 +471,13 @@ def _ancestors_of(node: Node) -> list[Node]:
     return [one for operand in node.inputs for one in ancestors(operand, _STEP)]
 
 
+_SUMS = frozenset({OpRole.ADD, OpRole.ADD_PRODUCT})
+
+
 def _unrolled(nodes: Iterable[Node]) -> list[Node]:
     """Sums of chains h = a*h + b: each adds something to a product with the sum before, and nothing but views lies between."""
     length: dict[Node, int] = {}
-    for node in nodes:
-        if not plays(node, OpRole.ADD, OpRole.ADD_PRODUCT):
-            continue
+    for node in chosen(nodes, lambda spec: not spec.roles.isdisjoint(_SUMS)):
         for operand in node.inputs:
             product = producer(operand)
             if product is None or not plays(product, OpRole.MULTIPLY):

@@ -9,7 +9,19 @@ from irscope.ir.graph import Node, Value
 from irscope.ops.facts import FusedAttention, OpRole
 from irscope.ops.registry import attention_of, factors_of, plays
 from irscope.ops.spec import Family
-from irscope.passes.patterns.walk import Triangles, ancestors, back, family, is_constant, is_product, is_view, producer, source, users
+from irscope.passes.patterns.walk import (
+    Triangles,
+    ancestors,
+    back,
+    chosen,
+    family,
+    is_constant,
+    is_product,
+    is_view,
+    producer,
+    source,
+    users,
+)
 
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
 _SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)
@@ -47,13 +59,13 @@ class Attention:
 def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Iterator[Attention]:
     """Every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
     triangles = triangles or Triangles()
-    for node in nodes:
+    for node in chosen(nodes, lambda spec: spec.attention is not None or OpRole.SOFTMAX in spec.roles):
         form = attention_of(node)
         if form is not None:
             causal, why = _fused_is_causal(node, form, triangles)
             key = node.inputs[form.key if form.key < len(node.inputs) else form.query]
             yield Attention((node,), node.inputs[form.query], key, causal, why)
-        elif plays(node, OpRole.SOFTMAX):
+        else:
             found = _decomposed(node, triangles)
             if found is not None:
                 yield found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,11 +12,26 @@ from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, find_op, plays
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpSpec
 from irscope.ops.values import from_bytes, numpy_dtype, static_shape
 from irscope.weights.source import Unreadable, WeightFiles
 
 _FAR = 4096
+_COPIES = frozenset({OpRole.COPY})
+_PASSED = frozenset({OpRole.COPY, OpRole.SPREAD})
+"""What a value's source lies behind, besides views."""
+
+
+def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[Node]:
+    """The nodes whose operators are wanted; each operator's record is asked once."""
+    told: dict[str, bool] = {}
+    for node in nodes:
+        is_wanted = told.get(node.op)
+        if is_wanted is None:
+            spec = find_op(node.op)
+            is_wanted = told[node.op] = spec is not None and wanted(spec)
+        if is_wanted:
+            yield node
 
 
 def family(node: Node) -> Family | None:
@@ -32,14 +47,16 @@ def is_product(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether a node only shows, copies or converts its first operand."""
-    return family(node) is Family.VIEW or plays(node, OpRole.COPY)
+    spec = find_op(node.op)
+    return spec is not None and (spec.family is Family.VIEW or not spec.roles.isdisjoint(_COPIES))
 
 
 def source(value: Value | None) -> Value | None:
     """The value that views, copies and conversions come from."""
     for _ in range(_FAR):
         node = None if value is None else value.node
-        if node is None or not (is_view(node) or plays(node, OpRole.SPREAD)) or not node.inputs:
+        spec = None if node is None else find_op(node.op)
+        if node is None or spec is None or not (spec.family is Family.VIEW or not spec.roles.isdisjoint(_PASSED)) or not node.inputs:
             break
         value = node.inputs[0]
     return value

@@ -92,6 +92,11 @@ class FreeList(Generic[B]):
             return chunk[place]
         return self.chunks[at + 1][0] if at + 1 < len(self.chunks) else 0
 
+    def last(self) -> int:
+        """The largest key, or 0."""
+        chunk = self.chunks[-1]
+        return chunk[-1] if chunk else 0
+
     def ascending(self) -> Iterator[B]:
         """All blocks, smallest first."""
         for chunk in self.chunks:

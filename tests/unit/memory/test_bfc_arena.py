@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from irscope.errors import UsageError
 from irscope.memory import BfcArena, OutOfMemory
-from irscope.memory.arena import Chunk
+from irscope.memory.arena import Chunk, likeness_of
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -170,3 +172,30 @@ def test_misuse_is_refused() -> None:
         BfcArena("kNextPowerOfTwo")  # type: ignore[arg-type]
     with pytest.raises(UsageError):
         BfcArena(first_region=0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_loaded_at_once_leaves_the_arena_as_one_request_after_another(seed: int) -> None:
+    chance = random.Random(seed)
+    limits = {"limit": chance.choice([None, 4 * MIB]), "device_memory": chance.choice([None, 8 * MIB])}
+    settings = {"first_region": chance.choice([4 * KIB, MIB]), "most_dead": chance.choice([KIB, 128 * MIB])}
+    arenas = [BfcArena(**limits, **settings) for _ in range(2)]
+    for arena in arenas:
+        held = [alloc(arena, size) for size in (5000, 300, 70_000, 1000)]
+        arena.free(held[0])
+        arena.free(held[2])
+    sizes = [chance.choice([0, chance.randrange(300), chance.randrange(1 << chance.randrange(1, 18))]) for _ in range(150)]
+    ends: list[str] = []
+    for arena, load in zip(arenas, (lambda arena: [arena.malloc(size) for size in sizes], lambda arena: arena.load(sizes)), strict=True):
+        try:
+            load(arena)
+            ends.append("")
+        except OutOfMemory as error:
+            ends.append(str(error))
+    assert ends[0] == ends[1]
+    for size in (700, 30_000, 256):
+        assert arenas[0].counters() == arenas[1].counters()
+        assert likeness_of(arenas[0]) == likeness_of(arenas[1])
+        if not ends[0]:
+            for arena in arenas:
+                alloc(arena, size)

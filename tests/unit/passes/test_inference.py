@@ -353,3 +353,15 @@ def test_an_endless_loop_runs_until_its_condition_ends_it() -> None:
     ]
     proto = model([node("Loop", "most true zero", "last y", body=body)], [], initializers=[*weights, TRUE])
     assert sizes(proto) == (5,)
+
+
+def test_nodes_of_one_kind_have_one_operator_attributes_and_types() -> None:
+    text = "g (float[2, 3] x) => (float[2, 3] y) { a = Relu(x) b = Relu(a) c = Softmax<axis=0>(b) d = Softmax<axis=1>(c) y = Relu(d) }"
+    program = load_model(onnx.helper.make_model(parser.parse_graph(text), opset_imports=[helper.make_opsetid("", 17)]))
+    found = Manager(program).get(Shapes())
+    first, second, rows, columns, _ = found.kinds_of(program.graph)
+    assert first is not None and first is second
+    assert rows is not columns
+    # They are those of the graph as it was: nothing is said of a changed one.
+    program.graph.set_op(next(iter(program.graph)), "sigmoid")
+    assert list(found.kinds_of(program.graph)) == [None] * 5
