@@ -36,7 +36,9 @@ import contextlib, io, json, os, sys
 from irscope.frontends.zoo import sources
 with sources.noting_changes():
     from irscope.frontends.eager import steptrace
+    from irscope.frontends.simulation.process import import_ahead
     from irscope.frontends.zoo import load
+    import_ahead()  # what torch imports for captures, or else each run would
 from irscope.cli.main import main
 for line in sys.stdin:
     reading, writing = os.pipe()
