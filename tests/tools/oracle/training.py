@@ -9,7 +9,6 @@ import argparse
 import functools
 import json
 import os
-import subprocess
 import sys
 import time
 import warnings
@@ -19,6 +18,7 @@ from typing import Any
 
 from irscope.memory.tape import Bytes
 from irscope.passes.training.memory import StepMemory, TrainingMemory
+from tests.forked import python
 from tests.tools.oracle.eager_cuda import on_one_stream
 from tests.tools.oracle.training_truth import expand
 
@@ -84,8 +84,7 @@ def simulate(case: Case) -> tuple[Bytes, float]:
     """What the loop itself says under simulation, in its last step; with the seconds that took."""
     started = time.monotonic()
     code = "import json, sys; from tests.tools.oracle.training_truth import simulated; print(json.dumps(simulated(*sys.argv[1:])))"
-    command = [sys.executable, "-c", code, case.recorded["model"], case.recorded["setting"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python(code, case.recorded["model"], case.recorded["setting"])
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     counted = json.loads(done.stdout.splitlines()[-1])[-1]
