@@ -319,17 +319,19 @@ def _copied_graph(graph: Graph, values: dict[Value, Value], declared: Mapping[Va
             new.trainable[values[weight]] = is_trained
         for node in old:
             outputs = node.outputs
-            copy = new.append(
-                node.op,
-                [None if value is None else values[value] for value in node.inputs],
-                [declared.get(output, output.type) for output in outputs],
-                node.attrs,
-                names=[output.name for output in outputs],
-                scope=node.scope,
-                loc=node.loc,
-                source=node.source,
-            )
-            values.update(zip(outputs, copy.outputs, strict=True))
+            inputs = [None if value is None else values[value] for value in node.inputs]
+            if len(outputs) == 1:
+                (output,) = outputs
+                types: Sequence[Type] = (declared.get(output, output.type),)
+                names: Sequence[str | None] = (output.name,)
+            else:
+                types = [declared.get(output, output.type) for output in outputs]
+                names = [output.name for output in outputs]
+            copy = new.append(node.op, inputs, types, node.attrs, names=names, scope=node.scope, loc=node.loc, source=node.source)
+            if len(outputs) == 1:
+                values[output] = copy.outputs[0]
+            else:
+                values.update(zip(outputs, copy.outputs, strict=True))
             for region in node.regions:
                 todo.append((region, new.add_region(copy, region.name)))
         new.set_outputs([values[value] for value in old.outputs])

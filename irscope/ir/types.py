@@ -85,12 +85,13 @@ class Type:
 class TensorType(Type):
     """An array of one element type; build it with `tensor()`."""
 
-    __slots__ = ("device", "dtype", "layout", "shape")
+    __slots__ = ("_nbytes", "device", "dtype", "layout", "shape")
 
     dtype: DType
     shape: Shape
     device: str
     layout: Layout
+    _nbytes: Dim | None
 
     @property
     def rank(self) -> int | None:
@@ -102,6 +103,14 @@ class TensorType(Type):
 
     @property
     def nbytes(self) -> Dim | None:
+        try:
+            found: Dim | None = self._nbytes
+        except AttributeError:  # it is worked out once, when it is first asked for
+            found = self._counted_bytes()
+            _filled(self, _nbytes=found)
+        return found
+
+    def _counted_bytes(self) -> Dim | None:
         bits = self.dtype.bits
         if self.shape is None or (bits is None and self.dtype.block is None):
             return None

@@ -119,6 +119,7 @@ class Bounder:
         self.dtype = dtype
         self.bindings = sizes or {}
         self.storage = aliases.storage
+        self._shared = aliases.parents
         self._sizes: dict[Value, int] = {}
         self._least_of: dict[int, tuple[Cost, Cost | None]] = {}
         """By the identity of the cost that like nodes share, which must stay for that."""
@@ -141,18 +142,23 @@ class Bounder:
         reuse = Reuse(self.device, self.storage, self.size, 0)
         found: dict[tuple[object, ...], NodeBound] = {}
         kept: list[Entry] = []
-        storage, size, sizes = self.storage, self.size, self._sizes
+        storage, shared, size, sizes = self.storage, self._shared, self.size, self._sizes
         for entry in entries:
             node = entry.node
-            key: tuple[object, ...] = (id(entry.cost), entry.runs, node.op)
             if entry.certainty is Certainty.UNKNOWN:
                 yield self.bound(entry, reuse)
                 continue
+            told: list[object] = [id(entry.cost), entry.runs, node.op]
             if entry.certainty is not Certainty.FREE:
-                for value in dict.fromkeys(node.inputs):
-                    root = None if value is None else storage(value)
-                    number = 0 if root is None else sizes.get(root)
-                    key += (size(root) if number is None and root is not None else number,)
+                inputs = node.inputs
+                for value in inputs if len(inputs) < 2 else dict.fromkeys(inputs):
+                    if value is None:
+                        told.append(0)
+                    else:
+                        root = storage(value) if value in shared else value
+                        number = sizes.get(root)
+                        told.append(size(root) if number is None else number)
+            key = tuple(told)
             like = found.get(key)
             if like is None:
                 kept.append(entry)  # a cost that is gone may leave its identity to another
@@ -166,7 +172,9 @@ class Bounder:
         found = self._sizes.get(value)
         if found is None:
             type_ = self.types.type_of(value)
-            found = round((self.number(type_.nbytes) or 0) * self._factor(type_.dtype))
+            found = self.number(type_.nbytes) or 0
+            if self.dtype is not None:
+                found = round(found * self._factor(type_.dtype))
             self._sizes[value] = found
         return found
 

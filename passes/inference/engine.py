@@ -345,7 +345,9 @@ class Inference(RuleContext):
         """What the results of a node follow from, but for known elements of operands, whose identities are added to `elements`; None where
         that cannot be a key."""
         types, values = self.found.types, self.found.values
-        attrs = self._attrs_number(node)
+        attrs = self._attrs.get(id(node.attrs), 0)
+        if attrs == 0:
+            attrs = self._attrs_number(node.attrs)
         if attrs is None:
             return None
         key: list[Hashable] = [node.op, len(self.sizes), attrs]
@@ -363,21 +365,16 @@ class Inference(RuleContext):
             key.append(output.type)
         return tuple(key)
 
-    def _attrs_number(self, node: Node) -> Hashable:
-        """A number for the attributes of a node that is that of no others; None where they cannot be told apart."""
-        attrs = node.attrs
-        found = self._attrs.get(id(attrs), 0)
-        if found == 0:
-            found = self._attrs[id(attrs)] = self._number_of(attrs)
-        return found
-
-    def _number_of(self, attrs: Mapping[str, Attr]) -> int | None:
+    def _attrs_number(self, attrs: Mapping[str, Attr]) -> int | None:
+        """A number for attributes that is that of no others; None where they cannot be told apart."""
         # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
         key = (repr(attrs), *attrs.values())
         try:
-            return self._attr_numbers.setdefault(key, len(self._attr_numbers) + 1)
+            found: int | None = self._attr_numbers.setdefault(key, len(self._attr_numbers) + 1)
         except TypeError:
-            return None
+            found = None
+        self._attrs[id(attrs)] = found
+        return found
 
     def _take(self, node: Node, answer: Answer) -> None:
         """The results that a node like this one had."""

@@ -6,6 +6,7 @@ libraries: what its own host code decides is real, what cuDNN and cuBLAS decide 
 
 from __future__ import annotations
 
+import operator
 import random
 import re
 from bisect import bisect_right
@@ -187,7 +188,15 @@ def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
     """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
     found = _as_one(graph, read_launches(graph, types, known))
     dtype_of = _dtypes_of(found)
-    on_gpu = {id(launch) for launch in found.launches if _has_kernel(launch, dtype_of) and not _is_refused(launch)}
+    told: dict[tuple[int, str], bool] = {}
+    on_gpu: set[int] = set()
+    for launch in found.launches:
+        key = id(launch.kind), launch.node.source
+        runs_there = None if launch.kind is None else told.get(key)
+        if runs_there is None:
+            runs_there = told[key] = _has_kernel(launch, dtype_of) and not _is_refused(launch)
+        if runs_there:
+            on_gpu.add(id(launch))
     on_gpu -= _preferring_cpu(found, on_gpu)
     with_half_casts(found, types, known, lambda launch: id(launch) in on_gpu or runs_half(launch))
     without_double_casts(found)
@@ -243,10 +252,12 @@ def _preferring_cpu(found: Launches, on_gpu: set[int]) -> set[int]:
     """Kernels that depend on values on the CPU alone, in the main arithmetic of shapes: they go there too."""
     on_cpu = {value for launch in found.launches if launch.name in _CPU_RESULTS and id(launch) in on_gpu for value in launch.outputs}
     moved: set[int] = set()
+    # More values on the CPU never make a kernel stay on the GPU, so any order leads to the same; once is enough but for kernels of
+    # functions, which stand at the end of the file, behind what reads their results.
+    made = [launch.outputs[0] for launch in found.launches if launch.outputs]
+    is_in_order = all(map(operator.lt, made, made[1:]))
     before = -1
-    # More values on the CPU never make a kernel stay on the GPU, so any order leads to the same; in that of the file once is enough
-    # but for kernels of functions, which stand at its end.
-    while len(on_cpu) > before:
+    while before < 0 or (len(on_cpu) > before and not is_in_order):
         before = len(on_cpu)
         for launch in found.launches:
             if on_cpu.isdisjoint(launch.inputs) and on_cpu.isdisjoint(launch.captured):
@@ -694,9 +705,19 @@ class _Simulated:
         order = arena.laid.order
         self._block: int | None = None
         """Bytes of the block of the second run, which is the same in every attempt."""
-        packed = [_rearranged(launch, placed.found, types) for launch in placed.found.launches if id(launch) in placed.on_gpu]
+        recurrent = (launch for launch in placed.found.launches if launch.name in _GATES)
+        packed = [_rearranged(launch, placed.found, types) for launch in recurrent if id(launch) in placed.on_gpu]
         self.rearranged = [(number, one) for number, one in enumerate(packed) if one is not None]
-        takes = [_takes(launch, types, arena.target) if id(launch) in placed.on_gpu else _NONE for launch in order]
+        taken: dict[tuple[int, str], Taken] = {}
+
+        def takes_of(launch: Launch) -> Taken:
+            key = id(launch.kind), launch.name
+            found = None if launch.kind is None else taken.get(key)
+            if found is None:
+                found = taken[key] = _takes(launch, types, arena.target)
+            return found
+
+        takes = [takes_of(launch) if id(launch) in placed.on_gpu else _NONE for launch in order]
         self.bodies = [inside.get(launch.node, 0) for launch in order]
         self.open_ = next((one.why for one in takes if one.most is None), "")
         self.why = next((one.why for one in takes if one.most != one.size), _LOADING)

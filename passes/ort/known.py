@@ -191,7 +191,9 @@ class _Session(Inference):
 
     def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
         """What the results of a node follow from, besides elements; None where that cannot be a key. Notes the places of unknown sizes."""
-        attrs = self._attrs_number(node)
+        attrs = self._attrs.get(id(node.attrs), 0)
+        if attrs == 0:
+            attrs = self._attrs_number(node.attrs)
         if attrs is None:
             return None
         key: list[Hashable] = [node.op, node.source, len(self.sizes), attrs]

@@ -43,6 +43,8 @@ class Launch:
     """Whether it runs in single precision on casts of what the file has in half."""
     inner: tuple[Launches, ...] = ()
     """Kernels of the graph inside that runs, of both where it is not known which does."""
+    kind: object = None
+    """What stands for the kind of its node, and of that alone, as the inference tells kinds; None where there is none."""
 
 
 @immutable
@@ -132,10 +134,10 @@ class _Reader:
             numbers[value] = self._add(value)
         found.given, found.inputs = len(numbers), len(self.graph.inputs)
         group: list[Node] = []
-        for node in self.graph:
+        for node, kind in zip(self.graph, self.types.kinds_of(self.graph), strict=True):
             group.append(node)
             if not _continues(node):
-                self._launch(group)
+                self._launch(group, kind)
                 group = []
         found.launches.extend(self.halved)
         found.returned = [numbers[value] for value in self.graph.outputs if value in numbers]
@@ -144,7 +146,7 @@ class _Reader:
     def _add(self, value: Value) -> int:
         return self.found.add(value, self.types.type_of(value), self.known.type_of(value))
 
-    def _launch(self, group: list[Node]) -> None:
+    def _launch(self, group: list[Node], kind: object) -> None:
         found, numbers = self.found, self.numbers
         last = group[-1]
         name = op_type(last.source)
@@ -173,7 +175,7 @@ class _Reader:
             self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
             self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
             return
-        found.launches.append(Launch(last, name, kernel, inputs, captured, outputs))
+        found.launches.append(Launch(last, name, kernel, inputs, captured, outputs, kind=kind if len(group) == 1 else None))
 
 
 def _from_outside(graph: Graph) -> Iterator[Value]:
@@ -631,15 +633,17 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
         if step in session.inner:
             inside[step], most = _run_inner(arena, session.inner[step], session.pattern)
         highest.append(most)
-        free(own)
+        if own is not None:
+            free(own)
         requested.append(arena.requested)
         allocated.append(arena.in_use)
         for value in buffers.dropped[step]:
-            free(chunks.pop(value, None))
+            if (chunk := chunks.pop(value, None)) is not None:
+                free(chunk)
     around += [arena.malloc(size) for size in session.carried]
     counters = arena.counters()
-    for chunk in (*chunks.values(), *around):
-        free(chunk)
+    for left in (*chunks.values(), *around):
+        free(left)
     if session.shrinks:
         arena.shrink()
     heights = [max(after, inside.get(step, 0)) for step, after in enumerate(requested)] if inside else requested
