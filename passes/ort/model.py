@@ -171,8 +171,7 @@ def _note_uses(by_owner: Mapping[int, LiveRange], order: list[Launch], found: La
     """The last use of a value or of a view of it."""
     used: dict[int, tuple[list[int], list[Value]]] = {number: ([], []) for number in by_owner}
     made: dict[int, list[tuple[int, int]]] = {number: [] for number in by_owner}
-    reads = (dict.fromkeys((*launch.inputs, *launch.captured)) for launch in order)
-    for step, read in enumerate(chain(reads, [found.returned])):
+    for step, read in enumerate(chain(map(_reads, order), [found.returned])):
         for number in read:
             if number >= found.given and (uses := used.get(owners[number])) is not None:
                 uses[0].append(step)
@@ -187,6 +186,12 @@ def _note_uses(by_owner: Mapping[int, LiveRange], order: list[Launch], found: La
         one.used_at = tuple(steps)
         one.used = tuple(read_values) if any(value is not one.value for value in read_values) else ()
         one.tenants = tuple([_tenant(one, tensor, step, order, found, last_use.get(tensor)) for tensor, step in made[number]])
+
+
+def _reads(launch: Launch) -> Iterable[int]:
+    """The values that a kernel reads, each once."""
+    inputs, captured = launch.inputs, launch.captured
+    return inputs if len(inputs) < 2 and not captured else dict.fromkeys((*inputs, *captured))
 
 
 def _tenant(one: LiveRange, number: int, born: int, order: list[Launch], found: Launches, dies: int | None) -> Tenant:
