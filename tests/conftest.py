@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 ASKED = ("IRSCOPE_TEST_FULL", "IRSCOPE_UPDATE_DOCS", "IRSCOPE_UPDATE_SNAPSHOTS", "IRSCOPE_CACHE")
 """Variables by which whoever runs the tests asks for something. All others of irscope would change what is tested."""
-FIXED = {"TERM": "xterm-256color", "TZ": "UTC", "LC_ALL": "C.UTF-8", "IRSCOPE_NO_CACHE": "1"}
+FIXED = {"TERM": "xterm-256color", "TZ": "UTC", "LC_ALL": "C.UTF-8", "IRSCOPE_NO_CACHE": "1", "OMP_NUM_THREADS": "1"}
 UNSET = ("PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 FULL = os.environ.get("IRSCOPE_TEST_FULL", "") not in ("", "0")
 
