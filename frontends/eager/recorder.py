@@ -418,16 +418,7 @@ def watched_calls(
 
     def compile(module: nn.Module, *args: Any, **kwargs: Any) -> None:
         """`nn.Module.compile` compiles torch's own function; the module is followed around it."""
-        run = torch.compile(types.MethodType(original, module), *args, **kwargs)
-
-        def compiled(*given: Any, **named: Any) -> Any:
-            outer = entered(module)
-            try:
-                return run(*given, **named)
-            finally:
-                left(outer)
-
-        module._compiled_call_impl = compiled
+        module._compiled_call_impl = followed(module, torch.compile(types.MethodType(original, module), *args, **kwargs), entered, left)
 
     kind._call_impl, kind.compile = called, compile
     undo = around_compilations(lambda: setattr(kind, "_call_impl", original), lambda: setattr(kind, "_call_impl", called))
@@ -436,6 +427,21 @@ def watched_calls(
     finally:
         undo()
         kind._call_impl, kind.compile = original, compiling
+
+
+def followed(
+    module: nn.Module, run: Callable[..., Any], entered: Callable[[nn.Module], Outer], left: Callable[[Outer], None]
+) -> Callable[..., Any]:
+    """What a module was compiled to, with functions that are called before and after it."""
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        outer = entered(module)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            left(outer)
+
+    return compiled
 
 
 def around_compilations(begins: Callable[[], None], ends: Callable[[], None]) -> Callable[[], None]:

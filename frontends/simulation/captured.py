@@ -258,6 +258,9 @@ class Recorder:
         """What was there when the run began."""
         self.modules: dict[int, str] = {}
         """Paths of modules by identity."""
+        self.paths: frozenset[str] = frozenset()
+        self._called_in: dict[int, str] = {}
+        """By number of the autograd node that a compiled call makes, the path of the module that was being called."""
 
     # -- what is there before --------------------------------------------------------------------------------------
 
@@ -396,9 +399,29 @@ class Recorder:
         if site is not None:
             line = next((one for one in site.lines if not one.startswith("module ")), "")
             # A library's call is of one operator, whose operands others may have made; a generated kernel of all.
-            return _shared(site.modules if site.generated else site.modules[:1]), line
+            return self._path(_shared(site.modules if site.generated else site.modules[:1])), line
+        return self._running, line_text(self.watch.line_of(sys._getframe(1)))
+
+    @property
+    def _running(self) -> str:
+        """The path of the module that is being called."""
         module = self.watch.running
-        return "" if module is None else self.modules.get(id(module), ""), line_text(self.watch.line_of(sys._getframe(1)))
+        return "" if module is None else self.modules.get(id(module), "")
+
+    def _path(self, within: str) -> str:
+        """The path of a module that compiled code names from the module whose code it is; empty where that is not known.
+
+        One code may serve several modules: which one, only the call tells, and for the backward what the call's forward noted.
+        """
+        node: Any = torch._C._current_autograd_node()
+        if node is None:
+            outer = self._running
+            # The number of the node that was made last: what runs after it without gradients makes none.
+            self._called_in.setdefault(torch._C._autograd._get_sequence_nr() - 1, outer)
+        else:
+            outer = self._called_in.get(node._sequence_nr(), "")
+        found = f"{outer}.{within}".strip(".")
+        return found if found in self.paths else ""
 
     def _site(self) -> Kernel | None:
         """The kernel that the generated code calls now."""
@@ -536,6 +559,9 @@ class Run:
         process.compiler.launched = recorder.launched
         self._whole = module._orig_mod if isinstance(module, torch._dynamo.OptimizedModule) else module
         recorder.modules = {id(one): _plain(name) for name, one in self._whole.named_modules()}
+        recorder.paths = frozenset(_plain(name) for name, _ in self._whole.named_modules(remove_duplicate=False))
+        if settings is None and module is self._whole:
+            self._follow_compiled(module)
         self._settings = settings
         self._module = module
         self._moved: dict[int, torch.Tensor] = {}
@@ -543,6 +569,14 @@ class Run:
         self._originals: list[torch.Tensor] = []
         self._backends: dict[str, None] = {}
         self._follow_backends()
+
+    def _follow_compiled(self, module: nn.Module) -> None:
+        """See calls of the outermost modules that are compiled in place: code that they share does not tell them apart."""
+        if module._compiled_call_impl is not None:
+            self._watch.follow_compiled(module)
+        elif "forward" not in vars(module):
+            for child in module.children():
+                self._follow_compiled(child)
 
     def _follow_backends(self) -> None:
         kind: Any = torch._dynamo.output_graph.OutputGraph

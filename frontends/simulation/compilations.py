@@ -563,7 +563,7 @@ def place_of(node: Any) -> str:
 def _module(node: Any) -> str:
     """The path of the module behind a node: of "L['self']._modules['layers'][0].up" it is "layers.0.up"."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
-    path = re.sub(r"^L\['\w+'\]|_modules|_orig_mod", "", str(modules[-1][0])) if modules else ""
+    path = re.sub(r"^L\['\w+'\](\.__self__)?|_modules|_orig_mod", "", str(modules[-1][0])) if modules else ""
     return ".".join(re.findall(r"\w+", path))
 
 

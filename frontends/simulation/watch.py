@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from irscope.frontends.eager.optimizing import watched_compiled_steps
-from irscope.frontends.eager.recorder import Frames, Line, watched_calls
+from irscope.frontends.eager.recorder import Frames, Line, followed, watched_calls
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
 from irscope.training import Phase
@@ -140,6 +140,12 @@ class Watch:
 
         kind._apply = moved
         self._undo.callback(setattr, kind, "_apply", moves)
+
+    def follow_compiled(self, module: nn.Module) -> None:
+        """See the calls of a module that was compiled in place before."""
+        run = module._compiled_call_impl
+        assert run is not None
+        module._compiled_call_impl = followed(module, run, self._entered, self._left)
 
     def _entered(self, module: nn.Module) -> bool:
         outermost = not self._calls

@@ -112,7 +112,8 @@ def test_a_module_that_is_compiled_never_has_eager_s_numbers(way: str) -> None:
     kernels = [node for node in compiled.program.graph if node.op == "compiled.kernel"]
     assert kernels and any({"relu", "native_layer_norm"} & set(node.attrs["operators"]) for node in kernels)  # type: ignore[arg-type]
     assert all(str(node.loc).startswith(__file__) for node in kernels)
-    assert {node.scope.module.partition(".")[0] for node in kernels} <= {"0", "1", ""}
+    # Blocks that are compiled one by one share their code: which of them it runs for, the call tells. Others' kernels are of both, too.
+    assert {node.scope.module.partition(".")[0] for node in kernels} - {"" if way != "blocks in place" else None} == {"0", "1"}
     ours, theirs = memory_of(compiled), memory_of(eager)
     assert ours.counter("before", "requested") == theirs.counter("before", "requested")
     assert ours.central is not None and theirs.central is not None

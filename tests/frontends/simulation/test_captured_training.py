@@ -219,6 +219,21 @@ def test_what_cannot_be_followed_is_named_and_marked(script: str, capsys: pytest
     assert any("other backends" in table["title"] for table in reports["compiled"]["tables"])
 
 
+def test_kernels_of_blocks_that_share_their_code_are_those_of_the_block_that_runs() -> None:
+    """Forward and backward."""
+    module = torch.nn.Sequential(*blocks(), *blocks())
+    for one in module:
+        one.compile()
+    graph = irscope.capture_training(module, X, optimizer="sgd", device="h200").program.graph
+    found: dict[str, list[str]] = {"0": [], "1": [], "2": [], "3": []}
+    for node in graph:
+        if node.op == "compiled.kernel" and node.scope.module:
+            found[node.scope.module.partition(".")[0]].append(str(node.attrs["operators"]))
+    # The first needs no gradient of its input, and has code of its own.
+    assert len(found["1"]) > 4 and sorted(found["1"]) == sorted(found["2"]) == sorted(found["3"])
+    assert any("backward" in one for one in found["1"]) and any("backward" in one for one in found["0"])
+
+
 def test_a_compiled_optimizer_is_followed(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train-plan", "--compile", "--format", "json", "--nodes-csv", f"{script}.csv", f"{script}:steps"]) == ExitCode.OK
     rows = [line.split(",") for line in Path(f"{script}.csv").read_text().splitlines()]
