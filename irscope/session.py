@@ -120,11 +120,18 @@ class Model:
         return self.bound_to({**self.options.bind, **sizes})
 
     def bound_to(self, sizes: Mapping[str, int]) -> Model:
-        """The same file read again with these sizes and no others, and analysed again."""
+        """Return the model with these sizes and no others, analysed again; what was read is taken again where that is the same."""
+        return self._copy_bound_to(sizes) or self._opened_with(sizes)
+
+    def read_again(self) -> Model:
+        """Read the file as it is now, with the same sizes and options; nothing of what was read before is taken."""
+        return self._opened_with(self.options.bind)
+
+    def _opened_with(self, sizes: Mapping[str, int]) -> Model:
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
-        return self._copy_bound_to(sizes) or open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
+        return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
 
     def _copy_bound_to(self, sizes: Mapping[str, int]) -> Model | None:
         """A copy of what was read, bound further: of large models far less work. None where it may differ from the file read again."""

@@ -84,6 +84,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("app", "look", ("t",), "Dark or light", "Change between dark and light."),
     Action("app", "help", ("question_mark",), "Help", "Show all keys.", footer=True),
     Action("app", "quit", ("q",), "Quit", "Leave irscope.", footer=True),
+    Action("app", "suspend_process", ("ctrl+z",), "Suspend", "Put irscope into the background of the shell; fg brings it back."),
     Action("app", "stop", ("ctrl+c", "ctrl+q"), "Leave at once", "Leave irscope from wherever you are.", priority=True),
     Action("dialog", "close", ("escape", "q", "enter"), "Close", "Close this window.", footer=True),
     Action("dialog", "scroll_text(-1)", ("up", "k"), "Up", "Scroll up."),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, cast
 
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
@@ -26,13 +25,13 @@ from irscope.tui.context import Context
 from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
 from irscope.tui.start import question_lines
-from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
+from irscope.tui.terminal import TerminalApp
+from irscope.tui.text import Line, Span, Symbols, error_lines
 from irscope.tui.widgets.dialogs import TextDialog
 
 _NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
 _LOOK_AT_FILE = 2.0
 """Seconds between checks whether the file has changed."""
-_LOOKS = ("textual-dark", "textual-light")
 
 
 def run_app(model: Model, other: str = "", step: Sequence[str] | None = None) -> None:
@@ -40,7 +39,7 @@ def run_app(model: Model, other: str = "", step: Sequence[str] | None = None) ->
     model.manager.cancelled.clear()
     try:
         with quiet_collector():
-            IrscopeApp(model, other=other, step=step).run()
+            IrscopeApp(model, other=other, step=step).finish()
     finally:
         # Leaving cancels running analyses; the model stays usable for the caller.
         model.manager.cancelled.clear()
@@ -51,11 +50,9 @@ def pane_of(widget: Widget) -> str:
     return getattr(widget, "PANE", "") or widget.id or ""
 
 
-class IrscopeApp(App[None]):
+class IrscopeApp(TerminalApp[None]):
     """irscope in the terminal."""
 
-    CSS_PATH = "irscope.tcss"
-    TITLE = "irscope"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app", app_actions())
     PAUSE_GC_ON_SCROLL = True
 
@@ -87,13 +84,7 @@ class IrscopeApp(App[None]):
             self.answer = answer
 
     def __init__(self, model: Model, symbols: Symbols | None = None, *, other: str = "", step: Sequence[str] | None = None) -> None:
-        super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
-        if symbols is None:
-            symbols = symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
-        self.symbols = symbols
-        self.set_class(not symbols.has_braille, "-ascii")
+        super().__init__(symbols)
         self.step = step
         self.session = self._session_of(model)
         self.file_watch = FileWatch(model.program.path)
@@ -152,7 +143,9 @@ class IrscopeApp(App[None]):
         elif not self.browse.is_empty:
             self.browse.reveal(place.row)
         shown = self.model_screen
-        if shown is None or place.screen != shown.NAME:
+        if shown is not None and shown is not self.screen:
+            shown.show_all()  # below a window that a key of the same read has opened, which must not be switched in its place
+        elif shown is None or place.screen != shown.NAME:
             self.switch_screen(self._screen_of(place.screen))
         else:
             shown.show_all()
@@ -170,16 +163,16 @@ class IrscopeApp(App[None]):
         elif self.session.program.training is not None:
             self.notify("A captured training step cannot be read again; start the UI again.", markup=False)
         else:
-            self._read_again(self.session.model, self.session.model.options.bind)
+            self._read_again(self.session.model.read_again)
 
     def _reopen(self, bind: Mapping[str, int]) -> None:
         self.notify("Reading it again for these sizes.", markup=False)
-        self._read_again(self.session.model, bind)
+        self._read_again(partial(self.session.model.bound_to, bind))
 
     @work(thread=True, exclusive=True, group="reload", exit_on_error=False)
-    def _read_again(self, model: Model, bind: Mapping[str, int]) -> None:
-        """Read the file again; runs in a thread and only posts a message."""
-        self.post_message(self.ReadAgain(answered(lambda: model.bound_to(bind))))
+    def _read_again(self, read: Callable[[], Model]) -> None:
+        """Read the model again; runs in a thread and only posts a message."""
+        self.post_message(self.ReadAgain(answered(read)))
 
     async def on_irscope_app_read_again(self, message: ReadAgain) -> None:
         if isinstance(message.answer, Model):
@@ -197,6 +190,9 @@ class IrscopeApp(App[None]):
         model.manager.cancelled.clear()
         shown = self.model_screen
         first = FIRST_SCREEN if shown is None else shown.NAME
+        # A window that was opened while the model was read is about the one before.
+        while self.screen is not shown and len(self.screen_stack) > 1:
+            await self.pop_screen()
         await self.switch_screen(screen_class(first)(self.session))
         for name in before:
             self.uninstall_screen(name)
@@ -286,9 +282,6 @@ class IrscopeApp(App[None]):
 
     def action_commands(self) -> None:
         self.action_command_palette()
-
-    def action_look(self) -> None:
-        self.theme = _LOOKS[self.theme == _LOOKS[0]]
 
     def action_help(self) -> None:
         shown = self.model_screen

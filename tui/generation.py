@@ -169,4 +169,4 @@ def _widths(phases: Sequence[str]) -> Floats:
 
 def run_generation(found: Generation) -> None:
     """Show what a language model takes to generate, until the user leaves."""
-    RecordingApp(partial(GeneratedRun, found)).run()
+    RecordingApp(partial(GeneratedRun, found)).finish()

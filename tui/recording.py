@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,7 +11,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.content import Content
@@ -34,7 +32,8 @@ from irscope.tui.command import Source
 from irscope.tui.memory.views import StepStack
 from irscope.tui.reports import Item, Reports
 from irscope.tui.start import PlainScreen
-from irscope.tui.text import Line, Span, Symbols, note_lines, symbols_for
+from irscope.tui.terminal import TerminalApp
+from irscope.tui.text import Line, Span, Symbols, note_lines
 from irscope.tui.widgets.charts import EventsPane
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Keys, Prompt
@@ -550,7 +549,7 @@ RECORDING_ACTIONS: Final = (
     Action("recording", "back", ("escape",), "Back", "Leave the maximised pane, else drop the filter."),
     Action("recording", "save", ("S",), "Save", "Write the screen as SVG and the table that is shown as CSV."),
     *(action for action in ACTIONS if action.name in ("next_pane", "previous_pane")),
-    *(action for action in actions_of("app") if action.name in ("look", "help", "quit", "stop")),
+    *(action for action in actions_of("app") if action.name in ("look", "help", "suspend_process", "quit", "stop")),
 )
 
 
@@ -585,11 +584,9 @@ def _pane(run: ShownRun, number: int) -> EventsPane:
     return pane
 
 
-class RecordingApp(App[None]):
+class RecordingApp(TerminalApp[None]):
     """A recording alone."""
 
-    CSS_PATH = "irscope.tcss"
-    TITLE = "irscope"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("recording", RECORDING_ACTIONS),
@@ -600,11 +597,7 @@ class RecordingApp(App[None]):
         self, shown: Recording | Callable[[Symbols], ShownRun], symbols: Symbols | None = None, *, others: Sequence[Recording] = ()
     ) -> None:
         """A recording, or what makes a run of another kind; `others` stand beside it: other ranks of the same job, or other runs."""
-        super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
-        self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
-        self.set_class(not self.symbols.has_braille, "-ascii")
+        super().__init__(symbols)
         first = shown_run(shown, self.symbols) if isinstance(shown, Recording) else shown(self.symbols)
         self.runs = [first, *(shown_run(one, self.symbols) for one in others)]
         self._at = 0
@@ -756,9 +749,6 @@ class RecordingApp(App[None]):
         else:
             self._filter("")
 
-    def action_look(self) -> None:
-        self.theme = "textual-light" if self.theme == "textual-dark" else "textual-dark"
-
     def action_help(self) -> None:
         if isinstance(self.screen, TextDialog):
             return
@@ -791,4 +781,4 @@ def shown_run(recording: Recording, symbols: Symbols) -> ShownRun:
 
 def run_recording(recording: Recording, *others: Recording) -> None:
     """Show a recording, others beside it, until the user leaves."""
-    RecordingApp(recording, others=others).run()
+    RecordingApp(recording, others=others).finish()

@@ -5,15 +5,13 @@ It is on the screen before anything is read: this module imports little besides 
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -22,7 +20,8 @@ from textual.screen import Screen
 
 from irscope.errors import IrscopeError
 from irscope.tui.actions import ACTIONS, QUESTIONS, Action, actions_of, bindings, key_text
-from irscope.tui.text import Line, Span, Symbols, error_lines, symbols_for
+from irscope.tui.terminal import TerminalApp
+from irscope.tui.text import Line, Span, Symbols, error_lines
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Keys, Looks, Prompt
 
@@ -38,6 +37,7 @@ START_ACTIONS: tuple[Action, ...] = (
     Action("start", "help", ("question_mark",), "Help", "Show all keys.", footer=True),
     Action("start", "cancel", ("escape",), "Cancel", "Stop reading; leave irscope where nothing is read.", footer=True),
     Action("start", "quit", ("q",), "Quit", "Leave irscope.", footer=True),
+    Action("start", "suspend_process", ("ctrl+z",), "Suspend", "Put irscope into the background of the shell; fg brings it back."),
     Action("start", "stop", ("ctrl+c", "ctrl+q"), "Leave at once", "Leave irscope from wherever you are.", priority=True),
 )
 _REDRAW = 0.1
@@ -68,11 +68,9 @@ class PlainScreen(Looks, Screen[None]):
     """What widgets are painted on that belong to no model."""
 
 
-class StartApp(App[object]):
+class StartApp(TerminalApp[object]):
     """Read a file, or choose one; the app ends with what was read, with an error, or with None."""
 
-    CSS_PATH = "irscope.tcss"
-    TITLE = "irscope"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings("start", START_ACTIONS)
 
@@ -93,12 +91,8 @@ class StartApp(App[object]):
 
     def __init__(self, read: Read, symbols: Symbols | None = None, *, path: Path | None = None, folder: Path | None = None) -> None:
         """`path` is read at once; else the files of a folder are offered, or those that were opened last."""
-        super().__init__()
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
+        super().__init__(symbols)
         self.read = read
-        self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
-        self.set_class(not self.symbols.has_braille, "-ascii")
         self.path = path
         self.folder = folder
         self.files: Sequence[Known] = ()
@@ -291,7 +285,7 @@ def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
 def opened(read: Read, path: Path | None = None, folder: Path | None = None) -> object:
     """What a user opens: the file of the path, or one that is chosen; None for nothing. Raises why the named file cannot be read."""
     app = StartApp(read, path=path, folder=folder)
-    found = app.run()
+    found = app.finish()
     if isinstance(found, IrscopeError):
         raise found
     if app.was_cancelled:

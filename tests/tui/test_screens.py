@@ -149,7 +149,7 @@ def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: 
         await press(app, pilot, "S")
         assert (tmp_path / f"two.irs-{name}.csv").exists() is (app.model_screen is not None and app.model_screen.table() is not None)
         # Another device is in what is copied.
-        await press(app, pilot, "D", "1", "y", "escape")
+        await press(app, pilot, "D", *"a10", "enter", "y", "escape")
         assert app.session.context.device == "a10"
         if command and name != "params":
             assert "--device a10" in app.clipboard and "--device" not in command
@@ -284,7 +284,7 @@ async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[N
     assert memory.found.live.model == "eager"
     assert "fits: " in screen_text(app)
     assert "requested" in screen_text(app) and "h200 " in screen_text(app)
-    await press(app, pilot, "D", "1")
+    await press(app, pilot, "D", *"a10", "enter")
     assert app.session.context.device == "a10"
     assert "a10 22.06 GiB · eager lifetimes" in screen_text(app)
     assert memory.counters().device == "a10" and "on NVIDIA A10" in screen_text(app)
@@ -293,7 +293,7 @@ async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[N
     assert "liveness{model=eager}" in app.clipboard
     await press(app, pilot, "escape", "4")
     assert app.session["cost"].found.times.device.name == "a10"
-    await press(app, pilot, "F", "2", "3", "D", "2")
+    await press(app, pilot, "F", "2", "3", "D", *"a100", "enter")
     assert "a100 79.15 GiB · eager lifetimes · first run" in screen_text(app)
     await press(app, pilot, "2", "y")
     assert memory.measured.title == "Device memory, first forward".lower()
@@ -364,7 +364,7 @@ async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilo
     cost = app.session["cost"]
     assert cost.by == "kind"
     before = cost.found.times.device.title
-    await press(app, pilot, "D", "1")
+    await press(app, pilot, "D", *"a10", "enter")
     assert cost.found.times.device.title != before
     await press(app, pilot, "slash", *"linear", "enter", "enter")
     assert shown(app) == "browse"

@@ -187,7 +187,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 def test_a_bound_size_is_changed_again_and_an_advice_is_typed_as_it_stands() -> None:
     async def bound(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "D", "1", "4")
+        await press(app, pilot, "D", *"a10", "enter", "4")
         assert "· batch=4 · a10" in screen_text(app)
         await press(app, pilot, "c")
         assert app.focused is not None and getattr(app.focused, "value", "") == "batch=4"

@@ -65,7 +65,7 @@ def test_a_nan_is_found_and_the_weights_that_changed(size: tuple[int, int], tmp_
 
 @FEW_SIZES
 def test_the_peak_why_it_is_alive_batch_64_on_an_l4_what_saves_most_and_where_a_branch_goes(size: tuple[int, int]) -> None:
-    """Keys: 2, p, and then tab, down, enter; c, batch=64, enter, D, m; 2, W; and 8, down."""
+    """Keys: 2, p, and then tab, down, enter; c, batch=64, enter, D, l4, enter; 2, W; and 8, down."""
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "2", "p")
@@ -84,9 +84,9 @@ def test_the_peak_why_it_is_alive_batch_64_on_an_l4_what_saves_most_and_where_a_
         assert "alive from step 1 to step 18" in screen_text(app) and "`wide`" in screen_text(app)
         await press(app, pilot, "c")
         app.screen.query_one("#sizes", Prompt).value = "batch=64"
-        await press(app, pilot, "enter", "D")
-        assert "m  l4 " in screen_text(app)
-        await press(app, pilot, "m")
+        await press(app, pilot, "enter", "D", *"l4")
+        assert "l4 22.03 GiB" in screen_text(app) and "type to filter" not in screen_text(app)
+        await press(app, pilot, "enter")
         assert "batch=64 · l4 22.03 GiB" in first_lines(app) and "fits" in first_lines(app, 3)
         await press(app, pilot, "2", "W")
         found = memory.whatifs.table

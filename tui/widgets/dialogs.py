@@ -16,8 +16,9 @@ from irscope.tui.actions import bindings
 from irscope.tui.text import Line, Span
 from irscope.tui.widgets.paint import Looks, TextPane
 
-_CHOICES = "123456789abdfghilmnoprstuvwxyz"
-"""Keys that choose; those that move or close are left out."""
+_DIGITS = "123456789"
+_MOVES = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "home": -(1 << 30), "end": 1 << 30}
+"""Keys that move the mark of a list, and by how many rows."""
 
 
 class TextDialog(Looks, ModalScreen[int | None]):
@@ -30,6 +31,7 @@ class TextDialog(Looks, ModalScreen[int | None]):
         self.heading = title
         self.lines = lines
         self.keys = keys
+        self._is_answered = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="window") as window:
@@ -37,31 +39,91 @@ class TextDialog(Looks, ModalScreen[int | None]):
             window.border_subtitle = Content("esc closes")
             yield TextPane(self.lines, id="text")
 
+    def answer(self, choice: int | None) -> None:
+        """Close the window with `choice`. Keys that a terminal sent in the same read come before it is gone: they are dropped."""
+        if not self._is_answered:
+            self._is_answered = True
+            self.dismiss(choice)
+
     def on_key(self, event: events.Key) -> None:
         # Keys that choose come before those that scroll or close.
         if event.character is not None and event.character in self.keys:
             event.stop()
             event.prevent_default()
-            self.dismiss(self.keys.index(event.character))
+            self.answer(self.keys.index(event.character))
 
     def action_close(self) -> None:
-        self.dismiss(None)
+        self.answer(None)
 
     def action_scroll_text(self, by: int) -> None:
         self.query_one(TextPane).scroll_relative(y=by, animate=False)
 
 
 class ChoiceDialog(TextDialog):
-    """Things to choose from, each by its key."""
+    """A list to choose from: typing filters it, arrows move the mark, enter takes the marked row. Short lists have a digit for each row."""
 
     def __init__(self, title: str, choices: Sequence[str]) -> None:
-        keys = _CHOICES[: len(choices)]
-        lines = keyed(zip(keys, choices, strict=False))
-        if len(choices) > len(keys):
-            lines.append((Span(f"  and {len(choices) - len(keys):,} more", "faint"),))
-        super().__init__(title, lines, keys)
+        self.choices = choices
+        self.typed = ""
+        self.marked = 0
+        self.has_digits = len(choices) <= len(_DIGITS)
+        super().__init__(title, self._list_lines())
+
+    def on_mount(self) -> None:
+        self._show_typed()
+
+    def matching(self) -> list[int]:
+        """Return the choices that match the typed text: those whose first word it is, then those that begin with it, then the rest."""
+        typed = self.typed.casefold()
+
+        def rank(index: int) -> tuple[bool, bool, int]:
+            text = self.choices[index].casefold()
+            return text.split(" ")[0].rstrip(":") != typed, not text.startswith(typed), index
+
+        words = typed.split()
+        kept = [index for index, text in enumerate(self.choices) if all(word in text.casefold() for word in words)]
+        return sorted(kept, key=rank) if typed else kept
+
+    def on_key(self, event: events.Key) -> None:
+        rows = self.matching()
+        if event.key == "enter":
+            if rows:
+                self.answer(rows[self.marked])
+        elif event.key in _MOVES:
+            self.marked = max(0, min(self.marked + _MOVES[event.key], len(rows) - 1))
+        elif event.key == "backspace":
+            self.typed, self.marked = self.typed[:-1], 0
+        elif event.is_printable and event.character is not None:
+            if self.has_digits and not self.typed and event.character in _DIGITS[: len(self.choices)]:
+                self.answer(int(event.character) - 1)
+            self.typed, self.marked = self.typed + event.character, 0
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self._show_typed()
+
+    def _show_typed(self) -> None:
+        window, pane = self.query_one("#window"), self.query_one(TextPane)
+        window.border_subtitle = Content(f"{self.typed or 'type to filter'} - enter takes, esc closes")
+        pane.show(self._list_lines())
+        top = pane.scroll_offset.y
+        if not top <= self.marked < top + max(pane.size.height, 1):
+            pane.scroll_to(y=max(0, self.marked - pane.size.height // 2), animate=False, force=True, immediate=True)
+
+    def _list_lines(self) -> list[Line]:
+        rows = self.matching()
+        if not rows:
+            return [(Span("  nothing here matches; backspace takes a letter back", "faint"),)]
+        return [
+            (
+                Span(f"  {index + 1 if self.has_digits else ' '}  ", "mark"),
+                Span(self.choices[index], "selected" if place == self.marked else "plain"),
+            )
+            for place, index in enumerate(rows)
+        ]
 
 
 def keyed(choices: Iterable[tuple[str, str]]) -> list[Line]:
-    """A line for each key with what it chooses."""
+    """Return a line for each key with what it chooses."""
     return [(Span(f"  {key}  ", "mark"), Span(text)) for key, text in choices]
