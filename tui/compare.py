@@ -567,8 +567,8 @@ class CompareScreen(ModelScreen):
             with RowsPane(id="differences-pane", classes="frame"):
                 yield VirtualTable(self.compare.table, id="differences")
                 yield from self.prompts()
-                yield Prompt("the path of a model or a recording", id="other")
-                yield Prompt("the path of a training script, which is run on a simulated device", id="script")
+                yield Prompt("Compare with", "the path of a model or a recording", id="other")
+                yield Prompt("Simulate", "the path of a training script, which is run on a simulated device", id="script")
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -657,9 +657,8 @@ class CompareScreen(ModelScreen):
         problem = ""
         if message.keep:
             problem = self.compare.choose(prompt.value) if prompt.id == "other" else self._simulate(prompt.value.strip())
-        prompt.mark(wrong=bool(problem))
+        prompt.mark(self.symbols.clean(problem))
         if problem:
-            self.show_problem(problem)
             return
         prompt.display = False
         self.focus_first()

@@ -473,7 +473,7 @@ class ParamsScreen(ModelScreen):
                 yield Drawn(self.params.alert_lines, id="weights-alerts")
                 yield VirtualTable(self.params.table, id="weights")
                 yield from self.prompts()
-                yield Prompt("the path of another checkpoint or model", id="other")
+                yield Prompt("Compare with", "the path of another checkpoint or model", id="other")
             with Container(id="params-charts"):
                 yield Drawn(self.params.size_lines, id="sizes-chart")
                 yield Drawn(self.params.value_lines, id="values-chart")
@@ -524,9 +524,6 @@ class ParamsScreen(ModelScreen):
 
     def set_filter(self, text: str) -> str:
         return self.params.set_filter(text)
-
-    def show_problem(self, problem: str) -> None:
-        self.title_of("weights-pane", self.symbols.clean(problem))
 
     def commands(self) -> list[tuple[str, str]]:
         return [("The numbers on the screen:", run_command(self.browse.source, VALUES if self.params.has_values else PASS))]

@@ -626,7 +626,7 @@ class RecordingApp(TerminalApp[None]):
         with RowsPane(id="alive"):
             if reports.rows is not None:
                 yield _Rows(reports.rows.model, id="rows")
-            yield Prompt("words that occur in a row; !word: must not", id="filter")
+            yield Prompt("Filter", "words that occur in a row; !word: must not", id="filter")
         yield Keys()
 
     def on_mount(self) -> None:
@@ -708,8 +708,8 @@ class RecordingApp(TerminalApp[None]):
     def action_filter(self) -> None:
         self.query_one("#filter", Prompt).open(self.run_shown.reports.filter_text)
 
-    def on_input_changed(self, message: Prompt.Changed) -> None:
-        self._filter(message.value)
+    def on_prompt_typed(self, message: Prompt.Typed) -> None:
+        self._filter(message.prompt.value)
 
     def on_prompt_closed(self, message: Prompt.Closed) -> None:
         message.prompt.display = False

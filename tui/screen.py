@@ -35,7 +35,6 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from irscope.devices.catalogue import all_devices
 from irscope.errors import Cancelled, UsageError
@@ -129,9 +128,9 @@ class ModelScreen(Looks, Screen[None]):
     def prompts(self) -> ComposeResult:
         """The input lines; a screen yields them where they are to appear."""
         names = " ".join(f"{name}=8" for name in self.session.sizes[:3])
-        yield Prompt(self.FILTER_HINT, id=_FILTER)
-        yield Prompt(f"sizes, such as {names}", id=_SIZES)
-        yield Prompt("name, module or step", id=_GO_TO)
+        yield Prompt("Filter", self.FILTER_HINT, id=_FILTER)
+        yield Prompt("Sizes", f"such as {names}", id=_SIZES)
+        yield Prompt("Go to", "a name, a module or a step", id=_GO_TO)
 
     def on_mount(self) -> None:
         self.focus_first()
@@ -201,9 +200,9 @@ class ModelScreen(Looks, Screen[None]):
     def action_go_to(self) -> None:
         self.query_one(f"#{_GO_TO}", Prompt).open("")
 
-    def on_input_changed(self, message: Input.Changed) -> None:
-        if message.input.id == _FILTER:
-            self._filter(message.value)
+    def on_prompt_typed(self, message: Prompt.Typed) -> None:
+        if message.prompt.id == _FILTER:
+            self._filter(message.prompt.value)
 
     def on_prompt_closed(self, message: Prompt.Closed) -> None:
         prompt, text = message.prompt, message.prompt.value
@@ -214,9 +213,8 @@ class ModelScreen(Looks, Screen[None]):
             problem = self.go_to(text)
         elif prompt.id == _FILTER and (not message.keep or self.set_filter(text)):
             self._filter("")
-        prompt.mark(wrong=bool(problem))
+        prompt.mark(self.symbols.clean(problem))
         if problem:
-            self.show_problem(problem)
             return
         prompt.display = False
         self.focus_first()
@@ -224,14 +222,8 @@ class ModelScreen(Looks, Screen[None]):
 
     def _filter(self, text: str) -> None:
         problem = self.set_filter(text)
-        self.query_one(f"#{_FILTER}", Prompt).mark(wrong=bool(problem))
+        self.query_one(f"#{_FILTER}", Prompt).mark(self.symbols.clean(problem))
         self.show()
-        if problem:
-            self.show_problem(problem)
-
-    def show_problem(self, problem: str) -> None:
-        """Say what is wrong with what is being typed."""
-        self.say(problem)
 
     def set_sizes(self, text: str) -> str:
         """Bind symbols on all screens; returns an error message, if any."""

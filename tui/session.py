@@ -16,7 +16,7 @@ import numpy as np
 
 from irscope.errors import IrscopeError, UsageError
 from irscope.immutable import immutable
-from irscope.ir.bind import element_names
+from irscope.ir.bind import element_names, symbol_named
 from irscope.ir.graph import Node
 from irscope.ir.places import path_key
 from irscope.session import Model
@@ -349,13 +349,13 @@ class Session:
         Sizes that the model was opened with are put in by reading it again, and so are elements of integer inputs such as `flag=1`.
         """
         try:
-            env = parse_sizes(text)
+            env = {symbol_named(self.program, name) or name: size for name, size in parse_sizes(text).items()}
             typed = {name: size for name, size in env.items() if name in self.program.symbols}
             bind = {name: size for name, size in env.items() if name not in typed}
             if bind == dict(self.model.options.bind):
                 return self.browse.set_sizes(" ".join(f"{name}={size}" for name, size in typed.items()))
             if not set(bind) <= {*self.sizes}:
-                parse_binding(text, self.program.symbols)  # says what there is
+                parse_binding(text, self.program.symbols)  # raises what there is
         except UsageError as error:
             return str(error)
         self.reopen({**bind, **typed})

@@ -115,7 +115,7 @@ class StartApp(TerminalApp[object]):
             )
             pane.display = False
         yield DetailPane((), id="welcome", classes="pane")
-        yield Prompt("the path of a model", id="path")
+        yield Prompt("Open", "the path of a model", id="path")
         yield Keys()
 
     def on_mount(self) -> None:

@@ -12,12 +12,12 @@ from irscope.tui.app import IrscopeApp, help_lines
 from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.text import ASCII, UNICODE, text_of
 from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import DetailPane, Prompt
+from irscope.tui.widgets.paint import DetailPane, PromptLine
 from tests.tui.panes import PANE_OWNERS
 
 COMMON: dict[str, type] = {
     "detail": DetailPane,
-    "prompt": Prompt,
+    "prompt": PromptLine,
     "screen": ModelScreen,
     "app": IrscopeApp,
     "dialog": TextDialog,

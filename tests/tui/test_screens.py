@@ -308,7 +308,7 @@ async def test_sizes_move_the_curve_on_every_screen(app: IrscopeApp, pilot: Pilo
     assert "· batch=4 ·" in screen_text(app)
     await press(app, pilot, "left_curly_bracket", "less_than_sign")
     assert app.browse.results.binding.env == {"batch": 1}
-    await press(app, pilot, "c", "backspace", "3", "2", "enter", "x")
+    await press(app, pilot, "c", *"batch=32", "enter", "x")
     assert memory.by_size is not None
     assert "batch=1 to batch=64" in screen_text(app)
     await press(app, pilot, "x", "1")

@@ -136,9 +136,6 @@ class BrowseScreen(ModelScreen):
         self.browse.set_filter(text)
         return self.browse.filter_error
 
-    def show_problem(self, problem: str) -> None:
-        self.title_of("modules", self.symbols.clean(problem))
-
     def commands(self) -> list[tuple[str, str]]:
         titles = ("The numbers on the screen:", "Nodes like the selected one, as text:")
         return list(zip(titles, self.browse.commands(), strict=False))

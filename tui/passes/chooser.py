@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from irscope.report.printable import pad
@@ -18,7 +17,7 @@ from irscope.tui.actions import Action, bindings
 from irscope.tui.compiled import ITEM as COMPILED
 from irscope.tui.rows import TableColumn, TableModel
 from irscope.tui.text import Role, Span, Symbols, cut_end
-from irscope.tui.widgets.paint import Looks
+from irscope.tui.widgets.dialogs import Window
 from irscope.tui.widgets.table import VirtualTable
 
 QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -153,7 +152,7 @@ PICK_ACTIONS: tuple[Action, ...] = (
 )
 
 
-class PickDialog(Looks, ModalScreen[str | None]):
+class PickDialog(Window[str | None]):
     """A line to type into and the passes that fit; enter takes the selected one, or what was typed if that is more than a name."""
 
     PANE = "pick"
@@ -189,13 +188,13 @@ class PickDialog(Looks, ModalScreen[str | None]):
     def on_input_submitted(self, message: Input.Submitted) -> None:
         typed, place = message.value.strip(), self.rows.selected
         if any(sign in typed for sign in "{},()/") or (typed and place is None):
-            self.dismiss(typed)
+            self.answer(typed)
         elif place is not None:
-            self.dismiss(self.choices[place][0])
+            self.answer(self.choices[place][0])
 
     def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         if self.rows.places[message.row] >= 0:
-            self.dismiss(self.choices[self.rows.places[message.row]][0])
+            self.answer(self.choices[self.rows.places[message.row]][0])
 
     def action_move(self, by: int) -> None:
         model = self.model
@@ -205,4 +204,4 @@ class PickDialog(Looks, ModalScreen[str | None]):
         self.query_one(VirtualTable).redraw()
 
     def action_close(self) -> None:
-        self.dismiss(None)
+        self.answer(None)

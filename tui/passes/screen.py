@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label
 
 from irscope.errors import IrscopeError
@@ -25,7 +24,8 @@ from irscope.tui.passes.running import Outcome, Runner
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Symbols, text_of
-from irscope.tui.widgets.paint import DetailPane, Looks
+from irscope.tui.widgets.dialogs import Window
+from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
 # ----------------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ FORM_ACTIONS: tuple[Action, ...] = (
 )
 
 
-class FormDialog(Looks, ModalScreen[Pass | None]):
+class FormDialog(Window[Pass | None]):
     """One line for each option of a pass, checked at every key; enter takes them when they make sense."""
 
     PANE = "form"
@@ -72,7 +72,7 @@ class FormDialog(Looks, ModalScreen[Pass | None]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         if not self.form.problem:
-            self.dismiss(self.form.made())
+            self.answer(self.form.made())
 
     def _check(self) -> None:
         problem = self.form.problem
@@ -87,7 +87,7 @@ class FormDialog(Looks, ModalScreen[Pass | None]):
         self.focus_previous(Input)
 
     def action_close(self) -> None:
-        self.dismiss(None)
+        self.answer(None)
 
 
 # ----------------------------------------------------------------------------------------------------

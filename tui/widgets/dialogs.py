@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,12 +16,26 @@ from irscope.tui.actions import bindings
 from irscope.tui.text import Line, Span
 from irscope.tui.widgets.paint import Looks, TextPane
 
+R = TypeVar("R")
+
 _DIGITS = "123456789"
 _MOVES = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "home": -(1 << 30), "end": 1 << 30}
 """Keys that move the mark of a list, and by how many rows."""
 
 
-class TextDialog(Looks, ModalScreen[int | None]):
+class Window(Looks, ModalScreen[R]):
+    """A window that answers once: keys that a terminal sent in the same read come before it is gone, and are dropped."""
+
+    _is_answered = False
+
+    def answer(self, result: R | None) -> None:
+        """Close the window with `result`."""
+        if not self._is_answered:
+            self._is_answered = True
+            self.dismiss(result)
+
+
+class TextDialog(Window[int | None]):
     """Shows lines until it is closed; a key of `keys` closes it with its place among them."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("dialog")
@@ -31,19 +45,12 @@ class TextDialog(Looks, ModalScreen[int | None]):
         self.heading = title
         self.lines = lines
         self.keys = keys
-        self._is_answered = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="window") as window:
             window.border_title = Content(self.heading)
             window.border_subtitle = Content("esc closes")
             yield TextPane(self.lines, id="text")
-
-    def answer(self, choice: int | None) -> None:
-        """Close the window with `choice`. Keys that a terminal sent in the same read come before it is gone: they are dropped."""
-        if not self._is_answered:
-            self._is_answered = True
-            self.dismiss(choice)
 
     def on_key(self, event: events.Key) -> None:
         # Keys that choose come before those that scroll or close.

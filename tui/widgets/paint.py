@@ -8,14 +8,17 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import ActiveBinding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Label
 
 from irscope.report.printable import display_width
 from irscope.tui.actions import bindings
@@ -281,14 +284,38 @@ class Keys(Widget):
 
 
 # ----------------------------------------------------------------------------------------------------
-# One line to type into, below the tree: a filter, or sizes for symbols.
+# A line to type into, below the tree: a filter, or sizes for symbols.
 
 
-class Prompt(Input):
-    """An input that is shown while it is needed."""
+class PromptLine(Input):
+    """The line of a prompt that is typed into. It has the prompt's keys: an Input has a meaning of its own for some."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
+
+    def __init__(self, prompt: Prompt, placeholder: str) -> None:
+        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False)
+        self.prompt = prompt
+        self.cursor_blink = False
+
+    def action_keep(self) -> None:
+        self.prompt.action_keep()
+
+    def action_drop(self) -> None:
+        self.prompt.action_drop()
+
+
+class Prompt(Vertical):
+    """A labelled line to type into, shown while it is needed, with what is wrong with the text under it."""
 
     PANE: ClassVar[str] = "prompt"
-    BINDINGS: ClassVar[list[BindingType]] = bindings("prompt")
+    DEFAULT_CSS = """
+    Prompt { height: auto; }
+    Prompt Horizontal { height: 1; }
+    Prompt .label { width: auto; padding: 0 1; text-style: bold; }
+    Prompt Input { width: 1fr; }
+    Prompt .problem { display: none; height: auto; padding: 0 1; }
+    Prompt.-wrong .problem { display: block; }
+    """
 
     class Closed(Message):
         """Typing is over; `keep` says whether what was typed counts."""
@@ -298,22 +325,51 @@ class Prompt(Input):
             self.prompt = prompt
             self.keep = keep
 
-    def __init__(self, placeholder: str, *, id: str | None = None) -> None:
-        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False, id=id)
-        self.cursor_blink = False
+    class Typed(Message):
+        """The text has changed."""
+
+        def __init__(self, prompt: Prompt) -> None:
+            super().__init__()
+            self.prompt = prompt
+
+    def __init__(self, label: str, placeholder: str, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.label = label
+        self.line = PromptLine(self, placeholder)
         self.display = False
 
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Label(Content(self.label), classes="label")
+            yield self.line
+        yield Label("", classes="problem")
+
+    @property
+    def value(self) -> str:
+        """The text as it stands."""
+        return self.line.value
+
+    @value.setter
+    def value(self, text: str) -> None:
+        self.line.value = text
+
     def open(self, text: str) -> None:
-        """Show the line with a text to start from."""
+        """Show the line with a text that typing replaces."""
         with self.prevent(Input.Changed):
             self.value = text
-        self.cursor_position = len(text)
+        self.mark("")
         self.display = True
-        self.focus()
+        self.line.focus()
+        self.line.action_select_all()
 
-    def mark(self, wrong: bool) -> None:
-        """Show whether the text makes sense."""
-        self.set_class(wrong, "-wrong")
+    def mark(self, problem: str) -> None:
+        """Show what is wrong with the text; empty where it makes sense."""
+        self.set_class(bool(problem), "-wrong")
+        self.query_one(".problem", Label).update(Content(problem))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Typed(self))
 
     def action_keep(self) -> None:
         self.post_message(self.Closed(self, keep=True))
