@@ -22,12 +22,12 @@ from irscope.frontends.load import load_program, path_of
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named
 from irscope.ir.dims import bounds
-from irscope.ir.graph import Graph, Role, paused_gc
+from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
 from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
-from irscope.passes.inference.shapes import Shapes, sizes_that_run
+from irscope.passes.inference.shapes import Shapes, misstated, sizes_that_run
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
@@ -233,8 +233,18 @@ def open_model(
         manager = Manager(
             program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers, annotate=types
         )
+        stated = _stated_types(program, path, options)
         manager.apply(types)
-    return _with_manager(Model(manager, (*sink, *default_registry().problems), options, _versions(program)))
+        program.misstated = tuple(misstated(stated, manager.get(Shapes)))
+    found = (*sink, *program.misstated, *default_registry().problems)
+    return _with_manager(Model(manager, found, options, _versions(program)))
+
+
+def _stated_types(program: Program, path: Path, options: LoadOptions) -> dict[Value, Type]:
+    """Return the types that a text states for results, which hold for the inputs that it declares."""
+    if is_name(str(path)) or options.inputs or detect(path).name != "irs":
+        return {}
+    return {output: output.type for body in program.bodies() for node in body for output in node.outputs}
 
 
 def _with_manager(model: Model) -> Model:

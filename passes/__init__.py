@@ -116,7 +116,10 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.training.memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",
     ),
-    "verify": PassEntry("irscope.passes.graph.transforms:Verify", "Check the graph against the rules of the IR."),
+    "verify": PassEntry(
+        "irscope.passes.graph.transforms:Verify",
+        "Check the graph against the rules of the IR, and its nodes against those of their operators.",
+    ),
 }
 
 PIPELINES: dict[str, str] = {

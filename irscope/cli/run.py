@@ -28,6 +28,7 @@ from irscope.files import is_recording, write_stream
 from irscope.frontends.zoo.names import is_pattern
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import Assumed, Runtime
+from irscope.passes.graph.transforms import Verify
 from irscope.passkit.base import Analysis, Pass
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
@@ -64,7 +65,7 @@ class Command:
     A pipeline is a list of passes with options: shapes,liveness{top=5},./my_pass.py:Mine{threshold=0.5}
     `irscope passes` lists the passes. A pass that is named by file is code, and runs; model files never do.
 
-    Exit codes: 0 done, 1 findings at or above --fail-on, 2 usage, 3 the model cannot be read, 4 a pass failed,
+    Exit codes: 0 done, 1 findings at or above --fail-on or of verify, 2 usage, 3 the model cannot be read, 4 a pass failed,
     5 partial result (one of several models could not be analysed; some weights could not be read; with --strict: something is unknown
     or was guessed), 130 interrupted, 143 terminated.
     """
@@ -347,7 +348,8 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
 
 def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int, most: int = _MOST_DIAGNOSTICS) -> None:
     """Diagnostics on stderr, the most severe first; notes, and more than some warnings, only for those who asked for more."""
-    shown = sorted((one for one in diagnostics if one.severity > Severity.NOTE or verbose), key=lambda one: -one.severity)
+    said = dict.fromkeys(one for one in diagnostics if one.severity > Severity.NOTE or verbose)
+    shown = sorted(said, key=lambda one: -one.severity)
     limit = len(shown) if verbose else most
     sys.stderr.writelines(f"{one_line(str(diagnostic))}\n" for diagnostic in shown[:limit])
     if len(shown) > limit:
@@ -361,13 +363,16 @@ def _print_timing(timing: Timing, document: Document) -> None:
     )
 
 
-def strict_code(args: argparse.Namespace, models: Iterable[Model], reports: Iterable[Report] = ()) -> ExitCode:
+def strict_code(args: argparse.Namespace, models: Sequence[Model], reports: Sequence[Report] = ()) -> ExitCode:
     """How a command ends that --strict holds for: in part only, and saying so, where something is unknown or was guessed."""
     if not args.strict:
         return ExitCode.OK
     incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
     guesses = dict.fromkeys(one for model in models for one in model.program.guesses)
     said = [f"{', '.join(dict.fromkeys(incomplete))} left something unknown"] if incomplete else []
+    said_of = [*(model.diagnostics for model in models), *(report.diagnostics for report in reports)]
+    wrong = [diagnostic for diagnostics in said_of for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
+    said += [f"errors of the model, first {wrong[0].code}: {wrong[0].message}"] if wrong else []
     said += [f"assumed {'; '.join(one.text for one in guesses)}"] if guesses else []
     for line in said:
         sys.stderr.write(one_line(f"irscope: error IRS540: --strict: {line}") + "\n")
@@ -377,6 +382,8 @@ def strict_code(args: argparse.Namespace, models: Iterable[Model], reports: Iter
 def _exit_code(args: argparse.Namespace, model: Model, reports: Sequence[Report], diagnostics: Iterable[Diagnostic]) -> int:
     worst = max((diagnostic.severity for diagnostic in diagnostics), default=None)
     if args.fail_on and worst is not None and worst >= Severity[args.fail_on.upper()]:
+        return ExitCode.FINDINGS
+    if any(report.pass_name == Verify.name and report.diagnostics for report in reports):
         return ExitCode.FINDINGS
     return strict_code(args, [model], reports) or (ExitCode.PARTIAL if any(report.partial for report in reports) else ExitCode.OK)
 

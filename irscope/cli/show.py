@@ -13,12 +13,13 @@ from irscope.files import write_stream, write_text
 from irscope.ir.graph import Node
 from irscope.ir.places import is_within
 from irscope.ir.printer import print_node, print_program, value_names
+from irscope.passes.graph.transforms import Verify
 
 
 class Command:
     """Print a model in the text form, with inferred types.
 
-    The text is what `irscope run` reads as a .irs file; weights are never in it.
+    The text is what `irscope run` reads as a .irs file; weights are never in it. What contradicts the rules of operators is said on stderr.
     """
 
     examples = (
@@ -37,7 +38,8 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         model = open_from(args)
-        report_diagnostics(model.diagnostics, args.verbose)
+        [checked] = model.run(Verify()).reports
+        report_diagnostics([*model.diagnostics, *checked.diagnostics], args.verbose)
         program = model.program
         if args.scope or args.op:
             names = value_names([program.graph, *program.functions.values()])
@@ -49,7 +51,7 @@ class Command:
             write_text(Path(args.output), [text])
         else:
             write_stream(sys.stdout, [text])
-        return strict_code(args, [model])
+        return strict_code(args, [model], [checked])
 
 
 def _is_selected(node: Node, scope: str, op: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, Literal
 
+from irscope.diagnostics import Diagnostic
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, runs
@@ -218,6 +219,8 @@ class Program:
     """Weights that hold others in few bits, or are a part of that."""
     declared: dict[Value, Type] = field(default_factory=dict)
     """Types of the main graph's inputs and results as an ONNX file has them, before sizes were bound."""
+    misstated: tuple[Diagnostic, ...] = ()
+    """Types that a text states for results and that inference contradicts; the graph has the inferred ones."""
     uncounted: str = ""
     """Why nobody knows how many parameters there are; empty where it is known. Bytes are known all the same."""
     formulas_from: dict[str, int] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from irscope.ops.facts import Control
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.values import is_symbolic
 from irscope.passes.graph.folding import fold_weights
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, contradictions
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.pipeline import pipeline_text
 from irscope.report.report import Report
@@ -206,13 +206,14 @@ class Fixpoint(Transform):
 
 @dataclass(frozen=True)
 class Verify(Analysis[tuple[Diagnostic, ...]]):
-    """Check the graph against the rules of the IR."""
+    """Check the graph against the rules of the IR, and its nodes against those of their operators."""
 
     name: ClassVar[str] = "verify"
     known_of_weights: ClassVar[tuple[str, ...]] = ("problems", "problem")
 
     def compute(self, graph: Graph, ctx: PassContext) -> tuple[Diagnostic, ...]:
-        return tuple(verify(ctx.program))
+        # Operators are asked about a graph that can be walked.
+        return tuple(verify(ctx.program)) or tuple(contradictions(ctx.get(Shapes), ctx.program))
 
     def report(self, result: tuple[Diagnostic, ...], ctx: PassContext) -> Report:
         return Report(self.name, self.text, {"nodes": ctx.program.node_count, "problems": len(result)}, diagnostics=result)

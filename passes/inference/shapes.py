@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import ClassVar, Final
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, type_binder, typed, unknown_option
-from irscope.ir.dims import SymDim, bounds
+from irscope.ir.dims import SymDim, bounds, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.printer import value_names
 from irscope.ir.program import Program
-from irscope.ir.types import OptionalType, ScalarType, SequenceType, TensorType, Type
+from irscope.ir.types import UNKNOWN_TYPE, OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.ops.reals import Real
-from irscope.ops.registry import find_op
+from irscope.ops.registry import default_registry, find_op
 from irscope.ops.rules import free
 from irscope.ops.spec import Family, Known
 from irscope.ops.values import is_symbolic
 from irscope.passes.inference.engine import Inference, Inferred, Problem, Reason, lacks_rank
 from irscope.passkit.base import Analysis, PassContext
+from irscope.passkit.registry import closest
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Cells, Column, Table
 
@@ -52,8 +54,7 @@ class Shapes(Analysis[Inferred]):
         for name, count in found.foreign.items():
             if ctx.program.traits.is_plan and name.startswith(GENERATED):
                 continue  # what a compiler generated has no record by nature; its costs are told as unknown
-            message = f"operator {name} has no record: its results have the types the file declares"
-            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS205", message, count=count), about=name)
+            ctx.sink.add(_without_record(name, count), about=name)
         return found
 
     def report(self, result: Inferred, ctx: PassContext) -> Report:
@@ -200,6 +201,50 @@ def _branches(result: Inferred) -> Table:
 
 
 _BRANCHES = ("then", "else")
+
+
+def contradictions(found: Inferred, program: Program) -> Iterator[Diagnostic]:
+    """Yield what rules of operators say against a program: operands that do not fit, misspelt operators, wrongly stated types."""
+    yield from program.misstated
+    yield from map(_diagnostic, found.problems)
+    yield from (one for one in starmap(_without_record, found.foreign.items()) if one.severity is Severity.ERROR)
+
+
+def misstated(stated: Mapping[Value, Type], found: Inferred) -> Iterator[Diagnostic]:
+    """Yield the results whose types contradict what the operator's rule infers. Types of operators without a record stand as stated."""
+    for value, type_ in stated.items():
+        inferred = found.types.get(value, type_)
+        node = value.node
+        if node is not None and find_op(node.op) is not None and _differ(type_, inferred):
+            message = f"the text says that {value.name or 'a result'} of {node.op} is {type_}, and it is {inferred}"
+            yield Diagnostic(Severity.ERROR, "IRS207", message, node.name, str(node.loc or ""))
+
+
+def _differ(stated: Type, inferred: Type) -> bool:
+    """Return whether no sizes make two types the same; what either leaves open does not differ."""
+    if UNKNOWN_TYPE in (stated, inferred):
+        return False
+    if type(stated) is not type(inferred):
+        return True
+    if isinstance(stated, SequenceType | OptionalType) and isinstance(inferred, SequenceType | OptionalType):
+        return _differ(stated.element, inferred.element)
+    if DType.UNKNOWN not in (stated.dtype, inferred.dtype) and stated.dtype is not inferred.dtype:
+        return True
+    if stated.shape is None or inferred.shape is None:
+        return False
+    return len(stated.shape) != len(inferred.shape) or any(equal(a, b) is False for a, b in zip(stated.shape, inferred.shape, strict=True))
+
+
+def _without_record(name: str, count: int) -> Diagnostic:
+    """Return what is said of an operator that nobody has a record of: an error where irscope has others of its dialect."""
+    dialect = name.partition(".")[0]
+    known = [spec.name for spec in default_registry() if spec.name.partition(".")[0] == dialect]
+    if not known:
+        message = f"operator {name} has no record: its results have the types the file declares"
+        return Diagnostic(Severity.WARNING, "IRS205", message, count=count)
+    near = closest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"`irscope ops` lists those of {dialect}"
+    return Diagnostic(Severity.ERROR, "IRS206", f"{dialect} has no operator {name}", hint=hint, count=count)
 
 
 def _diagnostic(problem: Problem) -> Diagnostic:
