@@ -68,6 +68,11 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
             hint=f"save it again; if other programs read it, please report it{whom} with the output of --debug",
         ) from error
     program.path = str(path)
+    return settled(program, options)
+
+
+def settled(program: Program, options: LoadOptions) -> Program:
+    """Return a program that was read, with what the user said about its inputs and sizes."""
     check_sizes(program)
     apply_inputs(program, options)
     if program.format == "onnx":

@@ -18,7 +18,8 @@ from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
-from irscope.frontends.load import load_program, path_of
+from irscope.frontends.files.text import program_in
+from irscope.frontends.load import load_program, path_of, settled
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named
 from irscope.ir.dims import bounds
@@ -220,30 +221,30 @@ def open_model(
     instruments: Sequence[Instrument] = (),
     verify_each: bool = False,
     reproducers: bool = False,
+    text: str | None = None,
 ) -> Model:
-    """Read a model and infer its types."""
+    """Read a model and infer its types; `text` is in the text form, and then `path` only names it."""
     options = options or LoadOptions()
     settings = settings or Settings()
     check_target(settings)
-    path = path_of(str(path))
+    path = path_of(str(path)) if text is None else path
     sink = DiagnosticSink()
-    with paused_gc(), _budget_of(path, options):
-        program = _read(path, options, sink, settings)
+    with paused_gc(), _budget_of(path, options) if text is None else reading(str(path), len(text), options.allowance):
+        program = _read(path, options, sink, settings) if text is None else settled(program_in(text, str(path)), options)
         types = Annotate()
         manager = Manager(
             program, settings=settings, instruments=instruments, verify_each=verify_each, reproducers=reproducers, annotate=types
         )
-        stated = _stated_types(program, path, options)
+        is_text = text is not None or (not is_name(str(path)) and detect(path).name == "irs")
+        stated = _stated_types(program) if is_text and not options.inputs else {}
         manager.apply(types)
         program.misstated = tuple(misstated(stated, manager.get(Shapes)))
     found = (*sink, *program.misstated, *default_registry().problems)
     return _with_manager(Model(manager, found, options, _versions(program)))
 
 
-def _stated_types(program: Program, path: Path, options: LoadOptions) -> dict[Value, Type]:
+def _stated_types(program: Program) -> dict[Value, Type]:
     """Return the types that a text states for results, which hold for the inputs that it declares."""
-    if is_name(str(path)) or options.inputs or detect(path).name != "irs":
-        return {}
     return {output: output.type for body in program.bodies() for node in body for output in node.outputs}
 
 

@@ -72,7 +72,7 @@ class Command:
     colours nodes by it (--colour bytes for another measure than FLOPs). --annotate -o FILE.onnx writes them into a copy of the model.
 
     --passes fold-batch-norm,dce writes the model itself, .onnx or .pt2, as transforms leave it, with its weights; what no pass touched is
-    copied as it is.
+    copied as it is. .irs is the graph of any model as text, without weights.
 
     --schedule writes the model itself, .onnx or .pt2, with its nodes in the order that needs least memory. Nothing else in it changes.
     Its results are the same in every runtime; --schedule=seconds=30,latency=5% are options of the pass.
@@ -130,7 +130,7 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)
         kind = args.kind or _kind_of(path)
-        if args.passes is not None or args.annotate:
+        if args.passes is not None or args.annotate or (kind == "irs" and not args.plan and args.schedule is None):
             return self._rewrite(args, path)
         if args.schedule is not None:
             return self._reorder(args, path)
@@ -176,7 +176,7 @@ class Command:
         if args.plan or args.kind:
             raise UsageError("--passes writes a model, no plan and no timeline", code="IRS339", hint="leave --plan and --kind out")
         with as_file(args, target):
-            model = open_from(args, keep_calls=True)
+            model = open_from(args, keep_calls=target.suffix.lower() != ".irs")
             report_diagnostics(model.diagnostics, args.verbose)
             done = rewrite(model, args.passes or "", target, external=args.external_data, annotate=args.annotate)
             sys.stderr.write("".join(f"{line}\n" for line in _rewritten_lines(done)))
@@ -309,7 +309,7 @@ def _export_text(model: Model, schedule: Schedule, target: Path) -> ExitCode:
     before, after = ordering.as_written, ordering.peak
     [done] = model.run([Reorder(**options)]).items_in_order
     moved = done.report().summary.get("moved", 0)
-    write_text(target, print_program(model.program))
+    write_text(target, [print_program(model.program)])
     said = (
         f"peak as written {_bytes_text(before)}, reordered {_bytes_text(after)}; {moved} of {len(model.graph)} nodes stand at another place"
     )

@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "calibrate": "Measure this machine, so that predictions can be for it.",
     },
     "For those who write compilers and passes": {
+        "opt": "Run transforms over a graph as text, and print what they leave of it.",
         "passes": "List the passes, or explain one.",
         "ops": "List the operators irscope knows, or what a model would leave unknown.",
         "repro": "Run a crash reproducer again.",

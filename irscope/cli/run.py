@@ -27,9 +27,10 @@ from irscope.errors import ExitCode, LoadError, PassError, UsageError
 from irscope.files import is_recording, write_stream
 from irscope.frontends.zoo.names import is_pattern
 from irscope.ir.graph import paused_gc
+from irscope.ir.printer import print_program
 from irscope.ir.program import Assumed, Runtime
 from irscope.passes.graph.transforms import Verify
-from irscope.passkit.base import Analysis, Pass
+from irscope.passkit.base import Analysis, Pass, Transform
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
 from irscope.passkit.manager import PassResult
 from irscope.passkit.pipeline import parse_pipeline
@@ -107,6 +108,7 @@ class Command:
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
         parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
+        add_print_after(parser)
         parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
         parser.add_argument(
             "--sweep",
@@ -157,7 +159,7 @@ class Command:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
         session, remarks = _default_session(args, model, () if card is not None else passes)
-        done, failure = _run_all(model, passes, goes_on=is_page, session=session)
+        done, failure = _run_all(model, passes, goes_on=is_page, session=session, shows_graphs=args.print_after_all)
         results = Results(done, model.manager.settings)
         document = _with_taken(model.document(results), session)
         if is_page:
@@ -217,7 +219,7 @@ def _with_taken(document: Document, session: Model | None) -> Document:
 
 
 def _run_all(
-    model: Model, passes: Iterable[Pass], *, goes_on: bool, session: Model | None = None
+    model: Model, passes: Iterable[Pass], *, goes_on: bool, session: Model | None = None, shows_graphs: bool = False
 ) -> tuple[list[PassResult], PassError | None]:
     """The results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
     done: list[PassResult] = []
@@ -227,6 +229,8 @@ def _run_all(
         try:
             runs_there = session is not None and one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")
             done.append((session if session is not None and runs_there else model).manager.run_one(one))
+            if shows_graphs and isinstance(one, Transform):
+                print_after(model, one, done[-1].value)
         except PassError as error:
             # What other passes found is still worth having.
             if not goes_on:
@@ -235,6 +239,19 @@ def _run_all(
             if error.code != _NOT_KNOWN:
                 failure = failure or error
     return done, failure
+
+
+def add_print_after(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows the graph on its way through a pipeline."""
+    parser.add_argument(
+        "--print-after-all", "--dump-ir-after-all", action="store_true", help="print the graph on stderr after each transform"
+    )
+
+
+def print_after(model: Model, subject: Transform, changed: bool) -> None:
+    """Print the graph that a transform left on stderr, below a comment that names it."""
+    said = "changed the graph" if changed else "changed nothing"
+    write_stream(sys.stderr, [f"# ----- after {one_line(subject.text)}, which {said}\n", print_program(model.program)])
 
 
 def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:

@@ -210,6 +210,9 @@ class Manager:
         self._stats.pop(transform, None)
         before = self._versions(None)
         check = self._consistency() if self.verify_each else None
+        # Inside another transform types may be out of date.
+        checks_operators = self.verify_each and not self._running and self.annotate not in (None, transform)
+        faults = self._faults() if checks_operators else {}
         with self._running_pass(transform, "transform") as frame:
             frame.changed = bool(transform.apply(self.program.graph, self))
             if frame.changed is not (self._versions(None) != before):
@@ -221,7 +224,14 @@ class Manager:
             self.sink.add(diagnostic)
         if frame.changed and self.annotate is not None and transform != self.annotate:
             self.apply(self.annotate)
+            new = self._faults().keys() - faults.keys() if checks_operators else None
+            if new:
+                raise PassError(f"transform {transform.name!r} left a broken graph: {min(new)}", code="IRS503")
         return frame.changed
+
+    def _faults(self) -> dict[str, Diagnostic]:
+        """Return what operators have against the graph, of which types have been inferred, by what is said of it."""
+        return {fault.message: fault for fault in self.get("verify")}
 
     def run(self, pipeline: Runnable | Sequence[Runnable]) -> list[PassResult]:
         """Run a pipeline, or passes as instances, classes or text; one result per element, in order."""

@@ -10,10 +10,12 @@ from typing import Final
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
+from irscope.files import write_text
 from irscope.frontends.load import load_program
 from irscope.frontends.rewriting import Original
 from irscope.immutable import immutable
 from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.passes.cost.flops import Flops
 from irscope.passes.exports.pictures import Amounts, node_notes
@@ -51,14 +53,21 @@ def rewrite(
     `annotate`: nodes of an .onnx file get what they cost as metadata, which Netron shows.
     """
     program = model.program
+    if target.suffix.lower() == ".irs":
+        return _as_text(model, passes, target)
     if program.format not in WRITERS:
         raise UsageError(
-            f"a model read as {program.format} is not written again", code="IRS368", where=program.path, hint="an .onnx or .pt2 file is"
+            f"a model read as {program.format} is not written again",
+            code="IRS368",
+            where=program.path,
+            hint="an .onnx or .pt2 file is; -o FILE.irs writes the graph as text",
         )
     name, suffix = WRITERS[program.format]
     if target.suffix.lower() != suffix:
         raise UsageError(
-            f"a changed {suffix} file stays one, which {target.name!r} is no name for", code="IRS357", hint=f"`-o {target.stem}{suffix}`"
+            f"a changed {suffix} file stays one, which {target.name!r} is no name for",
+            code="IRS357",
+            hint=f"`-o {target.stem}{suffix}`, or .irs for the graph as text",
         )
     if target.resolve() == Path(program.path).resolve():
         raise UsageError(
@@ -73,10 +82,7 @@ def rewrite(
     writer = import_module(name)
     before = len(program.graph)
     original = Original.of(program)
-    results = model.manager.run(passes) if passes else []
-    other = next((one.subject for one in results if not isinstance(one.subject, Transform)), None)
-    if other is not None:
-        raise UsageError(f"{other.name} changes nothing: the passes of a model to write are transforms", code="IRS368")
+    results = _transformed(model, passes)
 
     def check(path: Path, names: Mapping[Value, str]) -> None:
         _check(program, path, model, names)
@@ -87,6 +93,23 @@ def rewrite(
         notes = node_notes(tree, Amounts.of(tree, model.manager.get(Flops())))
     files = writer.write_changed(original, target, external=external, check=check, notes=notes, method=model.options.method)
     return Rewritten(files, (before, len(program.graph)), results)
+
+
+def _transformed(model: Model, passes: Runnable | Sequence[Runnable]) -> Sequence[PassResult]:
+    """Run transforms; UsageError where an analysis is among them."""
+    results = model.manager.run(passes) if passes else []
+    other = next((result.subject for result in results if not isinstance(result.subject, Transform)), None)
+    if other is not None:
+        raise UsageError(f"{other.name} changes nothing: the passes of a model to write are transforms", code="IRS368")
+    return results
+
+
+def _as_text(model: Model, passes: Runnable | Sequence[Runnable], target: Path) -> Rewritten:
+    """Write what transforms leave of any model in the text form; the weights stay where they are."""
+    before = len(model.program.graph)
+    results = _transformed(model, passes)
+    write_text(target, [print_program(model.program)])
+    return Rewritten([target], (before, len(model.program.graph)), results)
 
 
 def _check(program: Program, path: Path, model: Model, names: Mapping[Value, str]) -> None:
