@@ -23,6 +23,7 @@ FILES = {
     "new.onnx": "models/cnn.onnx",
     "model.pt2": "models/net.pt2",
     "model.pt": "models/net.pt",
+    "model.irs": "mlp.irs",
     "train.py": "train_ddp.py",
     "vision.py": "vision.py",
     "my_pass.py": "custom_pass.py",
