@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -51,6 +53,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("irs", "files.text"),
+        Kind("stablehlo", "stablehlo"),
         Kind("onnx", "onnx"),
         Kind("pt2", "exported"),
         Kind("inductor", "inductor"),
@@ -101,7 +104,7 @@ def detect(path: Path) -> Kind:
         f"this is no model that irscope knows (it starts with {head[:8].hex(' ')})",
         code="IRS103",
         where=str(path),
-        hint="it reads .onnx, .pt2, TorchScript .pt, checkpoints, .safetensors, .gguf and .irs",
+        hint="it reads .onnx, .pt2, TorchScript .pt, StableHLO, checkpoints, .safetensors, .gguf and .irs",
     )
 
 
@@ -200,6 +203,8 @@ def _by_magic(head: bytes, path: Path) -> str | None:
     if head.startswith(_ZIP):
         return _zip_kind(path)
     name = next((name for name, matches in _TESTS if matches(head)), None)
+    if name is None and _is_jax_export(head, path):
+        return "stablehlo"
     return _json_kind(head, path) if name is None else name
 
 
@@ -238,6 +243,35 @@ def _is_wrapper(head: bytes) -> bool:
     return any(one in head for one in imports) or head.startswith((b"# AOT ID: [", b"\n# AOT ID: ["))
 
 
+_FARTHEST_ROOT: Final = 256
+_MLIR_BYTECODE: Final = b"ML\xefR"
+_MLIR_TEXT: Final = re.compile(
+    rb'\s*(?:(?://[^\n]*|[#!][\w.-]+\s*=[^\n]*)\s*)*(?:module\b|"builtin\.module"|func\.func\b|#loc\d*\s*=\s*loc\()'
+)
+
+
+def _is_stablehlo(head: bytes) -> bool:
+    """Whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises; compressed or not."""
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return False
+    return head.startswith(_MLIR_BYTECODE) or _MLIR_TEXT.match(head) is not None
+
+
+def _is_jax_export(head: bytes, path: Path) -> bool:
+    """Whether this is what `jax.export` serialises: a flatbuffer, whose first table follows its list of fields, with bytecode inside."""
+    root = int.from_bytes(head[:4], "little")
+    if not 8 <= root <= _FARTHEST_ROOT or len(head) < root + 4:
+        return False
+    fields = root - int.from_bytes(head[root : root + 4], "little", signed=True)
+    if not 4 <= fields <= root or int.from_bytes(head[fields : fields + 2], "little") > root - fields:
+        return False
+    with path.open("rb") as file:
+        return file.read(_LARGEST_INDEX).find(_MLIR_BYTECODE) >= 0
+
+
 _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("torch-save-legacy", lambda head: head.startswith(_LEGACY_TORCH)),
     ("gguf", lambda head: head.startswith(b"GGUF")),
@@ -248,6 +282,7 @@ _TESTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("safetensors", _is_safetensors),
     ("irs", _is_irs),
     ("inductor", _is_wrapper),
+    ("stablehlo", _is_stablehlo),
 )
 
 

@@ -19,7 +19,7 @@ from irscope.ir.bind import bind_program
 from irscope.ir.program import Program
 from irscope.ir.verify import check
 
-_WITH_METHODS = ("exported", "torchscript", "inductor.package")
+_WITH_METHODS = ("exported", "torchscript", "inductor.package", "stablehlo")
 
 
 def path_of(text: str) -> Path:

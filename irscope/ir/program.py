@@ -80,6 +80,7 @@ class Runtime(enum.Enum):
     UNKNOWN = "unknown"
     TORCH = "torch"
     ONNXRUNTIME = "onnxruntime"
+    XLA = "xla"
 
 
 class LocalNames(enum.Enum):
@@ -117,6 +118,8 @@ CAPTURED: Final = Traits(Runtime.TORCH, "eager")
 COMPILED: Final = Traits(Runtime.TORCH, "eager", is_plan=True)
 """The buffer plan that a compiler wrote, with the births and deaths of its buffers."""
 ONNX: Final = Traits(Runtime.ONNXRUNTIME, "ort", opens_inputs=True)
+XLA: Final = Traits(Runtime.XLA, "ssa")
+"""A program that XLA compiles: it fuses operators and packs what is left."""
 LIVE: Final = ("module", "compiled")
 """Formats of programs that were captured from live modules."""
 FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
@@ -126,6 +129,7 @@ FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
     "onnx": ONNX,
     "inductor": COMPILED,
     "aoti": COMPILED,
+    "stablehlo": XLA,
 }
 """Traits that the text form need not repeat, as they follow from the format that a program was read from."""
 

@@ -36,6 +36,7 @@ FAMILY_MODULES: tuple[str, ...] = (
     "gradients",
     "windows",
     "vision",
+    "general",
 )
 """Modules with a tuple `OPS` of records each."""
 ENTRY_POINT_GROUP = "irscope.ops"

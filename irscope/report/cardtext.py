@@ -23,6 +23,7 @@ _FORMATS: Final = {
     "onnx": "ONNX",
     "pt2": "torch.export",
     "torchscript": "TorchScript",
+    "stablehlo": "StableHLO",
     "irs": "irscope text",
     "module": "live module",
     "compiled": "live module as torch.compile compiles it",

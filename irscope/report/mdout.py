@@ -32,7 +32,15 @@ _LINKED = re.compile(r"[@#]|://|www\.|\b[0-9a-f]{7,40}\b|:\w+:", re.I)
 _MARKUP = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LINE_START = re.compile(r"^(\s*\d*)([-+=.)])")
 """What would begin a list, a heading or a rule."""
-_TAGS = {"onnx": "onnx", "pt2": "pytorch", "torchscript": "pytorch", "module": "pytorch", "compiled": "pytorch", "checkpoint": "pytorch"}
+_TAGS = {
+    "onnx": "onnx",
+    "pt2": "pytorch",
+    "torchscript": "pytorch",
+    "module": "pytorch",
+    "compiled": "pytorch",
+    "checkpoint": "pytorch",
+    "stablehlo": "jax",
+}
 _LIBRARIES = frozenset({"timm", "transformers"})
 """Packages of models by name that hubs know as libraries."""
 

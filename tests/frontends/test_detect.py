@@ -40,6 +40,7 @@ def zipped(*names: str, folder: str = "model/") -> bytes:
 LEGACY = b"".join(pickle.dumps(item, 2) for item in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, {}, []))
 FILES: dict[str, bytes] = {
     "irs": b"# a comment\n\nirscope 1\ngraph @main {\n}\n",
+    "stablehlo": b"// a comment\n#loc = loc(unknown)\nmodule @jit_f attributes {mhlo.num_partitions = 1 : i32} {\n",
     "onnx": b"\x08\x0a\x12\x07pytorch\x3a\x00",
     "pt2": zipped("archive_format", "models/model.json", "data.pkl"),
     "inductor": b"# AOT ID: ['0_inference']\nfrom ctypes import c_void_p\n",
@@ -76,7 +77,7 @@ def kind_of(path: Path) -> str:
 
 def test_a_file_of_every_kind_is_here() -> None:
     assert set(FILES) == set(KINDS)
-    assert len(FILES) == 16
+    assert len(FILES) == 17
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".onnx", ""])

@@ -1,0 +1,281 @@
+"""Operations with regions: loops, branches, calls, reductions and what else is told by a function of scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from irscope.frontends.stablehlo.model import Dense, Operation, Region
+from irscope.frontends.stablehlo.operators import group_of, rule
+from irscope.frontends.stablehlo.program import Level, Use, integers
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Attr, Role, Value
+from irscope.ir.places import Literal
+from irscope.ir.types import TensorType, tensor
+
+_REDUCTIONS: Final[dict[str, str]] = {
+    "add": "reduce.sum",
+    "maximum": "reduce.max",
+    "minimum": "reduce.min",
+    "multiply": "reduce.prod",
+    "and": "reduce.all",
+    "or": "reduce.any",
+}
+_FREE: Final = frozenset({"return", "constant", "tuple", "get_tuple_element", "reshape", "broadcast_in_dim", "convert"})
+
+
+def work_of(region: Region) -> int:
+    """Operations of a function of scalars."""
+    return sum(operation.short not in _FREE for operation in region.operations)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Calls.
+
+
+@rule("call")
+def _call(use: Use) -> Sequence[Value]:
+    return _called(use, use.operation.callee)
+
+
+@rule("composite")
+def _composite(use: Use) -> Sequence[Value] | None:
+    decomposition = use.attributes.get("decomposition")
+    return _called(use, decomposition.lstrip("@")) if isinstance(decomposition, str) else None
+
+
+def _called(use: Use, name: str) -> Sequence[Value]:
+    function = use.builder.module.functions.get(name)
+    if function is None:
+        raise use.wrong(f"calls {name!r}, which is not there")
+    level = use.level
+    scope = use.builder.scope_of(level.scope, use.operation.place, drop_last=False)
+    if level.depth > 0 and not use.operation.place.name:
+        scope = level.scope
+    return level.inline(function.body, use.operands, scope, use.builder.loc_of(use.operation.place))
+
+
+@rule("manual_computation")
+def _manual(use: Use) -> Sequence[Value]:
+    return use.level.inline(use.operation.regions[0], use.operands, use.level.scope)
+
+
+@rule("map")
+def _map(use: Use) -> Sequence[Value]:
+    return use.level.inline(use.operation.regions[0], use.operands, use.level.scope)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Branches and loops.
+
+
+@rule("if", "case")
+def _case(use: Use) -> Sequence[Value]:
+    """Branches one by one: the index is compared with the number of each but the last."""
+    regions = use.operation.regions
+    if not regions:
+        raise use.wrong("has no regions")
+    condition = use.operand(0)
+    if use.operation.short == "if" or len(regions) == 1:
+        return _branch(use, use.level, condition, regions) if len(regions) == 2 else use.level.inline(regions[0], [], use.level.scope)
+    return _chain(use, use.level, condition, regions, 0)
+
+
+def _chain(use: Use, level: Level, index: Value, regions: list[Region], number: int) -> Sequence[Value]:
+    inner = Use(level, use.operation)
+    which = use.builder.graph.add_weight(index.type, None, Role.CONSTANT, Literal((number,)))
+    is_it = inner.one("compare.equal", [index, which], type_=tensor(DType.BOOL, ()))
+    if number + 2 >= len(regions):
+        return _branch(inner, level, is_it, regions[number:])
+    node = inner.add("cf.if", [is_it])
+    scope = use.builder.scope_of(level.scope, use.operation.place)
+    for name in ("then", "else"):
+        graph = level.graph.add_region(node, name)
+        inside = level.inside(graph, scope)
+        graph.set_outputs(inside.run(regions[number]) if name == "then" else _chain(use, inside, index, regions, number + 1))
+    return node.outputs
+
+
+def _branch(use: Use, level: Level, condition: Value, regions: list[Region]) -> Sequence[Value]:
+    node = use.add("cf.if", [condition])
+    scope = use.builder.scope_of(level.scope, use.operation.place)
+    for name, region in zip(("then", "else"), regions, strict=True):
+        graph = level.graph.add_region(node, name)
+        graph.set_outputs(level.inside(graph, scope).run(region))
+    return node.outputs
+
+
+@rule("while")
+def _while(use: Use) -> Sequence[Value]:
+    condition, body = [*use.operation.regions, Region(), Region()][:2]
+    state = use.operands
+    if len(body.arguments) != len(state) or len(condition.arguments) != len(state):
+        raise use.wrong("and its regions do not have the same values")
+    level, builder = use.level, use.builder
+    scope = builder.scope_of(level.scope, use.operation.place)
+    trips = _trips(use, condition, body, state)
+    if trips is None:
+        first: Value | None = level.inline(condition, state, scope)[0]
+        count: Value | None = None
+    else:
+        first, count = None, builder.graph.add_weight(tensor(DType.I64, ()), None, Role.CONSTANT, Literal((trips,)))
+    node = use.add("cf.loop", [count, first, *state], types=[value.type for value in state])  # type: ignore[list-item]
+    graph = level.graph.add_region(node, "body")
+    graph.add_input(tensor(DType.I64, ()))
+    again = graph.add_input(tensor(DType.BOOL, ()))
+    inside = level.inside(graph, scope)
+    after = inside.inline(body, [graph.add_input(value.type) for value in state], scope)
+    if trips is None:
+        again = inside.inline(condition, after, scope)[0]
+    graph.set_outputs([again, *after])
+    return node.outputs
+
+
+def _trips(use: Use, condition: Region, body: Region, state: list[Value]) -> int | None:
+    """How often a loop runs that counts: its condition compares a number with a constant, its body adds a constant to it."""
+    compare = next((one for one in condition.operations if one.short == "compare"), None)
+    returned = condition.operations[-1].operands if condition.operations else []
+    if compare is None or len(compare.operands) != 2 or compare.results != returned:
+        return None
+    if "LT" not in (*compare.words, str(compare.attributes.get("comparison_direction", compare.attributes.get("#", "")))):
+        return None
+    counter, limit = compare.operands
+    if counter not in condition.arguments:
+        return None
+    place = condition.arguments.index(counter)
+    end = _known(use, condition, limit, state)
+    start = _scalar(use, state[place])
+    after = body.operations[-1].operands[place : place + 1] if body.operations else []
+    step = next((_known(use, body, other, state) for other in _added(body.operations, after, body.arguments[place])), None)
+    if end is None or start is None or not step or step < 0:
+        return None
+    return max(0, -(-(end - start) // step))
+
+
+def _added(operations: list[Operation], result: list[str], counter: str) -> list[str]:
+    """What is added to the counter to make the result."""
+    for operation in operations:
+        if operation.results == result and operation.short == "add" and counter in operation.operands:
+            return [name for name in operation.operands if name != counter]
+    return []
+
+
+def _known(use: Use, region: Region, name: str, state: list[Value]) -> int | None:
+    """A whole number that a region makes, or finds around it."""
+    for operation in region.operations:
+        if operation.results == [name]:
+            dense = operation.attributes.get("value")
+            found = integers(dense) if operation.short == "constant" and isinstance(dense, Dense) else ()
+            return found[0] if found else None
+    if name in region.arguments:
+        return _scalar(use, state[region.arguments.index(name)]) if _is_kept(use, name) else None
+    return _scalar(use, use.level.find(name))
+
+
+def _is_kept(use: Use, name: str) -> bool:
+    """Whether a loop's value never changes: the body hands its argument on."""
+    for region in use.operation.regions:
+        if name in region.arguments:
+            place = region.arguments.index(name)
+            body = use.operation.regions[-1]
+            return bool(body.operations) and body.operations[-1].operands[place] == body.arguments[place]
+    return False
+
+
+def _scalar(use: Use, value: Value) -> int | None:
+    data = use.builder.graph.data.get(value)
+    if isinstance(data, Literal) and len(data.values) == 1 and isinstance(data.values[0], int):
+        return int(data.values[0])
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reductions, windows, scatters, sorting.
+
+
+def _function(use: Use) -> tuple[str, int]:
+    """The only operation of the reducing function, empty where there are several; and their number."""
+    named = next((word.rpartition(".")[2] for word in use.operation.words if "." in word), "")
+    if named:
+        return named, 1
+    if not use.operation.regions:
+        return "", 1
+    region = use.operation.regions[-1]
+    inside = [operation.short for operation in region.operations if operation.short not in _FREE]
+    return (inside[0] if len(inside) == 1 else "", max(1, work_of(region)))
+
+
+@rule("reduce")
+def _reduce(use: Use) -> Sequence[Value]:
+    axes = use.numbers("dimensions")
+    name, work = _function(use)
+    operands = use.operands
+    op = _REDUCTIONS.get(name)
+    first = operands[0].type
+    is_bool = isinstance(first, TensorType) and first.dtype is DType.BOOL
+    if op is not None and len(operands) == 2 and (name not in ("and", "or") or is_bool):
+        attrs: dict[str, Attr] = {"axes": axes}
+        if not axes:
+            attrs["noop_with_empty_axes"] = True
+        return [use.one(op, operands[:1], attrs)]
+    # XLA's variadic form has operands, then starting values; the pretty form has them in pairs.
+    if len(operands) > 2 and not _is_generic(use):
+        operands = [*operands[::2], *operands[1::2]]
+    return use.add("reduce.general", operands, {"axes": axes, "work": work}).outputs
+
+
+def _is_generic(use: Use) -> bool:
+    """Whether operands stand before all starting values, as in the generic form."""
+    types = [value.type for value in use.operands]
+    half = len(types) // 2
+    return all(isinstance(type_, TensorType) and not type_.shape for type_ in types[half:])
+
+
+def _window(use: Use, *kernel: str) -> dict[str, Attr]:
+    attrs: dict[str, Attr] = {"kernel": use.numbers(*kernel)}
+    for ours, theirs in (("strides", "window_strides"), ("dilations", "window_dilations"), ("spread", "base_dilations")):
+        found = use.numbers(theirs)
+        if found and set(found) != {1}:
+            attrs[ours] = found
+    pads = use.numbers("padding")
+    if any(pads):
+        attrs["pads"] = (*pads[::2], *pads[1::2])
+    return attrs
+
+
+@rule("reduce_window", "dynamic_reduce_window")
+def _reduce_window(use: Use) -> Sequence[Value] | None:
+    if use.operation.short != "reduce_window":
+        return None
+    return use.add("reduce.windows", use.operands, {**_window(use, "window_dimensions"), "work": _function(use)[1]}).outputs
+
+
+@rule("select_and_scatter")
+def _select_and_scatter(use: Use) -> Value:
+    return use.one("reduce.scatter_windows", use.operands, {**_window(use, "window_dimensions"), "work": _function(use)[1]})
+
+
+@rule("scatter")
+def _scatter(use: Use) -> Sequence[Value]:
+    numbers = use.entries("scatter_dimension_numbers")
+    attrs: dict[str, Attr] = {
+        "window": integers(numbers.get("update_window_dims")),
+        "inserted": integers(numbers.get("inserted_window_dims")),
+        "mapped": integers(numbers.get("scatter_dims_to_operand_dims")),
+        "vector_axis": next(iter(integers(numbers.get("index_vector_dim"))), 0),
+        "work": work_of(use.operation.regions[0]) if use.operation.regions else 0,
+    }
+    return use.add("tensor.scatter_general", use.operands, {name: value for name, value in attrs.items() if value not in ((), 0)}).outputs
+
+
+@rule("sort")
+def _sort(use: Use) -> Sequence[Value]:
+    attrs: dict[str, Attr] = {"axis": use.number("dimension", default=-1)}
+    if use.attributes.get("is_stable"):
+        attrs["stable"] = True
+    return use.add("tensor.sort_general", use.operands, attrs).outputs
+
+
+@rule("all_reduce")
+def _all_reduce(use: Use) -> Sequence[Value]:
+    return use.add("collective.all_reduce", use.operands, {"devices": group_of(use)}).outputs

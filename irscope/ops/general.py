@@ -1,0 +1,470 @@
+"""Operators in the general forms of tensor compilers (StableHLO): products over any axes, windows with any dilation, reductions by any
+function, slices at computed places, collectives. What is no more general than an operator of another family is lowered to that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Unpack
+
+from irscope.ir.dims import Dim, SymDim, dim_max, floordiv, product
+from irscope.ir.dtypes import DType
+from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops.cost import FREE, Cost
+from irscope.ops.facts import OpRole
+from irscope.ops.rules import dtype_attr, fixed, like_first, per_element
+from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
+
+
+def _axes(call: OpCall, name: str) -> tuple[int, ...]:
+    """An attribute that is a list of axes."""
+    found = call.attr(name)
+    if not isinstance(found, tuple) or not all(isinstance(axis, int) for axis in found):
+        raise RuleError(f"{name} of {call.spec.name} is no list of numbers")
+    return tuple(int(axis) for axis in found if isinstance(axis, int))
+
+
+def _picked(call: OpCall, shape: Sequence[Dim], axes: Sequence[int]) -> list[Dim]:
+    if any(not 0 <= axis < len(shape) for axis in axes):
+        raise RuleError(f"{call.spec.name} names an axis that a tensor of {len(shape)} axes does not have")
+    return [shape[axis] for axis in axes]
+
+
+def _others(shape: Sequence[Dim], *axes: Sequence[int]) -> list[Dim]:
+    gone = {axis for group in axes for axis in group}
+    return [size for axis, size in enumerate(shape) if axis not in gone]
+
+
+def _whole(call: OpCall, name: str) -> tuple[Dim, ...]:
+    found = call.dims(name)
+    if found is None:
+        raise RuleError(f"{name} of {call.spec.name} is not known")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Products and convolutions.
+
+
+def _infer_dot(call: OpCall) -> Type:
+    a, b = call.tensor("a"), call.tensor("b")
+    dtype = dtype_attr(call, a.dtype)
+    if a.shape is None or b.shape is None:
+        return tensor(dtype, None)
+    batch_a, batch_b, over_a, over_b = (_axes(call, name) for name in ("batch_a", "batch_b", "over_a", "over_b"))
+    batch = [
+        call.same(left, right, "batch sizes must agree")
+        for left, right in zip(_picked(call, a.shape, batch_a), _picked(call, b.shape, batch_b), strict=True)
+    ]
+    for left, right in zip(_picked(call, a.shape, over_a), _picked(call, b.shape, over_b), strict=True):
+        call.same(left, right, "sizes that are summed over must agree")
+    return tensor(dtype, [*batch, *_others(a.shape, batch_a, over_a), *_others(b.shape, batch_b, over_b)])
+
+
+def _cost_dot(call: OpCall) -> Cost:
+    macs = numel(call.results[0]) * product(_picked(call, sizes(call.tensor("a")), _axes(call, "over_a")))
+    return Cost(matmul=2 * macs, macs=macs)
+
+
+def _windows(call: OpCall, shape: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
+    """How many windows there are along each axis; padding may be negative."""
+    count = len(kernel)
+    strides, dilations, spread = (_filled(call, name, count) for name in ("strides", "dilations", "spread"))
+    pads = _filled(call, "pads", 2 * count, 0)
+    found: list[Dim] = []
+    for axis in range(count):
+        size, step = shape[axis], strides[axis]
+        if step < 1 or dilations[axis] < 1 or spread[axis] < 1:
+            raise RuleError(f"strides and dilations of {call.spec.name} must be at least 1")
+        wide = (size - 1) * spread[axis] + 1 if spread[axis] > 1 else size
+        room = wide + pads[axis] + pads[count + axis] - ((kernel[axis] - 1) * dilations[axis] + 1)
+        made = floordiv(room, step) + 1
+        found.append(call.context.note_size(made) if isinstance(made, SymDim) else max(0, made))
+    return found
+
+
+def _filled(call: OpCall, name: str, count: int, default: int = 1) -> tuple[int, ...]:
+    found = _axes(call, name)
+    if found and len(found) != count:
+        raise RuleError(f"{name} of {call.spec.name} has {len(found)} entries, not {count}")
+    return found or (default,) * count
+
+
+def _infer_conv(call: OpCall) -> Type:
+    x, w = call.tensor("x"), call.tensor("w")
+    dtype = dtype_attr(call, x.dtype)
+    if x.shape is None or w.shape is None:
+        return tensor(dtype, None)
+    of_x, of_w, of_y = _axes(call, "axes_x"), _axes(call, "axes_w"), _axes(call, "axes_y")
+    batch, _, *space = _picked(call, x.shape, of_x)
+    features, _, *kernel = _picked(call, w.shape, of_w)
+    made = [floordiv(batch, call.int_attr("batch_groups")), features, *_windows(call, space, kernel)]
+    shape: list[Dim] = [0] * len(of_y)
+    for axis, size in zip(of_y, made, strict=True):
+        shape[axis] = size
+    return tensor(dtype, shape)
+
+
+def _cost_conv(call: OpCall) -> Cost:
+    _, channels, *kernel = _picked(call, sizes(call.tensor("w")), _axes(call, "axes_w"))
+    macs = numel(call.results[0]) * channels * product(kernel)
+    return Cost(matmul=2 * macs, macs=macs)
+
+
+_WINDOW: Final = "int[] strides=[], int[] dilations=[], int[] spread=[], int[] pads=[]"
+
+_PRODUCTS = (
+    op(
+        "math.dot_general(Tensor a, Tensor b, *, int[] batch_a=[], int[] batch_b=[], int[] over_a=[], int[] over_b=[], dtype? dtype) "
+        "-> Tensor",
+        Family.CONTRACTION,
+        infer=_infer_dot,
+        cost=_cost_dot,
+        summary="Sum of products over any axes; results have the batch axes, then what is left of the first operand, then of the second.",
+        roles=frozenset({OpRole.MATRIX_PRODUCT}),
+    ),
+    op(
+        f"nn.conv_general(Tensor x, Tensor w, *, int[] axes_x, int[] axes_w, int[] axes_y, {_WINDOW}, int groups=1, int batch_groups=1, "
+        "dtype? dtype) -> Tensor",
+        Family.CONVOLUTION,
+        infer=_infer_conv,
+        cost=_cost_conv,
+        summary="Convolution, axes in any order: `axes_x`, `axes_y` are batch, channels, space; `axes_w` output and input channels, space.",
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Reductions and windows by any function, whose operations for each element are counted.
+
+
+def _pairs(call: OpCall) -> list[TensorType]:
+    """The operands that are reduced; as many starting values stand behind them."""
+    xs = call.rest("xs")
+    return xs[: len(xs) // 2]
+
+
+def _infer_reduce(call: OpCall) -> list[Type]:
+    axes = _axes(call, "axes")
+    return [tensor(x.dtype, None if x.shape is None else _others(x.shape, axes)) for x in _pairs(call)]
+
+
+def _cost_reduce(call: OpCall) -> Cost:
+    left_out = numel(_pairs(call)[0]) - numel(call.results[0])
+    return Cost(reduction=left_out * call.int_attr("work"))
+
+
+def _infer_windows(call: OpCall) -> list[Type]:
+    kernel = _axes(call, "kernel")
+    return [tensor(x.dtype, None if x.shape is None else _windows(call, x.shape, kernel)) for x in _pairs(call)]
+
+
+def _cost_windows(call: OpCall) -> Cost:
+    inside = product(_axes(call, "kernel"))
+    return Cost(reduction=numel(call.results[0]) * (inside - 1) * call.int_attr("work"))
+
+
+def _cost_spread(call: OpCall) -> Cost:
+    """For each window a search for the element, then one combination."""
+    windows, inside = numel(call.tensor("source")), product(_axes(call, "kernel"))
+    return Cost(reduction=windows * (inside - 1) + windows * call.int_attr("work"))
+
+
+_REDUCTIONS = (
+    op(
+        "reduce.general(Tensor[] xs, *, int[] axes, int work=1) -> Tensor[]",
+        Family.REDUCTION,
+        infer=_infer_reduce,
+        cost=_cost_reduce,
+        summary="Combines elements along axes by a function of `work` operations; the second half of the operands are starting values.",
+    ),
+    op(
+        f"reduce.windows(Tensor[] xs, *, int[] kernel, {_WINDOW}, int work=1) -> Tensor[]",
+        Family.POOLING,
+        infer=_infer_windows,
+        cost=_cost_windows,
+        summary="Combines the elements of each window by a function; the second half of the operands are starting values.",
+    ),
+    op(
+        f"reduce.scatter_windows(Tensor x, Tensor source, Tensor value, *, int[] kernel, {_WINDOW}, int work=1) -> Tensor",
+        Family.POOLING,
+        infer=like_first,
+        cost=_cost_spread,
+        summary="Adds each element of `source` where a comparison finds the element of its window.",
+    ),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Moving: broadcasts, padding between elements, slices at computed places, gathers and scatters over any axes, sorting.
+
+
+def _infer_broadcast(call: OpCall) -> Type:
+    return tensor(call.dtype("x"), call.dims("shape"))
+
+
+def _evaluate_broadcast(call: OpCall) -> Known | None:
+    x, shape = call.value("x"), call.ints("shape")
+    if x is None or shape is None:
+        return None
+    kept = [1] * len(shape)
+    for axis, size in zip(_axes(call, "axes"), x.shape, strict=True):
+        kept[axis] = size
+    import numpy as np
+
+    return np.broadcast_to(x.reshape(kept), shape)
+
+
+def _infer_iota(call: OpCall) -> Type:
+    return tensor(dtype_attr(call, DType.I32), call.dims("shape"))
+
+
+def _evaluate_iota(call: OpCall) -> Known | None:
+    shape, axis = call.ints("shape"), call.int_attr("axis")
+    if shape is None or not 0 <= axis < len(shape):
+        return None
+    import numpy as np
+
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    return np.broadcast_to(np.arange(shape[axis]).reshape(along), shape)
+
+
+def _infer_pad(call: OpCall) -> Type:
+    x = call.tensor("x")
+    if x.shape is None:
+        return x
+    low, high, between = (_whole(call, name) for name in ("low", "high", "between"))
+    made: list[Dim] = []
+    for size, before, after, inside in zip(x.shape, low, high, between, strict=True):
+        gaps: Dim = 0 if inside == 0 else dim_max(size - 1, 0) * inside
+        made.append(call.context.note_size(size + before + after + gaps))
+    return tensor(x.dtype, made)
+
+
+def _infer_sizes(call: OpCall) -> Type:
+    return tensor(call.dtype("x"), call.dims("sizes"))
+
+
+def _infer_gather(call: OpCall) -> Type:
+    x, indices = call.tensor("x"), call.tensor("indices")
+    if x.shape is None or indices.shape is None:
+        return tensor(x.dtype, None)
+    slices, offsets = _whole(call, "sizes"), _axes(call, "offsets")
+    gone = (*_axes(call, "collapsed"), *_axes(call, "batch"))
+    inside = iter(_others(slices, gone))
+    batch = iter(_others(indices.shape, (call.int_attr("vector_axis"),)))
+    rank = len(offsets) + len(indices.shape) - (call.int_attr("vector_axis") < len(indices.shape))
+    return tensor(x.dtype, [next(inside) if axis in offsets else next(batch) for axis in range(rank)])
+
+
+def _cost_scatter(call: OpCall) -> Cost:
+    xs = call.rest("xs")
+    count = len(xs) // 2
+    work = sum((numel(one) for one in xs[count + 1 :]), start=0) * call.int_attr("work")
+    touched = sum((2 * (one.tensor_bytes or 0) for one in xs[count + 1 :]), start=0)
+    whole = sum((one.tensor_bytes or 0 for one in xs[:count]), start=0)
+    return Cost(reduction=work, read=(xs[count].tensor_bytes or 0) + touched + whole, written=whole)
+
+
+def _infer_scatter(call: OpCall) -> list[Type]:
+    xs = call.rest("xs")
+    return list(xs[: len(xs) // 2])
+
+
+def _infer_all(call: OpCall) -> list[Type]:
+    return list(call.rest("xs"))
+
+
+def _cost_sort(call: OpCall) -> Cost:
+    """Comparisons of a sort of n elements: n times the logarithm of n."""
+    xs = call.rest("xs")
+    shape = sizes(xs[0])
+    length = shape[call.axis(call.int_attr("axis"), len(shape))] if shape else 1
+    steps = max(1, (length - 1).bit_length()) if isinstance(length, int) else 1
+    return Cost(elementwise=numel(xs[0]) * steps)
+
+
+_WHOLE_UPDATE: Final = frozenset({OpRole.WRITE_PART})
+
+_MOVES = (
+    op(
+        "tensor.broadcast(Tensor x, Dims shape, *, int[] axes) -> Tensor",
+        Family.MOVE,
+        infer=_infer_broadcast,
+        cost=lambda call: Cost(),
+        evaluate=_evaluate_broadcast,
+        summary="Repeats elements: axis i of the operand is axis `axes[i]` of the result.",
+        roles=frozenset({OpRole.SPREAD}),
+    ),
+    op(
+        "tensor.iota(Dims shape, *, int axis=0, dtype? dtype) -> Tensor",
+        Family.CREATION,
+        infer=_infer_iota,
+        cost=lambda call: Cost(),
+        evaluate=_evaluate_iota,
+        summary="Numbers from zero on along one axis.",
+    ),
+    op(
+        "tensor.pad_general(Tensor x, Tensor value, Dims low, Dims high, Dims between) -> Tensor",
+        Family.MOVE,
+        infer=_infer_pad,
+        cost=lambda call: Cost(),
+        summary="Puts a value before, behind and between elements; negative numbers take elements away.",
+    ),
+    op(
+        "tensor.dynamic_slice(Tensor x, Tensor[] starts, *, int[] sizes) -> Tensor",
+        Family.MOVE,
+        infer=_infer_sizes,
+        cost=lambda call: Cost(read=call.results[0].tensor_bytes),
+        summary="A copy of a part that begins where operands say.",
+    ),
+    op(
+        "tensor.dynamic_update_slice(Tensor x, Tensor update, Tensor[] starts) -> Tensor",
+        Family.MOVE,
+        infer=like_first,
+        cost=lambda call: Cost(),
+        summary="The first operand with another one written into a part that begins where operands say.",
+        roles=_WHOLE_UPDATE,
+    ),
+    op(
+        "tensor.gather_general(Tensor x, Tensor indices, *, int[] sizes, int[] offsets, int[] collapsed=[], int[] batch=[], "
+        "int[] batch_indices=[], int[] mapped=[], int vector_axis=0) -> Tensor",
+        Family.INDEXING,
+        infer=_infer_gather,
+        cost=lambda call: Cost(read=_read_by_gather(call)),
+        summary="Slices of the first operand from places that the second one says.",
+        roles=frozenset({OpRole.LOOKUP}),
+    ),
+    op(
+        "tensor.scatter_general(Tensor[] xs, *, int[] window=[], int[] inserted=[], int[] mapped=[], int vector_axis=0, int work=0) "
+        "-> Tensor[]",
+        Family.INDEXING,
+        infer=_infer_scatter,
+        cost=_cost_scatter,
+        summary="Operands with updates combined into places that indices say: operands, indices, then updates.",
+        roles=_WHOLE_UPDATE,
+    ),
+    op(
+        "tensor.sort_general(Tensor[] xs, *, int axis=-1, bool stable=False) -> Tensor[]",
+        Family.SORTING,
+        infer=_infer_all,
+        cost=_cost_sort,
+        summary="Sorts tensors together along an axis, by any comparison.",
+    ),
+)
+
+
+def _read_by_gather(call: OpCall) -> Dim | None:
+    made, indices = call.results[0].tensor_bytes, call.tensor("indices").tensor_bytes
+    return None if made is None or indices is None else made + indices
+
+
+# ----------------------------------------------------------------------------------------------------
+# Element by element, where no other family has the function.
+
+
+def _each(name: str, operands: str, cost: CostRule, summary: str, infer: Infer = like_first, **facts: Unpack[Facts]) -> OpSpec:
+    return op(f"math.{name}({operands}) -> Tensor", Family.ELEMENTWISE, infer=infer, cost=cost, summary=summary, **facts)
+
+
+_FUNCTIONS = (
+    _each("cbrt", "Tensor x", per_element(0, 1), "Cubic root."),
+    _each("popcount", "Tensor x", per_element(), "Number of bits that are set."),
+    _each("count_leading_zeros", "Tensor x", per_element(), "Number of zeros in front of the first bit that is set."),
+    _each("shift_right_logical", "Tensor x, Tensor y", per_element(), "Shifts bits to the right, zeros in front."),
+    _each("nextafter", "Tensor x, Tensor y", per_element(), "The next float towards another one."),
+    _each("polygamma", "Tensor n, Tensor x", per_element(0, 1), "Derivative of the digamma function."),
+    _each("zeta", "Tensor x, Tensor q", per_element(0, 1), "Hurwitz zeta function."),
+    _each("bessel_i1e", "Tensor x", per_element(0, 1), "Modified Bessel function, scaled."),
+    _each("reduce_precision", "Tensor x, *, int exponent_bits=8, int mantissa_bits=23", per_element(), "Rounds to a format of fewer bits."),
+)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Random bits and collectives.
+
+
+def _infer_bits(call: OpCall) -> list[Type]:
+    return [call.tensor("state"), tensor(dtype_attr(call, DType.U32), call.dims("shape"))]
+
+
+def _infer_between(call: OpCall) -> Type:
+    return tensor(call.dtype("a"), call.dims("shape"))
+
+
+def _gathered(factor: int) -> Infer:
+    """Sizes along an axis times, or over, the number of devices of a group."""
+
+    def infer(call: OpCall) -> list[Type]:
+        axis, devices = call.int_attr("axis"), call.int_attr("devices")
+        made: list[Type] = []
+        for x in call.rest("xs"):
+            shape: Shape = x.shape
+            if shape is not None:
+                axis = call.axis(axis, len(shape))
+                size = shape[axis] * devices if factor > 0 else floordiv(shape[axis], devices)
+                shape = (*shape[:axis], size, *shape[axis + 1 :])
+            made.append(tensor(x.dtype, shape))
+        return made
+
+    return infer
+
+
+def _infer_exchange(call: OpCall) -> list[Type]:
+    split, join, devices = call.int_attr("split_axis"), call.int_attr("axis"), call.int_attr("devices")
+    made: list[Type] = []
+    for x in call.rest("xs"):
+        shape = None if x.shape is None else list(x.shape)
+        if shape is not None:
+            shape[call.axis(split, len(shape))] = floordiv(shape[call.axis(split, len(shape))], devices)
+            shape[call.axis(join, len(shape))] = shape[call.axis(join, len(shape))] * devices
+        made.append(tensor(x.dtype, shape))
+    return made
+
+
+def _reduced(call: OpCall) -> Cost:
+    """Each element is combined once with those of every other device."""
+    return Cost(reduction=sum((numel(x) for x in call.rest("xs")), start=0))
+
+
+def _collective(name: str, attrs: str, infer: Infer, cost: CostRule, summary: str) -> OpSpec:
+    return op(f"collective.{name}(Tensor[] xs, *, int devices=1{attrs}) -> Tensor[]", Family.MOVE, infer=infer, cost=cost, summary=summary)
+
+
+def _rank(name: str, summary: str) -> OpSpec:
+    return op(f"collective.{name}() -> Tensor", Family.CREATION, infer=fixed(DType.U32), cost=lambda call: FREE, summary=summary)
+
+
+_OTHERS = (
+    op(
+        "random.bits(Tensor state, Dims shape, *, dtype? dtype) -> (Tensor, Tensor)",
+        Family.RANDOM,
+        infer=_infer_bits,
+        cost=per_element(),
+        random=True,
+        summary="Random bits, and the generator's next state in front of them.",
+    ),
+    op(
+        "random.between(Tensor a, Tensor b, Dims shape, *, str distribution='UNIFORM') -> Tensor",
+        Family.RANDOM,
+        infer=_infer_between,
+        cost=per_element(),
+        random=True,
+        summary="Random numbers between two limits, or of a mean and a deviation.",
+    ),
+    _collective("all_reduce", "", _infer_all, _reduced, "Combines tensors of all devices of a group; each gets the result."),
+    _collective("all_gather", ", int axis=0", _gathered(1), lambda call: Cost(), "Joins tensors of all devices of a group along an axis."),
+    _collective(
+        "reduce_scatter", ", int axis=0", _gathered(-1), _reduced, "Combines tensors of all devices; each gets a slice of the result."
+    ),
+    _collective(
+        "all_to_all", ", int split_axis=0, int axis=0", _infer_exchange, lambda call: Cost(), "Each device sends a slice to each other."
+    ),
+    _collective("permute", "", _infer_all, lambda call: Cost(), "Each device sends its tensor to another one."),
+    _collective("broadcast", "", _infer_all, lambda call: Cost(), "One device sends its tensor to the others."),
+    _rank("partition", "The number of this device among the partitions."),
+    _rank("replica", "The number of this device among the replicas."),
+)
+
+OPS = (*_PRODUCTS, *_REDUCTIONS, *_MOVES, *_FUNCTIONS, *_OTHERS)

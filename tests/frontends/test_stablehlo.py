@@ -1,0 +1,217 @@
+"""StableHLO: text as JAX prints it and as anybody may write it, against what XLA's compiler says of the same programs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import irscope
+from irscope.budget import Allowance, reading
+from irscope.diagnostics import DiagnosticSink
+from irscope.errors import LoadError
+from irscope.frontends.stablehlo import build
+from irscope.frontends.stablehlo.model import type_of
+from irscope.frontends.stablehlo.text import parse
+from irscope.ir.types import TensorType
+from irscope.session import Model
+
+DATA = Path(__file__).parents[1] / "data" / "jax"
+TRUTH = {row["name"]: row for row in map(json.loads, (DATA / "truth.jsonl").read_text().splitlines())}
+DTYPES = {"float32": "f32", "int32": "i32", "bfloat16": "bf16", "bool": "bool", "int8": "i8"}
+ONE_DEVICE = [name for name, row in TRUTH.items() if row["devices"] == 1]
+
+
+def opened(text: str, tmp_path: Path, **options: object) -> Model:
+    path = tmp_path / "program.mlir"
+    path.write_text(text)
+    return irscope.load(path, **options)
+
+
+def main(body: str, arguments: str = "%x: tensor<4x8xf32>", results: str = "tensor<4x8xf32>") -> str:
+    return f"module @m {{\n  func.func public @main({arguments}) -> ({results}) {{\n{body}\n  }}\n}}\n"
+
+
+def types_of(values: object) -> list[list[object]]:
+    return [[value.type.dtype.text, list(value.type.shape)] for value in values]  # type: ignore[attr-defined]
+
+
+def bytes_of(values: object) -> int:
+    return sum(value.type.tensor_bytes for value in values)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_arguments_and_results_are_those_of_the_program(name: str) -> None:
+    row, model = TRUTH[name], irscope.load(DATA / f"{name}.mlir.gz")
+    graph = model.program.graph
+    assert model.program.format == "stablehlo"
+    assert types_of(graph.inputs) == [[DTYPES[dtype], shape] for dtype, shape in row["inputs"]]
+    assert types_of(graph.outputs) == [[DTYPES[dtype], shape] for dtype, shape in row["outputs"]]
+    if name in ONE_DEVICE:
+        assert bytes_of(graph.inputs) == row["argument_bytes"]
+        pointers = 8 * len(graph.outputs) if len(graph.outputs) > 1 else 0
+        assert bytes_of(graph.outputs) + pointers == row["output_bytes"]
+
+
+# Those whose fused code computes nothing twice, which have no loop, no padded convolution and no exponential that is counted apart.
+SAME_FLOPS = {
+    "mlp_forward": 0,
+    "mlp_dynamic_batch": 0,
+    "int8_dot": 0,
+    "einsum_moe": 1e-3,
+    "mlp_grad": 1e-3,
+    "mlp_sgd": 1e-3,
+    "gpt_forward": 1e-3,
+}
+
+
+@pytest.mark.parametrize("name", SAME_FLOPS)
+def test_flops_are_those_that_the_compiler_counts(name: str) -> None:
+    model = irscope.load(DATA / f"{name}.mlir.gz")
+    found = irscope.run(model, "flops")["flops"].report().summary["total_flops"]
+    assert found == pytest.approx(TRUTH[name]["flops"], rel=SAME_FLOPS[name], abs=0)
+
+
+@pytest.mark.parametrize("name", ["gpt_scan", "gpt_scan_grad"])
+def test_a_loop_counts_as_often_as_it_runs(name: str) -> None:
+    """XLA counts its body once; six layers are run."""
+    model = irscope.load(DATA / f"{name}.mlir.gz")
+    loops = [node for node in model.graph if node.op == "cf.loop"]
+    results = irscope.run(model, "shapes")["shapes"].value
+    assert [results.trips[node] for node in loops] == [6] * len(loops)
+    assert len(loops) == (1 if name == "gpt_scan" else 2)
+
+
+def test_types_that_are_inferred_are_those_of_the_file() -> None:
+    """Every record of an operator gives the type that the file declares, over all programs."""
+    for name in TRUTH:
+        model = irscope.load(DATA / f"{name}.mlir.gz")
+        declared = parse(gzip.decompress((DATA / f"{name}.mlir.gz").read_bytes()).decode()).functions["main"]
+        assert all(isinstance(value.type, TensorType) and value.type.is_static for node in model.graph for value in node.outputs)
+        assert [value.type for value in model.graph.outputs] == [type_of(text) for text in declared.result_types]
+
+
+def test_names_of_jax_are_scopes_and_lines() -> None:
+    graph = irscope.load(DATA / "gpt_grad.mlir.gz").graph
+    assert {node.scope.path for node in graph} >= {"silu", "log_softmax", "tril"}
+    assert all(node.loc is not None and node.loc.file == "programs.py" for node in graph if "silu" in node.scope.path)
+
+
+@pytest.mark.parametrize(
+    ("body", "op", "shape"),
+    [
+        (
+            '%0 = "stablehlo.transpose"(%x) <{permutation = array<i64: 1, 0>}> : (tensor<4x8xf32>) -> tensor<8x4xf32>',
+            "view.permute",
+            (8, 4),
+        ),
+        ("%0 = stablehlo.slice %x [1:4:2, 0:3] : (tensor<4x8xf32>) -> tensor<2x3xf32>", "view.slice", (2, 3)),
+        ("%0 = stablehlo.reverse %x, dims = [0] : tensor<4x8xf32>", "tensor.flip", (4, 8)),
+        ("%0 = chlo.erf_inv %x : tensor<4x8xf32> -> tensor<4x8xf32>", "math.erfinv", (4, 8)),
+        (
+            "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
+            "%0 = stablehlo.pad %x, %c, low = [1, 0], high = [-1, 2], interior = [1, 0] : "
+            "(tensor<4x8xf32>, tensor<f32>) -> tensor<7x10xf32>",
+            "tensor.pad_general",
+            (7, 10),
+        ),
+        (
+            '%0 = "stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}> : '
+            "(tensor<4x8xf32>) -> tensor<16x8xf32>",
+            "collective.all_gather",
+            (16, 8),
+        ),
+        (
+            "%c = stablehlo.constant dense<0> : tensor<i32>\n%i = stablehlo.iota dim = 1 : tensor<4x8xi32>\n"
+            "%0:2 = stablehlo.reduce(%x init: %x0), (%i init: %c) across dimensions = [1] : (tensor<4x8xf32>, "
+            " tensor<4x8xi32>, tensor<f32>, tensor<i32>) -> (tensor<4xf32>, tensor<4xi32>)\n"
+            " reducer(%a: tensor<f32>, %b: tensor<f32>) (%k: tensor<i32>, %l: tensor<i32>) {\n"
+            "%m = stablehlo.maximum %a, %b : tensor<f32>\n%n = stablehlo.minimum %k, %l : tensor<i32>\n"
+            "stablehlo.return %m, %n : tensor<f32>, tensor<i32>\n}",
+            "reduce.general",
+            (4,),
+        ),
+    ],
+)
+def test_operations_in_their_forms(body: str, op: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    names = "%0#0" if "%0:2" in body else "%0"
+    result = body.splitlines()[-1].rpartition("->")[2].strip() if "reducer" not in body else "tensor<4xf32>"
+    result = result if result.startswith("tensor") else "tensor<4x8xf32>"
+    text = main(f"{body}\nreturn {names} : {result}", "%x: tensor<4x8xf32>, %x0: tensor<f32>", result)
+    graph = opened(text, tmp_path).graph
+    assert [node.op for node in graph][-1] == op
+    output = graph.outputs[0].type
+    assert isinstance(output, TensorType)
+    assert output.shape == shape
+
+
+def test_a_loop_whose_end_depends_on_data_is_a_loop_of_unknown_length(tmp_path: Path) -> None:
+    body = """
+    %0 = stablehlo.while(%a = %x) : tensor<f32>
+     cond {
+      %l = stablehlo.constant dense<1.0> : tensor<f32>
+      %1 = stablehlo.compare LT, %a, %l, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %2 = stablehlo.add %a, %a : tensor<f32>
+      stablehlo.return %2 : tensor<f32>
+    }
+    return %0 : tensor<f32>"""
+    graph = opened(main(body, "%x: tensor<f32>", "tensor<f32>"), tmp_path).graph
+    assert [node.op for node in graph] == ["compare.less", "cf.loop"]
+
+
+def test_case_is_a_chain_of_branches(tmp_path: Path) -> None:
+    branch = "({\n%{n} = stablehlo.{op} %x, %x : tensor<4x8xf32>\nstablehlo.return %{n} : tensor<4x8xf32>\n})"
+    regions = ", ".join(branch.replace("{n}", str(n)).replace("{op}", op)[1:-1] for n, op in ((5, "add"), (6, "multiply"), (7, "subtract")))
+    body = f'%0 = "stablehlo.case"(%i) ({regions}) : (tensor<i32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>'
+    graph = opened(main(body, "%x: tensor<4x8xf32>, %i: tensor<i32>"), tmp_path).graph
+    inside = [node.op for node in graph.walk()]
+    assert inside.count("cf.if") == 2
+    assert {"math.add", "math.mul", "math.sub"} <= set(inside)
+
+
+def test_what_is_not_known_is_named_and_never_free(tmp_path: Path) -> None:
+    body = "%0 = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
+    model = opened(main(body), tmp_path)
+    assert [node.op for node in model.graph] == ["custom_call.mystery"]
+    report = irscope.run(model, "flops")["flops"].report()
+    assert report.coverage is not None
+    assert report.coverage.unknown == ("custom_call.mystery",)
+
+
+HOSTILE = {
+    "a name that nothing makes": main("return %nothing : tensor<4x8xf32>"),
+    "a function that calls itself": main("%0 = call @main(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"),
+    "an end in the middle": main("%0 = stablehlo.add %x, %x : tensor<4x8xf32>")[:-20],
+    "deep nesting": "module @m attributes {a = " + "[" * 100_000,
+    "a type of many axes": main("return %x : tensor<1xf32>", f"%x: tensor<{'1x' * 1000}f32>"),
+    "no number": main("%0:99999999999 = stablehlo.add %x, %x : tensor<4x8xf32>\nreturn %x : tensor<4x8xf32>"),
+    "a constant that is too short": main('%c = stablehlo.constant dense<"0x00"> : tensor<4x8xf32>\nreturn %c : tensor<4x8xf32>'),
+    "no main": "module @m {\n}\n",
+    "a sign from elsewhere": "module @m {\n \\ }\n",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_bad_text_is_one_line(what: str, tmp_path: Path) -> None:
+    with pytest.raises(LoadError) as caught:
+        opened(HOSTILE[what], tmp_path)
+    assert caught.value.exit_code == 3
+    assert "\n" not in caught.value.message
+
+
+def test_calls_that_double_end_at_the_budget() -> None:
+    functions = "".join(
+        f"func.func private @f{n}(%x: tensor<f32>) -> tensor<f32> {{\n"
+        f"%0 = call @f{n + 1}(%x) : (tensor<f32>) -> tensor<f32>\n%1 = call @f{n + 1}(%0) : (tensor<f32>) -> tensor<f32>\n"
+        "return %1 : tensor<f32>\n}\n"
+        for n in range(60)
+    )
+    text = main("%0 = call @f0(%x) : (tensor<f32>) -> tensor<f32>\nreturn %0 : tensor<f32>", "%x: tensor<f32>", "tensor<f32>")
+    last = "func.func private @f60(%x: tensor<f32>) -> tensor<f32> {\nreturn %x : tensor<f32>\n}\n"
+    with pytest.raises(LoadError) as caught, reading("program.mlir", len(text), Allowance(seconds=0.5)):
+        build(parse(text.rstrip()[:-1] + functions + last + "}\n"), "", DiagnosticSink(), "program.mlir")
+    assert caught.value.code == "IRS106"
