@@ -112,6 +112,10 @@ PASSES: dict[str, PassEntry] = {
         "Compute what weights would take in few bits under a scheme, what stays as it is, and what rounding loses.",
     ),
     "sweep": PassEntry("irscope.passes.memory.curve:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "time": PassEntry(
+        "irscope.passes.cost.time:Time",
+        "Predict how long a run takes on a device, node by node, with the interval in which nine of ten real times lie.",
+    ),
     "training": PassEntry(
         "irscope.passes.training.memory:TrainingMemory",
         "Predict what a training step needs: the counters of PyTorch's allocator step by step, and bytes by category over the phases.",

@@ -51,6 +51,7 @@ _TITLES: Mapping[str, str] = MappingProxyType(
         "flops": "Arithmetic",
         "bytes": "Bytes moved",
         "roofline": "Least time",
+        "time": "Predicted time",
         "energy": "Energy",
         "advise": "Advice",
         "params": "Parameters",

@@ -1,0 +1,302 @@
+"""How long kernels take on a device: one rule a class, with the efficiencies that were fitted to published times.
+
+A product takes as long as its padded tiles at a share of the device's peak, or as its bytes at a share of the bandwidth, whichever is
+longer, with some of the shorter one where they do not overlap; everything else takes as long as its bytes. The shares are physical
+parameters of a class of kernel and a generation of devices, kept with their source in `irscope/devices/efficiency.json`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from importlib.resources import files
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from irscope.devices.profile import DeviceProfile, SourceJson
+from irscope.immutable import immutable
+from irscope.jsoncodec import decode, loads
+from irscope.passes.cost.bounds import Rates
+from irscope.passes.cost.kernels import MATRIX, Kernel, KernelClass
+from irscope.report.units import Kind, humanise
+
+Numbers = npt.NDArray[np.float64]
+
+# Rows and columns of the tiles that cuBLAS, cuDNN and CUTLASS have kernels of for tensor cores.
+_TILES: Final = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 32))
+_IMAGES: Final = frozenset(
+    {
+        KernelClass.POINTWISE,
+        KernelClass.CONVOLUTION,
+        KernelClass.STEM,
+        KernelClass.GROUPED,
+        KernelClass.DEPTHWISE,
+        KernelClass.BATCH_NORM,
+        KernelClass.POOLING,
+    }
+)
+"""Classes that have kernels of their own where channels lie innermost."""
+
+
+@immutable(slots=False)
+class Columns:
+    """Kernels as columns of numbers."""
+
+    kind: npt.NDArray[np.int64]
+    m: Numbers
+    n: Numbers
+    k: Numbers
+    count: Numbers
+    taps: Numbers
+    moved: Numbers
+    near: Numbers
+    """The part of `moved` that is still in the cache."""
+    bits: Numbers
+    last: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel], near: Sequence[float]) -> Columns:
+        rows = [(int(one.kind), one.m, one.n, one.k, one.count, one.taps, one.read + one.written, one.bits, one.last) for one in kernels]
+        table = np.array(rows, dtype=np.float64).reshape(len(rows), 9)
+        kind, m, n, k, count, taps, moved, bits, last = table.T
+        return cls(kind.astype(np.int64), m, n, k, count, taps, moved, np.minimum(np.array(near, dtype=np.float64), moved), bits, last > 0)
+
+
+@immutable(slots=False)
+class Machine:
+    """The figures of a device that durations follow from."""
+
+    rates: Mapping[int, float]
+    """Peak of products by bits of the element type, in FLOP/s."""
+    convolutions: Mapping[int, float]
+    """The same of convolutions, which PyTorch lets run as TF32."""
+    vector: float
+    """Peak of other arithmetic in FLOP/s."""
+    bandwidth: float
+    processors: int
+    cache: float
+    """Bytes of the last cache."""
+
+
+def names_of(kind: KernelClass) -> tuple[str, ...]:
+    """Return the names of a class's efficiencies: two where channels innermost have kernels of their own."""
+    name = kind.name.lower()
+    return (name, f"{name}.last") if kind in _IMAGES else (name,)
+
+
+def durations(columns: Columns, machine: Machine, table: Mapping[str, float]) -> Numbers:
+    """Return seconds of each kernel on the device, alone."""
+    result = np.zeros(len(columns.kind))
+    for kind in KernelClass:
+        if kind is KernelClass.HOST:
+            continue
+        for number, name in enumerate(names_of(kind)):
+            chosen = columns.kind == kind
+            if kind in _IMAGES:
+                chosen &= columns.last == bool(number)
+            places = np.flatnonzero(chosen)
+            if len(places):
+                result[places] = _of_class(kind, name, places, columns, machine, table)
+    return result
+
+
+def name_of(kernel: Kernel) -> str:
+    """Return the name of the efficiencies of a kernel."""
+    names = names_of(kernel.kind)
+    return names[-1] if kernel.last else names[0]
+
+
+def _of_class(
+    kind: KernelClass, name: str, at: npt.NDArray[np.intp], columns: Columns, machine: Machine, table: Mapping[str, float]
+) -> Numbers:
+    arithmetic, memory = _parts(kind, name, at, columns, machine, table)
+    power = table["overlap"]
+    together: Numbers = (arithmetic**power + memory**power) ** (1.0 / power)
+    return together + table["start"]
+
+
+def _parts(
+    kind: KernelClass, name: str, at: npt.NDArray[np.intp], columns: Columns, machine: Machine, table: Mapping[str, float]
+) -> tuple[Numbers, Numbers]:
+    """Return seconds of arithmetic and of memory traffic, each as if there were nothing else."""
+    moved, near = columns.moved[at], columns.near[at]
+    share = table[f"{name}.bandwidth"]
+    memory = (moved - near) / (machine.bandwidth * share) + near / (machine.bandwidth * share * table["cache"])
+    if kind in MATRIX:
+        arithmetic = _product(kind, name, at, columns, machine, table)
+    elif kind in (KernelClass.DEPTHWISE, KernelClass.POOLING):
+        steps = columns.m[at] * columns.n[at] * columns.count[at] * columns.taps[at]
+        arithmetic = 2.0 * steps / (machine.vector * table[f"{name}.rate"])
+    else:
+        arithmetic = np.zeros(len(at))
+    return arithmetic, memory
+
+
+def _product(
+    kind: KernelClass, name: str, at: npt.NDArray[np.intp], columns: Columns, machine: Machine, table: Mapping[str, float]
+) -> Numbers:
+    """Return seconds of arithmetic: padded tiles in waves over the multiprocessors, each step deeper by what filling the pipeline takes."""
+    m, n, k, count = (column[at] for column in (columns.m, columns.n, columns.k, columns.count))
+    peaks = machine.convolutions if kind in _IMAGES else machine.rates
+    rates = np.array([peaks.get(int(bits), peaks[32]) for bits in columns.bits[at]])
+    depth = k + table["depth"]
+    least = np.full(len(at), np.inf)
+    for rows, columns_ in _TILES:
+        tiles = np.ceil(m / rows) * np.ceil(n / columns_) * count
+        # What is left of the last wave waits for it; half of it on average, as several tiles share a multiprocessor.
+        waves = np.maximum(tiles / machine.processors + table["wave"], 1.0)
+        per_tile = 2.0 * rows * columns_ * depth * (1.0 + table["edge"] * (1.0 / rows + 1.0 / columns_))
+        least = np.minimum(least, waves * per_tile)
+    return least * machine.processors / (rates * table[f"{name}.rate"])
+
+
+# ----------------------------------------------------------------------------------------------------
+# The constants that come with irscope, and those of a device among them.
+
+Work: TypeAlias = Literal["eager", "compiled", "training"]
+
+
+@immutable
+class TableJson:
+    """Efficiencies that were fitted to one device's times."""
+
+    source: str
+    how: str
+    shares: Mapping[str, float]
+    spread: Mapping[str, tuple[float, float]]
+    """By kind of work, how many times longer and shorter than predicted the real times are in 9 of 10 cases: 0.9 and 1.1."""
+    capability: str = ""
+
+
+@immutable
+class EfficiencyJson:
+    """The file of constants."""
+
+    sources: Mapping[str, SourceJson]
+    tables: Mapping[str, TableJson]
+    foreign_spread: tuple[float, float]
+    """The same as `spread` for a device that no time was known of, as it was for each device left out."""
+    host_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the host for an operator that starts a kernel, for one that does not, and for a kernel of a compiled program."""
+
+
+@functools.cache
+def constants() -> EfficiencyJson:
+    """Return the constants that come with irscope."""
+    return decode(EfficiencyJson, loads(files("irscope.devices").joinpath("efficiency.json").read_bytes()), closed=True)
+
+
+@immutable(slots=False)
+class Clock:
+    """A device with its efficiencies: what durations are asked of."""
+
+    device: DeviceProfile
+    machine: Machine
+    table: Mapping[str, float]
+    fitted_on: str
+    """The device whose times the efficiencies were fitted to."""
+    spread: Mapping[str, tuple[float, float]]
+    source: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the efficiencies are the device's own."""
+        return self.fitted_on == self.device.name
+
+    def durations(self, kernels: Sequence[Kernel], near: Sequence[float]) -> Numbers:
+        """Return seconds of each kernel; `near` is the part of the bytes it reads that is still in the cache."""
+        return durations(Columns.of(kernels, near), self.machine, self.table)
+
+    def binds(self, kernel: Kernel) -> str:
+        """Return what takes the time of a kernel: compute, memory, or its start where it is short."""
+        single = Columns.of([kernel], [0.0])
+        (arithmetic,), (memory,) = _parts(kernel.kind, name_of(kernel), np.zeros(1, np.intp), single, self.machine, self.table)
+        if self.table["start"] > max(arithmetic, memory):
+            return "start"
+        return "compute" if arithmetic > memory else "memory"
+
+    def why(self, kernel: Kernel) -> str:
+        """Return the rule that a kernel's time follows, with its numbers."""
+        if kernel.kind is KernelClass.HOST:
+            return "nothing runs on the device"
+        name = name_of(kernel)
+        moved = humanise(kernel.read + kernel.written, Kind.BYTES)
+        text = f"{moved} at {self.table[f'{name}.bandwidth']:.0%} of the bandwidth"
+        rate = self.table.get(f"{name}.rate")
+        if kernel.kind in MATRIX and rate is not None:
+            sizes = f"{kernel.count:g} x " if kernel.count > 1 else ""
+            return f"{sizes}{kernel.m:g} x {kernel.n:g} x {kernel.k:g} at up to {rate:.0%} of the peak; {text}"
+        return text
+
+    def limits(self, seconds: float, work: str) -> tuple[float, float]:
+        """Return the interval in which 9 of 10 real times lie."""
+        low, high = self.spread.get(work, constants().foreign_spread)
+        return seconds * low, seconds * high
+
+
+def clock_of(device: DeviceProfile) -> Clock | None:
+    """Return the clock of a device; None where its bandwidth or its rates are not known."""
+    missing = missing_figure(device)
+    if missing:
+        return None
+    assert device.bandwidth is not None
+    found = constants()
+    name, table = _table_of(device, found.tables)
+    rates = Rates(device)
+    products = {bits: figure[1].hi for bits, dtype in _DTYPES.items() if (figure := rates.product(dtype)) is not None}
+    convolutions = {bits: figure[1].hi for bits, dtype in _DTYPES.items() if (figure := rates.product(dtype, "convolution")) is not None}
+    machine = Machine(
+        products,
+        convolutions,
+        rates.vector("f32") or products[32],
+        device.bandwidth.hi,
+        device.multiprocessors or 1,
+        float(_cache(device)),
+    )
+    wide = found.foreign_spread
+    spread = (
+        table.spread
+        if name == device.name
+        else {work: (min(low, wide[0]), max(high, wide[1])) for work, (low, high) in table.spread.items()}
+    )
+    source = found.sources[table.source]
+    return Clock(device, machine, table.shares, name, spread, f"{source.text}, {source.date} ({table.how})")
+
+
+def missing_figure(device: DeviceProfile) -> str:
+    """Return the figure of a device without which no time can be told; empty where all are there."""
+    if device.bandwidth is None:
+        return "bandwidth"
+    return "" if Rates(device).product("f32") is not None else "rate of matrix products"
+
+
+_DTYPES: Final = {64: "f64", 32: "f32", 16: "f16", 8: "f8", 4: "f4"}
+
+
+def _cache(device: DeviceProfile) -> int:
+    """Return the bytes of the last cache: CUDA's figure, or the largest level that was measured."""
+    sizes = [level.size for level in device.levels if level.size is not None]
+    return device.l2_cache_bytes or max(sizes, default=0)
+
+
+def _table_of(device: DeviceProfile, tables: Mapping[str, TableJson]) -> tuple[str, TableJson]:
+    """Return the table of a device: its own, else that of the nearest compute capability; processors have theirs."""
+    own = tables.get(device.name)
+    if own is not None:
+        return device.name, own
+    wanted = device.capability
+    if device.kind == "cpu":
+        return next((name, table) for name, table in tables.items() if not table.capability)
+    best, least = next(iter(tables.items())), math.inf
+    for name, table in tables.items():
+        if not table.capability:
+            continue
+        major, minor = map(int, table.capability.split("."))
+        away = abs(10 * (wanted[0] - major) + wanted[1] - minor) if wanted is not None else 10 * (99 - major)
+        if away < least:
+            best, least = (name, table), away
+    return best

@@ -1,0 +1,410 @@
+"""What decides how long one kernel takes: its class, its sizes as a product, the bytes it moves, and how regularly they lie.
+
+An operator of the graph is described from the types of its operands and results and from its family; nothing here knows a device. How
+long it takes on one is worked out for all kernels of a run at once (`irscope.passes.cost.clock`).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from irscope.immutable import immutable
+from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.graph import Attr
+from irscope.ir.types import TensorType, Type
+from irscope.ops.facts import OpRole
+from irscope.ops.layouts import is_dense, known_sizes
+from irscope.ops.spec import Family, OpSpec
+
+
+class KernelClass(enum.IntEnum):
+    """Kernels whose times follow one rule."""
+
+    HOST = 0
+    """Nothing runs on the device: views and questions about shapes."""
+    PRODUCT = 1
+    """Matrix products with a common right side: linear layers."""
+    BATCHED = 2
+    """Many products of their own."""
+    POINTWISE = 3
+    """Convolutions 1 by 1."""
+    CONVOLUTION = 4
+    """Convolutions with larger filters over all channels."""
+    STEM = 5
+    """Convolutions of few input channels, such as those of an image."""
+    GROUPED = 6
+    DEPTHWISE = 7
+    ATTENTION = 8
+    """Fused attention."""
+    MASKED_ATTENTION = 9
+    """Fused attention with a mask of its own, for which other kernels are taken."""
+    MAP = 10
+    """Elementwise, all operands alike and in order."""
+    MIXED = 11
+    """Elementwise with operands of several element types, or broadcast ones: read one by one."""
+    CAST = 12
+    """Conversion of the element type."""
+    STRIDED = 13
+    """Copies and elementwise operators whose operands lie in another order than the result."""
+    BATCH_NORM = 14
+    ROW_NORM = 15
+    """Layer norm and the like: statistics over the last axis."""
+    GROUP_NORM = 16
+    SOFTMAX = 17
+    REDUCTION = 18
+    POOLING = 19
+    JOIN = 20
+    """Concatenation, padding, rolling, splitting as a copy."""
+    GATHER = 21
+    """Indexing, sorting, scattering."""
+    GENERATED = 22
+    """What a compiler made of elementwise operators."""
+    GENERATED_REDUCTION = 23
+    OTHER = 24
+
+
+MATRIX: Final = frozenset(
+    {
+        KernelClass.PRODUCT,
+        KernelClass.BATCHED,
+        KernelClass.POINTWISE,
+        KernelClass.CONVOLUTION,
+        KernelClass.STEM,
+        KernelClass.GROUPED,
+        KernelClass.ATTENTION,
+        KernelClass.MASKED_ATTENTION,
+    }
+)
+_FEW_CHANNELS: Final = 8  # fewer input channels than one step of the tensor cores takes in 16 bits (m16n8k16 reads them by 8)
+
+
+@immutable
+class Kernel:
+    """One kernel in numbers.
+
+    `m`, `n`, `k`: rows, columns and depth of a product, of which there are `count`; `taps`: elements of a filter or a window; `read` and
+    `written`: bytes; `bits`: of the element type that is computed in; `last`: whether channels lie innermost.
+    """
+
+    kind: KernelClass
+    m: float = 0.0
+    n: float = 0.0
+    k: float = 0.0
+    count: float = 1.0
+    taps: float = 1.0
+    read: float = 0.0
+    written: float = 0.0
+    bits: float = 32.0
+    last: bool = False
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.m * self.n * self.k * self.count
+
+
+HOST_ONLY: Final = Kernel(KernelClass.HOST)
+
+
+@immutable
+class Use:
+    """One use of an operator, as its kernel is found from it."""
+
+    spec: OpSpec | None
+    attrs: Mapping[str, Attr]
+    operands: Sequence[Type | None]
+    results: Sequence[Type | None]
+    is_view: bool = False
+    """Whether the result is an operand's own storage."""
+    products: float = 0.0
+    """FLOPs of products by the operator's cost rule."""
+
+
+def kernel_of(use: Use) -> Kernel | None:
+    """Return the kernel that an operator runs; None where its class or a size is not known."""
+    spec = use.spec
+    if spec is None or not all(_is_known(type_) for type_ in (*use.operands, *use.results) if isinstance(type_, TensorType)):
+        return None
+    roles = spec.roles
+    if OpRole.GENERATED in roles:
+        return _generated(use)
+    if use.is_view or (OpRole.DROPOUT in roles and not use.attrs.get("training")):
+        return HOST_ONLY
+    rule = _BY_FAMILY.get(spec.family)
+    if rule is None:
+        return _moving(use, KernelClass.OTHER)
+    return rule(use)
+
+
+def _is_known(type_: TensorType) -> bool:
+    return type_.shape is not None and all(isinstance(size, int) for size in type_.shape)
+
+
+def _sizes(type_: Type | None) -> tuple[int, ...]:
+    return tuple(size for size in type_.shape if isinstance(size, int)) if isinstance(type_, TensorType) and type_.shape else ()
+
+
+def _count(type_: Type | None) -> int:
+    return math.prod(_sizes(type_)) if isinstance(type_, TensorType) else 0
+
+
+def _bytes(type_: Type | None) -> int:
+    """Bytes that are really there: an axis that only repeats is read once."""
+    if not isinstance(type_, TensorType) or not isinstance(type_.nbytes, int):
+        return 0
+    if not isinstance(type_.layout, tuple):
+        return type_.nbytes
+    repeated = math.prod(size for size, stride in zip(_sizes(type_), type_.layout, strict=True) if stride == 0 and size)
+    return type_.nbytes // max(repeated, 1)
+
+
+def _tensors(types: Iterable[Type | None]) -> list[TensorType]:
+    return [type_ for type_ in types if isinstance(type_, TensorType)]
+
+
+def _bits(use: Use) -> float:
+    """Bits of the widest floating-point operand or result that is computed with."""
+    floats = [type_.dtype.bits or 0 for type_ in _tensors((*use.operands, *use.results)) if type_.dtype.kind is DTypeKind.FLOAT]
+    return float(max(floats, default=32))
+
+
+def _narrowest(use: Use) -> float:
+    floats = [type_.dtype.bits or 32 for type_ in _tensors(use.operands) if type_.dtype.kind is DTypeKind.FLOAT]
+    return float(min(floats, default=32))
+
+
+def _moved(use: Use) -> tuple[float, float]:
+    """Return bytes read and written: every operand and every result once."""
+    return float(sum(map(_bytes, use.operands))), float(sum(map(_bytes, use.results)))
+
+
+def _moving(use: Use, kind: KernelClass, *, taps: float = 1.0) -> Kernel:
+    read, written = _moved(use)
+    result = next(iter(_tensors(use.results)), None)
+    return Kernel(kind, m=float(_count(result)), n=1.0, taps=taps, read=read, written=written, bits=_bits(use), last=_is_last(result))
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+def _contraction(use: Use) -> Kernel | None:
+    result = next(iter(_tensors(use.results)), None)
+    if result is None or not use.products:
+        return _moving(use, KernelClass.OTHER)
+    sizes, total = _sizes(result), _count(result)
+    if not total:
+        return HOST_ONLY
+    depth = use.products / (2.0 * total)
+    columns = sizes[-1] if sizes else 1
+    count = 1
+    equation = use.attrs.get("equation")
+    wide = [type_ for type_ in _tensors(use.operands) if len(_sizes(type_)) > 2]
+    if isinstance(equation, str) and "->" in equation:
+        count, columns = _of_equation(equation, use.operands, total)
+    elif len(wide) > 1:
+        count = math.prod(sizes[:-2])
+    rows = total / (count * columns)
+    kind = KernelClass.BATCHED if count > 1 else KernelClass.PRODUCT
+    read, written = _moved(use)
+    return Kernel(kind, rows, float(columns), depth, float(count), 1.0, read, written, _narrowest(use))
+
+
+def _of_equation(equation: str, operands: Sequence[Type | None], total: int) -> tuple[int, int]:
+    """Return how many products an einsum is, and the columns of each: letters of both operands and the result count, those of the second
+    operand and the result are columns."""
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    sizes = {
+        letter: size
+        for term, operand in zip(terms, _tensors(operands), strict=False)
+        for letter, size in zip(term, _sizes(operand), strict=False)
+    }
+    shared = set(output).intersection(*map(set, terms))
+    columns = set(output) & set(terms[-1]) - shared
+    count = math.prod(sizes.get(letter, 1) for letter in shared)
+    return count, min(math.prod(sizes.get(letter, 1) for letter in columns), max(total // max(count, 1), 1))
+
+
+def _convolution(use: Use) -> Kernel | None:
+    result = next(iter(_tensors(use.results)), None)
+    weight = use.operands[1] if len(use.operands) > 1 else None
+    sizes, filters = _sizes(result), _sizes(weight)
+    total = _count(result)
+    if len(sizes) < 3 or len(filters) < 3 or not total or not use.products:
+        return _moving(use, KernelClass.OTHER)
+    groups = use.attrs.get("groups", 1)
+    groups = groups if isinstance(groups, int) else 1
+    taps = math.prod(filters[2:])
+    depth = use.products / (2.0 * total)
+    columns, rows = sizes[1] / groups, total / sizes[1]
+    if groups > 1 and filters[1] == 1:
+        kind = KernelClass.DEPTHWISE
+    elif groups > 1:
+        kind = KernelClass.GROUPED
+    elif filters[1] < _FEW_CHANNELS:
+        kind = KernelClass.STEM
+    else:
+        kind = KernelClass.POINTWISE if taps == 1 else KernelClass.CONVOLUTION
+    read, written = _moved(use)
+    return Kernel(kind, rows, columns, depth, float(groups), float(taps), read, written, _narrowest(use), _is_last(result))
+
+
+def _attention(use: Use) -> Kernel | None:
+    assert use.spec is not None
+    result, query, key = next(iter(_tensors(use.results)), None), *use.operands[:2]
+    rows, others = _sizes(query), _sizes(key)
+    if use.spec.attention is None or len(rows) < 3 or len(others) < 3:
+        return _moving(use, KernelClass.OTHER)
+    read, written = _moved(use)
+    masked = len(use.operands) > 3 and isinstance(use.operands[3], TensorType)
+    kind = KernelClass.MASKED_ATTENTION if masked else KernelClass.ATTENTION
+    # Rows are queries, columns keys; the depth is that of both products together.
+    depth = use.products / (2.0 * math.prod(rows[:-1]) * others[-2]) if use.products else 2.0 * rows[-1]
+    return Kernel(kind, float(rows[-2]), float(others[-2]), depth, float(math.prod(rows[:-2])), 1.0, read, written, _bits_of(result))
+
+
+def _bits_of(type_: Type | None) -> float:
+    return float(type_.dtype.bits or 32) if isinstance(type_, TensorType) else 32.0
+
+
+# -- what moves bytes --------------------------------------------------------------------------------------------------
+
+
+def _is_last(type_: Type | None) -> bool:
+    """Return whether channels, the second axis of an image, lie innermost."""
+    return isinstance(type_, TensorType) and isinstance(type_.layout, tuple) and len(type_.layout) > 3 and type_.layout[1] == 1
+
+
+def _inner(type_: TensorType) -> int:
+    """Return the axis whose elements lie side by side."""
+    sizes = _sizes(type_)
+    last = max((axis for axis, size in enumerate(sizes) if size > 1), default=-1)
+    if not isinstance(type_.layout, tuple):
+        return last
+    return next((axis for axis, (size, step) in enumerate(zip(sizes, type_.layout, strict=True)) if step == 1 and size > 1), -2)
+
+
+def _is_dense(type_: TensorType) -> bool:
+    """Return whether no element is skipped: one run of memory in some order of axes."""
+    layout = type_.layout
+    return not isinstance(layout, tuple) or (known_sizes(layout) and is_dense(_sizes(type_), layout))
+
+
+def _order(type_: TensorType) -> tuple[int, ...]:
+    """Return the axes from the outermost to the innermost, those of size 1 left out."""
+    sizes = _sizes(type_)
+    axes = [axis for axis, size in enumerate(sizes) if size > 1]
+    if isinstance(type_.layout, tuple):
+        layout = [step if isinstance(step, int) else 0 for step in type_.layout]
+        axes.sort(key=lambda axis: -layout[axis])
+    return tuple(axes)
+
+
+def _elementwise(use: Use) -> Kernel:
+    return _moving(use, _regularity(use))
+
+
+def _regularity(use: Use) -> KernelClass:
+    """Return how an elementwise kernel reads its operands: in order, one by one, or across the order in which they lie."""
+    result = next(iter(_tensors(use.results)), None)
+    if result is None:
+        return KernelClass.MAP
+    sizes = _sizes(result)
+    large = [type_ for type_ in _tensors(use.operands) if _count(type_) > 1]
+    same = [type_ for type_ in large if _sizes(type_) == sizes]
+    if any(_inner(type_) != _inner(result) for type_ in same):
+        return KernelClass.STRIDED
+    if any(type_.dtype is not result.dtype and type_.dtype is not DType.BOOL for type_ in large) or len(same) < len(large):
+        return KernelClass.MIXED
+    if any(not _is_dense(type_) or _order(type_) != _order(result) for type_ in same):
+        return KernelClass.MIXED
+    return KernelClass.MAP
+
+
+def _copy(use: Use) -> Kernel:
+    """Return the kernel of a copy: a conversion, a change of order, or both."""
+    operand, result = (next(iter(_tensors(types)), None) for types in (use.operands, use.results))
+    if operand is None or result is None:
+        return _moving(use, KernelClass.JOIN)
+    if _sizes(operand) == _sizes(result):
+        moved = _inner(operand) != _inner(result)
+    else:  # reshaped: the result is in the order of its axes, the operand need not be
+        moved = _inner(operand) != max((axis for axis, size in enumerate(_sizes(operand)) if size > 1), default=-1)
+    if moved:
+        return _moving(use, KernelClass.STRIDED)
+    return _moving(use, KernelClass.CAST if operand.dtype is not result.dtype else KernelClass.JOIN)
+
+
+def _move(use: Use) -> Kernel:
+    assert use.spec is not None
+    roles = use.spec.roles
+    is_copy = OpRole.COPY in roles or OpRole.CONVERT in roles or OpRole.CONVERT_LIKE in roles or OpRole.LAYS_OUT in roles
+    return _copy(use) if is_copy or use.spec.family is Family.VIEW else _moving(use, KernelClass.JOIN)
+
+
+def _normalization(use: Use) -> Kernel:
+    assert use.spec is not None
+    if OpRole.FOLDABLE_NORM in use.spec.roles or "momentum" in use.attrs:
+        return _moving(use, KernelClass.BATCH_NORM)
+    return _moving(use, KernelClass.GROUP_NORM if "num_groups" in use.attrs else KernelClass.ROW_NORM)
+
+
+def _pooling(use: Use) -> Kernel:
+    window = use.attrs.get("kernel_shape")
+    operand, result = (next(iter(_tensors(types)), None) for types in (use.operands, use.results))
+    if isinstance(window, tuple | list):
+        return _moving(use, KernelClass.POOLING, taps=float(math.prod(step for step in window if isinstance(step, int))))
+    # An adaptive window that makes one element of an image is a sum over it.
+    taps = _count(operand) / max(_count(result), 1)
+    return _moving(use, KernelClass.REDUCTION if math.prod(_sizes(result)[2:]) == 1 else KernelClass.POOLING, taps=taps)
+
+
+def _reduction(use: Use) -> Kernel:
+    return _moving(use, KernelClass.REDUCTION)
+
+
+def _gather(use: Use) -> Kernel:
+    """Return the kernel that takes some elements by index: it reads what it writes, not all that it could have taken."""
+    kernel = _moving(use, KernelClass.GATHER)
+    return replace(kernel, read=min(kernel.read, 2.0 * kernel.written))
+
+
+def _generated(use: Use) -> Kernel:
+    attrs = use.attrs
+    name = str(attrs.get("kernel", ""))
+    moved = attrs.get("bytes")
+    read, written = _moved(use)
+    if isinstance(moved, int | float):
+        read = max(float(moved) - written, 0.0)
+    reduces = "_red_" in name or "_per_" in name
+    result = next(iter(_tensors(use.results)), None)
+    kind = KernelClass.GENERATED_REDUCTION if reduces else KernelClass.GENERATED
+    return Kernel(kind, m=float(_count(result)), n=1.0, read=read, written=written, bits=_bits(use), last=_is_last(result))
+
+
+def _made(use: Use) -> Kernel:
+    """Return the kernel of what makes elements of nothing; none where that is on the host."""
+    return HOST_ONLY if str(use.attrs.get("device", "")) == "cpu" else _moving(use, KernelClass.JOIN)
+
+
+_BY_FAMILY: Final[Mapping[Family, Callable[[Use], Kernel | None]]] = {
+    Family.CONTRACTION: _contraction,
+    Family.CONVOLUTION: _convolution,
+    Family.ATTENTION: _attention,
+    Family.ELEMENTWISE: _elementwise,
+    Family.COMPARISON: _elementwise,
+    Family.RANDOM: _elementwise,
+    Family.QUANTIZATION: _elementwise,
+    Family.VIEW: _move,
+    Family.MOVE: _move,
+    Family.CREATION: _made,
+    Family.NORMALIZATION: _normalization,
+    Family.SOFTMAX: lambda use: _moving(use, KernelClass.SOFTMAX),
+    Family.REDUCTION: _reduction,
+    Family.POOLING: _pooling,
+    Family.INDEXING: _gather,
+    Family.SORTING: lambda use: _moving(use, KernelClass.GATHER),
+}

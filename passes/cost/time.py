@@ -1,0 +1,302 @@
+"""How long a model takes on a device: predicted, with the interval in which nine of ten real times lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final
+
+from irscope.devices import find_device, target_of
+from irscope.devices.profile import DeviceProfile
+from irscope.diagnostics import Diagnostic, Severity
+from irscope.immutable import immutable
+from irscope.ir.dims import int_or_zero
+from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
+from irscope.ops.registry import find_op, plays
+from irscope.passes.cost.clock import Clock, clock_of, constants, missing_figure
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.entries import Certainty, Entry
+from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
+from irscope.passes.graph.alias import Alias, Aliases
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import Shapes
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Coverage, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+_MEANING: Final = "90 % of real times lie within the interval; docs/time.md says how that was checked"
+HOST, UNKNOWN = "host", "unknown"
+
+
+@immutable(slots=False)
+class NodeTime:
+    """One node: seconds of all its runs."""
+
+    node: Node
+    kernel: Kernel | None
+    runs: int
+    seconds: float
+    """On the device; 0 where nothing runs there or the kernel is not known."""
+    host: float
+    """What the host takes to call it."""
+    waits: float
+    """How long the device had nothing to do before it."""
+    binds: str
+
+
+@immutable(slots=False)
+class Timing:
+    """The predicted time of one run."""
+
+    device: DeviceProfile
+    clock: Clock | None
+    """None where a figure of the device is missing."""
+    work: str
+    nodes: Sequence[NodeTime]
+    seconds: float | None
+    """None where it cannot be told."""
+    missing: str = ""
+    """The figure of the device that is not known."""
+
+    @property
+    def low(self) -> float | None:
+        return None if self.seconds is None or self.clock is None else self.clock.limits(self.seconds, self.work)[0]
+
+    @property
+    def high(self) -> float | None:
+        """The upper end; infinite where a kernel of unknown class may take any time, None where nothing is known."""
+        if self.seconds is None or self.clock is None:
+            return None
+        return math.inf if self.unknown else self.clock.limits(self.seconds, self.work)[1]
+
+    @cached_property
+    def unknown(self) -> list[NodeTime]:
+        return [one for one in self.nodes if one.binds == UNKNOWN]
+
+    @property
+    def waiting(self) -> float:
+        """How long the device waits for the host."""
+        return sum(one.waits for one in self.nodes)
+
+    def quantity(self) -> Quantity:
+        """Return the time with its interval."""
+        high = self.high
+        return Quantity(
+            self.seconds, Provenance.MODELLED, note=_MEANING, lo=self.low, hi=None if high is None or math.isinf(high) else high
+        )
+
+
+class Timer:
+    """Times nodes in the order in which they run; what stays in the cache between two of them is read from there."""
+
+    def __init__(self, clock: Clock, types: Inferred, aliases: Aliases) -> None:
+        self.clock = clock
+        self.types = types
+        self.storage = aliases.storage
+        self.laid = aliases.strides.type_of
+        self._known: dict[tuple[object, ...], tuple[object, Kernel | None]] = {}
+
+    def timed(self, entries: Iterable[Entry], kinds: Iterable[object]) -> list[NodeTime]:
+        """Return the time of every node."""
+        listed = list(entries)
+        kernels = [self._kernel(entry, kind) for entry, kind in zip(listed, kinds, strict=True)]
+        near = self._near([entry.node for entry in listed], kernels)
+        seconds = self.clock.durations([HOST_ONLY if one is None else one for one in kernels], near)
+        return queued(self.clock, listed, kernels, [float(one) for one in seconds])
+
+    def _kernel(self, entry: Entry, kind: object) -> Kernel | None:
+        node = entry.node
+        is_view = entry.certainty is Certainty.FREE and self._shares(node)
+        operands = [None if value is None else self._type(value) for value in node.inputs]
+        results = [self._type(value) for value in node.outputs]
+        # Like nodes may still have operands that lie differently.
+        key = (id(kind), is_view, *operands, None, *results)
+        known = self._known.get(key) if kind is not None else None
+        if known is not None:
+            return known[1]
+        use = Use(
+            find_op(node.op),
+            node.attrs,
+            operands,
+            results,
+            is_view,
+            float(int_or_zero(entry.cost.matmul)),
+        )
+        found = kernel_of(use) if entry.certainty is not Certainty.UNKNOWN or plays(node, OpRole.GENERATED) else None
+        if kind is not None:
+            self._known[key] = kind, found
+        return found
+
+    def _type(self, value: Value) -> TensorType | None:
+        found = self.laid(value)
+        return found if isinstance(found, TensorType) else None
+
+    def _shares(self, node: Node) -> bool:
+        """Return whether the results are views, or no tensors at all."""
+        operands = {self.storage(value) for value in node.inputs if value is not None}
+        tensors = [value for value in node.outputs if self._type(value) is not None]
+        return not tensors or any(self.storage(value) in operands for value in tensors)
+
+    def _near(self, nodes: Sequence[Node], kernels: Sequence[Kernel | None]) -> list[float]:
+        """Return the bytes of each node's operands that are still in the cache: all where it holds what was touched since, else its share
+        of that, as the cache does not evict the oldest first."""
+        cache = self.clock.machine.cache
+        last: dict[Value, float] = {}
+        touched, result = 0.0, []
+        for node, kernel in zip(nodes, kernels, strict=True):
+            if kernel is None or kernel.kind is KernelClass.HOST:
+                result.append(0.0)
+                continue
+            found = 0.0
+            operands = {self.storage(value): self._bytes(value) for value in node.inputs if value is not None}
+            for storage, size in operands.items():
+                before = last.get(storage)
+                if before is not None:
+                    found += size * min(1.0, cache / max(touched - before + size, 1.0))
+            made = {self.storage(value): self._bytes(value) for value in node.outputs}
+            for storage, size in (*operands.items(), *made.items()):
+                touched += size
+                last[storage] = touched
+            result.append(found)
+        return result
+
+    def _bytes(self, value: Value) -> int:
+        return int_or_zero(self.types.type_of(value).nbytes)
+
+
+def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float]) -> list[NodeTime]:
+    """Return the times of nodes whose kernels stand in a queue: the host calls one after the other, the device waits where it is faster."""
+    costs = constants().host_seconds
+    host_now = device_now = 0.0
+    result: list[NodeTime] = []
+    for entry, kernel, duration in zip(entries, kernels, seconds, strict=True):
+        runs = entry.runs if isinstance(entry.runs, int) else 1
+        if kernel is None:
+            result.append(NodeTime(entry.node, None, runs, 0.0, 0.0, 0.0, UNKNOWN))
+            continue
+        is_alone = kernel.kind is KernelClass.HOST
+        name = "compiled" if kernel.kind in (KernelClass.GENERATED, KernelClass.GENERATED_REDUCTION) else "view" if is_alone else "operator"
+        host = costs[name] if clock.device.kind == "gpu" else 0.0
+        host_now += host * runs
+        if is_alone:
+            result.append(NodeTime(entry.node, kernel, runs, 0.0, host * runs, 0.0, HOST))
+            continue
+        # Of several runs the first waits for its own call, the others for theirs.
+        start = max(device_now, host_now - host * (runs - 1))
+        waits = start - device_now + max(host - duration, 0.0) * (runs - 1)
+        device_now += duration * runs + waits
+        binds = "launch" if waits > duration * runs else clock.binds(kernel)
+        result.append(NodeTime(entry.node, kernel, runs, duration * runs, host * runs, waits, binds))
+    return result
+
+
+@dataclass(frozen=True)
+class Time(Analysis[Timing]):
+    """Predict how long a run takes on a device, node by node, with the interval in which nine of ten real times lie."""
+
+    name: ClassVar[str] = "time"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS)
+
+    device: str = ""
+    """A device, "this" for this machine once it is calibrated, or a device file; default: what --device says, else h200."""
+    top: int = 0
+    """Rows of the table of nodes, slowest first; 0 for all."""
+
+    def compute(self, graph: Graph, ctx: PassContext) -> Timing:
+        device = find_device(self.device) if self.device else target_of(ctx.settings).device
+        costs, types, aliases = ctx.get(NodeCosts()), ctx.get(Shapes), ctx.get(Alias())
+        is_compiled = any(plays(entry.node, OpRole.GENERATED) for entry in costs.entries)
+        work = "compiled" if is_compiled else "eager"
+        clock = clock_of(device)
+        if clock is None:
+            missing = missing_figure(device)
+            message = f"no time can be told for {device.title}: its {missing} is not known"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message), about="time")
+            return Timing(device, None, work, (), None, missing)
+        entries = costs.entries
+        kinds: Iterable[object] = types.kinds_of(graph)
+        if len(entries) != len(graph):  # bodies of loops and branches have their nodes among the entries
+            kinds = [None] * len(entries)
+        nodes = Timer(clock, types, aliases).timed(ctx.each(entries, "timing", len(entries)), kinds)
+        timing = Timing(device, clock, work, nodes, sum(one.seconds + one.waits for one in nodes))
+        if timing.unknown:
+            first = timing.unknown[0].node
+            message = f"the time of {first.op} is unknown and counts as nothing, so the interval has no upper end"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, count=len(timing.unknown)), about="time")
+        return timing
+
+    def report(self, result: Timing, ctx: PassContext) -> Report:
+        nodes = result.nodes
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={
+                "device": result.device.title,
+                "seconds": result.quantity(),
+                "waiting_for_host": Quantity(result.waiting if result.clock is not None else None, Provenance.MODELLED),
+                "share_of_time": _shares(result),
+                "fitted_on": result.clock.fitted_on if result.clock is not None else None,
+            },
+            units={"seconds": Kind.SECONDS, "waiting_for_host": Kind.SECONDS, "share_of_time": Kind.RATIO},
+            tables=(self._table(result),),
+            coverage=Coverage(len(nodes) - len(result.unknown), len(nodes), tuple(sorted({one.node.op for one in result.unknown}))),
+            notes=_notes(result),
+        )
+
+    def _table(self, result: Timing) -> Table:
+        nodes = sorted(result.nodes, key=lambda one: -(one.seconds + one.waits))
+        columns = [
+            Column("node", Kind.NODE),
+            Column("operator"),
+            Column("module"),
+            Column("kernel", help="class of kernels whose efficiency is taken"),
+            Column("seconds", Kind.SECONDS, provenance=Provenance.MODELLED),
+            Column("low", Kind.SECONDS, provenance=Provenance.MODELLED),
+            Column("high", Kind.SECONDS, provenance=Provenance.MODELLED),
+            Column("share", Kind.RATIO, provenance=Provenance.MODELLED),
+            Column(
+                "binds",
+                help="what takes the time: compute, memory, start (of a short kernel), launch (the device waits for the host), host",
+            ),
+            Column("why"),
+        ]
+        return Table.of([_row(one, result) for one in (nodes[: self.top] if self.top else nodes)], columns=columns, title="nodes")
+
+
+def _row(one: NodeTime, result: Timing) -> tuple[object, ...]:
+    node, kernel, clock = one.node, one.kernel, result.clock
+    assert clock is not None and result.seconds is not None
+    place = (node.name, node.op, node.scope.path)
+    if kernel is None:
+        return (*place, UNKNOWN, None, None, None, None, UNKNOWN, "irscope does not know how its kernels behave")
+    seconds = one.seconds + one.waits
+    low, high = clock.limits(seconds, result.work)
+    name = kernel.kind.name.lower().replace("_", " ")
+    return (*place, name, seconds, low, high, seconds / result.seconds if result.seconds else None, one.binds, clock.why(kernel))
+
+
+def _shares(result: Timing) -> dict[str, object]:
+    """Return the part of the time by class of kernel, the largest first."""
+    parts: dict[str, float] = {}
+    for one in result.nodes:
+        if one.kernel is not None and one.seconds + one.waits:
+            name = one.kernel.kind.name.lower()
+            parts[name] = parts.get(name, 0.0) + one.seconds + one.waits
+    whole = sum(parts.values())
+    return {name: Quantity(parts[name] / whole, Provenance.MODELLED) for name in sorted(parts, key=lambda name: -parts[name])}
+
+
+def _notes(result: Timing) -> tuple[str, ...]:
+    clock = result.clock
+    if clock is None:
+        return ()
+    origin = f"efficiencies of {clock.fitted_on}: {clock.source}"
+    if not clock.is_own:
+        origin = f"no times of {clock.device.title} are known: {origin}, over the data sheet's figures, with a wider interval"
+    return (_MEANING, origin)

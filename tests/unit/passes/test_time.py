@@ -1,0 +1,157 @@
+"""Predicted times: classes of kernels, the queue between host and device, and what cannot be told."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from irscope.ir.parser import parse_program
+from irscope.ir.program import Program
+from irscope.passes.cost.clock import KernelClass, constants, names_of
+from irscope.passes.cost.kernels import MATRIX
+from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.time import Time, Timing
+from irscope.passkit.manager import Manager
+
+
+def program(body: str, inputs: str) -> Program:
+    return parse_program(f'irscope 1\nformat "pt2"\ngraph @main {{\n{inputs}\n{body}\n}}\n')
+
+
+def timing(made: Program, device: str = "rtx-4090") -> Timing:
+    return Manager(made).get(Time(device=device))
+
+
+def product(m: int, k: int = 4096, n: int = 4096) -> Program:
+    return program(f"%c: f16[{m},{n}] = math.matmul(%a, %b)\nreturn %c", f"input %a: f16[{m},{k}]\ninput %b: f16[{k},{n}]")
+
+
+def image(op: str, attrs: str, weight: str, out: str, layout: str = "") -> Program:
+    inputs = f"input %x: f16[64,64,56,56]{layout}\ninput %w: f16{weight}"
+    return program(f"%y: f16{out}{layout} = {op}(%x, %w, _) {{{attrs}}}\nreturn %y", inputs)
+
+
+def classes(found: Timing) -> list[str]:
+    return [one.kernel.kind.name if one.kernel else "?" for one in found.nodes]
+
+
+def test_a_large_product_takes_as_long_as_its_arithmetic_at_a_share_of_the_peak() -> None:
+    found = timing(product(8192))
+    at_peak = 2 * 8192 * 4096 * 4096 / 165.2e12
+    assert found.seconds is not None and found.low is not None and found.high is not None
+    assert 0.7 * at_peak < found.seconds < 2 * at_peak
+    assert found.low < found.seconds < found.high
+    assert [one.binds for one in found.nodes] == ["compute"]
+
+
+def test_twice_the_rows_take_twice_as_long_once_all_multiprocessors_are_busy() -> None:
+    once, twice = (timing(product(rows)).seconds for rows in (16384, 32768))
+    assert once and twice and twice / once == pytest.approx(2, rel=0.03)
+
+
+def test_a_small_product_does_not_get_faster_than_a_tile() -> None:
+    small, smaller = (timing(product(rows, 512, 512)).seconds for rows in (16, 8))
+    assert small is not None and small == pytest.approx(smaller, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("weight", "attrs", "out", "expected"),
+    [
+        ("[128,64,1,1]", "strides=[1, 1], dilations=[1, 1], groups=1, pads=[0, 0, 0, 0]", "[64,128,56,56]", "POINTWISE"),
+        ("[64,64,3,3]", "strides=[1, 1], dilations=[1, 1], groups=1, pads=[1, 1, 1, 1]", "[64,64,56,56]", "CONVOLUTION"),
+        ("[64,16,3,3]", "strides=[1, 1], dilations=[1, 1], groups=4, pads=[1, 1, 1, 1]", "[64,64,56,56]", "GROUPED"),
+        ("[64,1,3,3]", "strides=[1, 1], dilations=[1, 1], groups=64, pads=[1, 1, 1, 1]", "[64,64,56,56]", "DEPTHWISE"),
+    ],
+)
+def test_convolutions_are_told_apart_by_filter_and_groups(weight: str, attrs: str, out: str, expected: str) -> None:
+    assert classes(timing(image("nn.conv", attrs, weight, out))) == [expected]
+
+
+def test_an_image_with_channels_innermost_has_efficiencies_of_its_own() -> None:
+    attrs = "strides=[1, 1], dilations=[1, 1], groups=1, pads=[1, 1, 1, 1]"
+    first, last = (timing(image("nn.conv", attrs, "[64,64,3,3]", "[64,64,56,56]", layout)) for layout in ("", "<200704,1,3584,64>"))
+    assert last.nodes[0].kernel is not None and last.nodes[0].kernel.last and first.seconds != last.seconds
+
+
+def test_elementwise_kernels_are_told_apart_by_how_operands_lie() -> None:
+    body = """%same: f16[512,1024] = math.add(%a, %a)
+%mixed: f32[512,1024] = math.add(%a, %f)
+%turned: f16[512,1024] = math.add(%a, %t)
+%cast: f32[512,1024] = tensor.to(%a) {dtype=<f32>}
+%view: f16[1024,512]<1,1024> = view.transpose(%a) {axis0=0, axis1=1}
+return %same, %mixed, %turned, %cast, %view"""
+    inputs = "input %a: f16[512,1024]\ninput %f: f32[512,1024]\ninput %t: f16[512,1024]<1,512>"
+    assert classes(timing(program(body, inputs))) == ["MAP", "MIXED", "STRIDED", "CAST", "HOST"]
+
+
+def test_many_short_kernels_wait_for_the_host() -> None:
+    steps = "\n".join(f"%x{number + 1}: f16[16] = nn.relu(%x{number})" for number in range(300))
+    found = timing(program(f"{steps}\nreturn %x300", "input %x0: f16[16]"))
+    assert found.seconds == pytest.approx(300 * constants().host_seconds["operator"], rel=0.05)
+    assert found.nodes[-1].binds == "launch" and 0 < found.waiting < found.seconds
+
+
+def test_an_operand_that_was_just_made_comes_from_the_cache() -> None:
+    small, large = 1 << 23, 1 << 28
+    for size, near in ((small, True), (large, False)):
+        pair = program(f"%y: f16[{size}] = nn.relu(%x)\n%z: f16[{size}] = nn.relu(%y)\nreturn %z", f"input %x: f16[{size}]")
+        first, second = (one.seconds for one in timing(pair).nodes)
+        assert second < first and (second < 0.9 * first) is near
+
+
+def test_an_operator_without_a_record_leaves_the_interval_open_and_counts_as_unknown() -> None:
+    made = program("%y: f32[64] = aten.strange(%x)\n%z: f32[64] = nn.relu(%y)\nreturn %z", "input %x: f32[64]")
+    manager = Manager(made)
+    result = manager.run_one(Time(device="rtx-4090"))
+    found: Timing = result.value
+    assert found.seconds and found.high == math.inf and [one.binds for one in found.unknown] == ["unknown"]
+    report = result.made_report
+    assert report.coverage is not None and (report.coverage.known, report.coverage.unknown) == (1, ("aten.strange",))
+    assert any(one.code == "IRS424" and "no upper end" in one.message for one in report.diagnostics)
+
+
+def test_a_device_without_bandwidth_has_no_time_and_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "slow.json"
+    record = {"name": "slow", "title": "Slow", "kind": "gpu", "sources": {"me": {"text": "made up", "date": "2026"}}}
+    path.write_text(json.dumps({**record, "matrix": {"f32": {"value": 1, "unit": "TFLOP/s", "source": "me"}}}))
+    result = Manager(product(64)).run_one(Time(device=str(path)))
+    assert result.value.seconds is None and result.value.high is None
+    [told] = [one.message for one in result.made_report.diagnostics if one.code == "IRS424"]
+    assert told == "no time can be told for Slow: its bandwidth is not known"
+
+
+def test_a_device_without_times_of_its_own_has_a_wider_interval() -> None:
+    own, other = timing(product(8192)), timing(product(8192), "rtx-4060-laptop")
+    assert own.clock is not None and other.clock is not None
+    assert own.clock.is_own and other.clock.fitted_on == "rtx-4090" and not other.clock.is_own
+    for found in (own, other):
+        assert found.seconds and found.low and found.high
+    assert other.high / other.low > own.high / own.low  # type: ignore[operator]
+
+
+def test_the_report_has_a_row_a_node_and_the_interval() -> None:
+    made = program("%y: f16[64] = nn.relu(%x)\nreturn %y", "input %x: f16[64]")
+    report: dict[str, Any] = Manager(made).run_one(Time(device="rtx-3090")).made_report.to_json()
+    low, high = report["intervals"]["seconds"]
+    assert low < report["summary"]["seconds"] < high
+    [table] = report["tables"]
+    assert [row[0] for row in table["rows"]] == ["y"] and [column["key"] for column in table["columns"]][4:7] == ["seconds", "low", "high"]
+
+
+def test_every_table_has_the_efficiencies_of_every_class() -> None:
+    wanted = {f"{name}.bandwidth" for kind in KernelClass if kind for name in names_of(kind)}
+    wanted |= {f"{name}.rate" for kind in MATRIX | {KernelClass.DEPTHWISE, KernelClass.POOLING} for name in names_of(kind)}
+    for name, table in constants().tables.items():
+        assert wanted <= table.shares.keys(), name
+        assert table.source in constants().sources and {"eager", "compiled", "training"} <= table.spread.keys()
+
+
+def test_the_prediction_is_not_below_the_bound_by_much() -> None:
+    """The bound is at the data sheet's clock, a boosted device may be a little faster."""
+    made = product(8192)
+    found = timing(made).seconds
+    assert found is not None and found > 0.8 * Manager(made).get(Roofline(device="rtx-4090")).seconds
