@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from irscope.immutable import immutable
 from irscope.report.celltext import SIGNS
 from irscope.report.chart import Canvas, bar_column
+from irscope.report.picture import colours_of
 from irscope.report.printable import display_width, pad
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
-from irscope.tui.text import PARTS, Line, Role, Span, Symbols, cut_end, cut_line, text_of
+from irscope.tui.text import PARTS, Line, PartRole, Role, Span, Symbols, cut_end, cut_line, text_of
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -349,36 +350,29 @@ class Stack(StepChart):
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         steps = self.chosen(count)
-        top = self.top
-        tops = np.cumsum([part[steps] for part in self.parts.values()], axis=0) * (rows / top if top > 0 else 0.0)
-        total = tops[-1]
-        # Non-zero values get at least the smallest bar.
-        filled = np.where(total > 0, np.maximum(np.ceil(total - 1e-9), 1), 0)
-        lines: list[Line] = []
-        for level in range(rows - 1, -1, -1):
-            # A cell shows the category in the middle of what it has of the bar.
-            middle = np.minimum(level + 0.5, np.maximum((level + total) / 2, 0))
-            part = np.minimum((tops <= middle).sum(axis=0), len(tops) - 1)
-            lines.append(runs(np.where(level < filled, part, -1), lambda part: fill_of(part, symbols)))
-        return lines
+        return band_lines([part[steps] for part in self.parts.values()], self.top, rows, self._fills(symbols), symbols)
+
+    def _fills(self, symbols: Symbols) -> list[Span]:
+        """Return one cell of each part."""
+        return [fill_of(number, symbols, look) for number, look in enumerate(colours_of(list(self.parts)))]
 
     def legend(self, symbols: Symbols) -> Line:
         """The legend of the fills."""
-        return tuple(span for number, name in enumerate(self.parts) for span in (fill_of(number, symbols), Span(f" {name}  ")))
+        return tuple(span for fill, name in zip(self._fills(symbols), self.parts, strict=True) for span in (fill, Span(f" {name}  ")))
 
     def legend_at(self, step: int, width: int, most: int, symbols: Symbols) -> list[Line]:
         """What the total of a step is made of, in at most so many lines: the smallest parts are one where the room is short."""
         if not 0 <= step < self.count or math.isnan(self.total[step]):
             return self.wrapped_legend(width, symbols)[:most]
         values = self.values_at(step)
-        number = {name: place for place, name in enumerate(self.parts)}
+        fills = dict(zip(self.parts, self._fills(symbols), strict=True))
         largest = sorted(values, key=lambda name: -values[name])
         for kept in range(len(values), -1, -1):
             shown = [name for name in values if name in largest[:kept]]
             entries: list[Line] = [(Span(f"{self.text_at(step)}: ", "heading"),)]
             for name in shown:
                 amount = self.amount(values[name], is_modelled=self._is_modelled_at(name, step))
-                entries.append((fill_of(number[name], symbols), Span(f" {symbols.clean(name)} "), Span(f"{amount}  ", "name")))
+                entries.append((fills[name], Span(f" {symbols.clean(name)} "), Span(f"{amount}  ", "name")))
             rest = [name for name in values if name not in shown]
             if rest:
                 is_modelled = any(self._is_modelled_at(name, step) for name in rest)
@@ -387,6 +381,13 @@ class Stack(StepChart):
             rows = _legend_rows(entries, width)
             if len(rows) <= most:
                 break
+        # Every colour that is drawn has its name; what there is none of at this step is named in grey, as far as there is room.
+        for name in (name for name, part in self.parts.items() if name not in values and part.any()):
+            more = _legend_rows([*entries, (fills[name], Span(f" {symbols.clean(name)} 0  ", "faint"))], width)
+            if len(more) > most:
+                break
+            entries.append((fills[name], Span(f" {symbols.clean(name)} 0  ", "faint")))
+            rows = more
         return [cut_line(row, width, symbols) for row in rows[:most]]
 
     def _is_modelled_at(self, name: str, step: int) -> bool:
@@ -429,14 +430,10 @@ class BothLines(StepChart):
         return int(np.argmax(self.heights[side]))
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        places, top = self.chosen(count), float(self.total.max())
-        # Non-zero values get at least the smallest bar.
-        first, second = (np.ceil(side[places] * (rows / top if top > 0 else 0.0) - 1e-9) for side in self.heights)
-        lines: list[Line] = []
-        for level in range(rows - 1, -1, -1):
-            cells = np.where(level < first, np.where(level < second, _BOTH, _FIRST), np.where(level < second, _SECOND, -1))
-            lines.append(runs(cells, lambda part: fill_of(part, symbols)))
-        return lines
+        first, second = (side[self.chosen(count)] for side in self.heights)
+        both = np.minimum(first, second)
+        bands = (both, first - both, second - both)
+        return band_lines(bands, float(self.total.max()), rows, [fill_of(part, symbols) for part in (_BOTH, _FIRST, _SECOND)], symbols)
 
     def legend(self, symbols: Symbols) -> Line:
         """The legend of the fills."""
@@ -468,10 +465,59 @@ def axis_label(label: str, margin: int, symbols: Symbols) -> Span:
     return Span(f"{pad(label, margin - 2, right=True)} {symbols.glyphs.axis}", "faint")
 
 
-def fill_of(part: int, symbols: Symbols) -> Span:
-    """One cell of a category; beyond as many as there are fills, others have them in other colours."""
-    turn = part // len(symbols.fills)
-    return Span(symbols.fills[part % len(symbols.fills)], PARTS[(part + turn) % len(PARTS)])
+def fill_of(part: int, symbols: Symbols, look: int | None = None) -> Span:
+    """Return one cell of a part: solid in the colour `look`, else of its own number; hatched by its number where there are no colours."""
+    role = PARTS[(part if look is None else look) % len(PARTS)]
+    return Span(symbols.fills[0] if symbols.has_colours else symbols.fills[part % len(symbols.fills)], role)
+
+
+def band_lines(bands: Sequence[Floats], top: float, rows: int, fills: Sequence[Span], symbols: Symbols) -> list[Line]:
+    """Draw bands on top of one another in `rows` lines, the highest line first; `top` is the height of all lines together.
+
+    With colours a cell holds the border of two bands to an eighth of its height: the one below as block character, the one above as
+    background. Of more than two in a cell the two largest are drawn. Without colours a cell is hatched for the band in its middle.
+    """
+    tops = np.cumsum(bands, axis=0) * (rows / top if top > 0 else 0.0)
+    total = tops[-1]
+    lines: list[Line] = []
+    if not symbols.has_colours:
+        # Non-zero values get at least the smallest bar.
+        filled = np.where(total > 0, np.maximum(np.ceil(total - 1e-9), 1), 0)
+        for level in range(rows - 1, -1, -1):
+            middle = np.minimum(level + 0.5, np.maximum((level + total) / 2, 0))
+            part = np.minimum((tops <= middle).sum(axis=0), len(tops) - 1)
+            lines.append(runs(np.where(level < filled, part, -1), fills.__getitem__))
+        return lines
+    blocks = symbols.glyphs.blocks
+    parts, whole = len(blocks) - 1, len(tops)
+    edges = np.rint(np.nan_to_num(tops) * parts).astype(np.int64)
+    edges = np.where((total > 0) & (edges[-1] == 0), (tops >= total).astype(np.int64), edges)
+    edges = np.concatenate((np.zeros((1, edges.shape[1]), dtype=np.int64), edges))
+
+    def cell(code: int) -> Span:
+        below, above = divmod(code // (parts + 1), whole + 1)
+        fill = fills[below]
+        return fill._replace(text=blocks[code % (parts + 1)], behind=None if above == whole else _part_role(fills[above]))
+
+    for level in range(rows - 1, -1, -1):
+        clipped = np.clip(edges, level * parts, (level + 1) * parts)
+        cover = np.concatenate((np.diff(clipped, axis=0), ((level + 1) * parts - clipped[-1])[None]))
+        largest = np.argsort(-cover, axis=0, kind="stable")[:2]
+        below, above = largest.min(axis=0), largest.max(axis=0)
+        columns = np.arange(cover.shape[1])
+        under, over = cover[below, columns], cover[above, columns]
+        alone = (under == 0) | (over == 0)
+        below = np.where(alone, largest[0], below)
+        height = np.where(alone, parts, np.clip(np.rint(parts * under / np.maximum(under + over, 1)), 1, parts - 1).astype(np.int64))
+        above = np.where(alone, whole, above)
+        codes = (below * (whole + 1) + above) * (parts + 1) + height
+        lines.append(runs(np.where(below == whole, -1, codes), cell))
+    return lines
+
+
+def _part_role(span: Span) -> PartRole:
+    """Return the look of a part's cell."""
+    return PARTS[PARTS.index(cast("PartRole", span.role))]
 
 
 def runs(cells: Ints, look: Callable[[int], Span]) -> Line:

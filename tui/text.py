@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from irscope.codes import CODES
@@ -17,9 +18,9 @@ from irscope.report.printable import can_encode, display_width, legible, pad
 # ----------------------------------------------------------------------------------------------------
 # Lines of text in parts, each with a role that a widget gives a style: what view models hand to widgets.
 
-PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6"]
-PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6")
-"""Looks of the parts of a stacked chart."""
+PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6", "part7", "part8", "part9"]
+PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6", "part7", "part8", "part9")
+"""Looks of the parts of a stacked chart, by the numbers of `irscope.report.picture.colours_of`."""
 Role: TypeAlias = (
     Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", "selected"] | PartRole
 )
@@ -47,6 +48,8 @@ class Span(NamedTuple):
     role: Role = "plain"
     to: int | None = None
     """The row of the outline that it leads to."""
+    behind: PartRole | None = None
+    """The part whose colour is the background: what is above the block characters of the text."""
 
 
 Line: TypeAlias = tuple[Span, ...]
@@ -173,6 +176,8 @@ class Symbols:
     point: str
     """The selected point of a scatter."""
     has_braille: bool
+    has_colours: bool
+    """Stacked bars are solid, with borders within a cell; without colours they are hatched, a cell for one part."""
     unknown: str = "?"
 
     def clean(self, text: str) -> str:
@@ -192,10 +197,11 @@ UNICODE = Symbols(
     waiting="…",
     ascending="▴",
     descending="▾",
-    fills=("█", "▓", "▒", "░", "▚", "▖", "▜"),
+    fills=("█", "▓", "▒", "░", "▚", "▖", "▜", "▞", "▌", "▝"),
     times="×",
     point="◉",
     has_braille=True,
+    has_colours=True,
 )
 ASCII = Symbols(
     ASCII_GLYPHS,
@@ -209,10 +215,11 @@ ASCII = Symbols(
     waiting="..",
     ascending="^",
     descending="v",
-    fills=("#", "=", "+", ".", "%", "-", "x"),
+    fills=("#", "=", "+", ".", "%", "-", "x", "*", "o", "~"),
     times="x",
     point="O",
     has_braille=False,
+    has_colours=False,
 )
 
 _PLAIN_TERMINALS = frozenset({"linux", "dumb", "vt100", "vt220"})
@@ -236,7 +243,9 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
             UNICODE.ascending,
         )
     )
-    return UNICODE if can_encode(drawn + UNICODE.at_least + UNICODE.at_most, encoding) else ASCII
+    if not can_encode(drawn + UNICODE.at_least + UNICODE.at_most, encoding):
+        return ASCII
+    return replace(UNICODE, has_colours=False) if environ.get("NO_COLOR") else UNICODE
 
 
 # ----------------------------------------------------------------------------------------------------

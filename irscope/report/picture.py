@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import count
+from itertools import chain, count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -46,17 +46,31 @@ _USUAL: Final[Mapping[str, int]] = MappingProxyType(
         "temporary": 5,
         "optimizer state": 6,
         "workspace": 7,
+        "rounding": 8,
+        "buffer": 9,
     }
 )
-"""Categories of memory have the same colour in all pictures of a page."""
+"""Categories of memory have the same colour in all pictures: pages, plots and the terminal. Weights are quiet, activations are not."""
+_OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"weight": "parameter", "constant": "buffer", "optimizer": "optimizer state", "kept for backward": "activation"}
+)
+"""Categories by other words that charts have for them."""
+_FREE: Final = (7, 1, 2, 3, 4, 5, 8, 9, 6)
+"""Colours of what is no category, in this order: the quiet one is for weights."""
 
 
 def colours_of(names: Sequence[str]) -> list[int]:
     """The number of a colour for each name: the usual one of a category, for others the first that is free."""
-    categories = [name.partition(" (")[0].partition(",")[0] for name in names]
+    categories = [_category(name) for name in names]
     taken = {_USUAL[category] for category in categories if category in _USUAL}
-    free = (number for number in count() if number not in taken)
+    free = (number for number in chain(_FREE, count(len(_FREE) + 1)) if number not in taken)
     return [_USUAL[category] if category in _USUAL else next(free) for category in categories]
+
+
+def _category(name: str) -> str:
+    """Return the category that a name such as `activations (modelled)` or `buffers, inputs` begins with."""
+    word = name.partition(" (")[0].partition(",")[0].removesuffix("s")
+    return _OTHER_WORDS.get(word, word)
 
 
 class Style(enum.Enum):

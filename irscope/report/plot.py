@@ -18,8 +18,8 @@ from irscope.report.printable import legible, printable
 from irscope.report.table import Series
 from irscope.report.values import Quantity
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#777777", "#332288", "#882255")
-"""Okabe and Ito's, told apart by most eyes, and two of Tol's."""
+COLOURS = ("#8a96a3", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#0072b2", "#332288", "#882255")
+"""A quiet grey, Okabe and Ito's hues, told apart by most eyes, and two of Tol's; as in assets/page.css and the UI's style sheet."""
 _SVG_WIDTH, _SVG_HEIGHT, _TOP, _LEFT, _RIGHT = 880, 180, 22, 90, 10
 _LABELS = 14
 """A line of labels or of the legend."""

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from irscope.report.picture import colours_of
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
-from irscope.tui.charts import Limit, Stack
-from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
+from irscope.tui.charts import BothLines, Limit, Stack
+from irscope.tui.text import ASCII, PARTS, UNICODE, Line, Span, Symbols, text_of
 
 
 def stack(*parts: list[int]) -> Stack:
@@ -94,9 +95,55 @@ def test_categories_have_fills_and_looks_of_their_own() -> None:
     made = stack([4, 4], [4, 4], [0, 8])
     lines = made.lines(40, 10, 0, UNICODE)
     roles = {span.role for line in lines for span in line if span.role in PARTS}
-    assert roles == {"part0", "part1", "part2"}
-    legend = made.legend(UNICODE)
-    assert len({span.text for span in legend if span.role in PARTS}) == 3
+    assert len(roles) == 3
+    for symbols in (UNICODE, ASCII):
+        legend = [span for span in made.legend(symbols) if span.role in PARTS]
+        assert {span.role for span in legend} == roles
+        assert len({span.text for span in legend}) == (1 if symbols.has_colours else 3)
+
+
+def test_a_category_has_the_colour_of_pages_and_plots() -> None:
+    made = Stack({name: np.ones(4) for name in ("weights", "activations", "workspace", "optimizer")})
+    looks = [span.role for span in made.legend(UNICODE) if span.role in PARTS]
+    assert looks == [PARTS[number] for number in colours_of(["parameter", "activation", "workspace", "optimizer state"])]
+    # The same however many categories stand beside it.
+    assert [span.role for span in Stack({"activations": np.ones(4)}).legend(UNICODE) if span.role in PARTS] == ["part1"]
+
+
+def cells(lines: list[Line]) -> list[list[Span]]:
+    """Return the cells of each line."""
+    return [[span._replace(text=character) for span in line for character in span.text] for line in lines]
+
+
+@given(st.lists(st.lists(st.integers(0, 1000), min_size=12, max_size=12), min_size=1, max_size=2), st.integers(1, 12))
+def test_borders_of_bands_are_drawn_to_an_eighth_of_a_cell(values: list[list[int]], rows: int) -> None:
+    made = stack(*values)
+    if made.top == 0:
+        return
+    blocks = UNICODE.glyphs.blocks
+    drawn = cells(made.bars(12, rows, UNICODE))
+    looks = [span.role for span in made.legend(UNICODE) if span.role in PARTS]
+    for column in range(12):
+        heights = dict.fromkeys(looks, 0)
+        for line in drawn:
+            cell = line[column]
+            part = blocks.index(cell.text)
+            if cell.role in heights:
+                heights[cell.role] += part
+            if cell.behind is not None:
+                heights[cell.behind] += len(blocks) - 1 - part
+        borders = np.cumsum([value[column] for value in values]) * rows * 8 / made.top
+        if len({int(border // 8) for border in borders if border % 8}) < sum(border % 8 > 0 for border in borders):
+            continue  # of three parts in a cell the two largest are drawn
+        # Rounding, and what would not be seen at all, are an eighth at the most.
+        assert abs(sum(heights.values()) - borders[-1]) <= 1
+        assert abs(heights[looks[0]] - borders[0]) <= 1
+
+
+def test_five_percent_between_two_runs_is_seen() -> None:
+    first, second = np.full(30, 100.0), np.full(30, 95.0)
+    drawn = cells(BothLines(("A", "B"), (first, second), ["x"] * 30).bars(30, 8, UNICODE))
+    assert any(cell.behind is not None for line in drawn for cell in line)
 
 
 def test_the_peak_and_the_cursor_are_marked() -> None:

@@ -45,11 +45,13 @@ class Painted(Widget):
         look = self.screen.get_component_rich_style
         base = self.rich_style
         row = look(row_class, default=_PLAIN) if row_class else _PLAIN
-        segments = [
-            Segment(text, look(f"role--{role}", default=_PLAIN) + row + (_PLAIN if to is None else _LINK))
-            for text, role, to in line
-            if text
-        ]
+        segments = []
+        for text, role, to, behind in line:
+            if text:
+                style = look(f"role--{role}", default=_PLAIN) + row + (_PLAIN if to is None else _LINK)
+                if behind is not None:
+                    style += Style(bgcolor=look(f"role--{behind}", default=_PLAIN).color)
+                segments.append(Segment(text, style))
         return Strip(segments).adjust_cell_length(width, base + row)
 
 
