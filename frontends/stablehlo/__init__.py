@@ -11,6 +11,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.stablehlo import control, operators  # noqa: F401  # they fill the table of rules
+from irscope.frontends.stablehlo.bytecode import MAGIC, read_bytecode
 from irscope.frontends.stablehlo.model import Module, refuse
 from irscope.frontends.stablehlo.program import Builder
 from irscope.frontends.stablehlo.text import parse
@@ -19,6 +20,8 @@ from irscope.ir.program import Program
 
 _GZIP: Final = b"\x1f\x8b"
 _CHUNK: Final = 1 << 20
+_HEAD: Final = 64
+"""Both bytecode and a flatbuffer around it have a zero within their first bytes; text has none."""
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
@@ -44,7 +47,8 @@ def read_module(data: bytes, where: str) -> Module:
     if data.startswith(_GZIP):
         data = _decompressed(data, where)
     admit(len(data))
-    return parse(data.decode("utf-8", "replace"))
+    start = data.find(MAGIC) if b"\0" in data[:_HEAD] else -1
+    return parse(data.decode("utf-8", "replace")) if start < 0 else read_bytecode(data[start:])
 
 
 def _decompressed(data: bytes, where: str) -> bytes:

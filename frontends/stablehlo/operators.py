@@ -305,7 +305,7 @@ def _pad(use: Use) -> Value:
 @rule("get_dimension_size")
 def _dimension(use: Use) -> Value:
     made = use.one("tensor.dim", use.operands, {"axis": use.number("dimension", "dim")}, tensor(DType.I64, ()))
-    return use.one("tensor.to", [made], {"dtype": use.type().dtype})
+    return use.one("tensor.from_scalar", [made], {"dtype": use.type().dtype})
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def _dimension(use: Use) -> Value:
 @rule("dot_general")
 def _dot_general(use: Use) -> Value:
     entries = use.entries("dot_dimension_numbers")
-    if entries:
+    if "contracting_dims" not in use.attributes:
         names = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions")
         batch_a, batch_b, over_a, over_b = (integers(entries.get(name)) for name in names)
     else:
@@ -361,8 +361,8 @@ def _einsum(use: Use) -> Value:
 @rule("convolution", "dynamic_conv")
 def _convolution(use: Use) -> Value | None:
     text = use.attributes.get("dim_numbers", use.attributes.get("dimension_numbers"))
-    if isinstance(text, dict):
-        axes = _axes_of_entries(text)
+    if isinstance(text, dict) or text is None:
+        axes = _axes_of_entries(use.attributes if text is None else text)
     else:
         letters = re.findall(r"\[([^\]]*)\]", str(text))
         if len(letters) != 3:
@@ -537,6 +537,8 @@ def _rank(use: Use) -> Value:
 @rule("custom_call")
 def _custom(use: Use) -> Sequence[Value] | Value | None:
     target = use.operation.callee
+    if target == "shape_assertion":  # of sizes that are symbols: where it does not hold, the program does not run
+        return ()
     if target in _WITHOUT_EFFECT:
         return use.operands[: len(use.operation.results)]
     known = _CUSTOM.get(target)

@@ -24,12 +24,12 @@ from irscope.frontends.stablehlo.model import (
     refuse,
     type_of,
 )
-from irscope.ir.dims import Dim
+from irscope.ir.dims import Dim, SymDim, symbol
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import Attr, Graph, Node, Role, Value
+from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value
 from irscope.ir.places import Blob, Literal, Loc, Scope
 from irscope.ir.program import XLA, Program
-from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type
+from irscope.ir.types import UNKNOWN_TENSOR, TensorType, Type, tensor
 
 _DEEPEST_CALLS: Final = 100
 _SMALL: Final = 64
@@ -49,6 +49,7 @@ class Builder:
         self.sink = sink
         self.where = where
         self.graph = Graph()
+        self.symbols: dict[str, SymDim] = {}
         self.foreign: dict[str, int] = {}
         self._constants: dict[object, Value] = {}
         self._scopes: dict[tuple[Scope, str], Scope] = {}
@@ -60,23 +61,48 @@ class Builder:
         """The program of a function, of `main` where none is named."""
         function = self._entry(name)
         arguments: dict[str, Value] = {}
-        taken: set[str] = set()
-        body = function.body
-        for index, (argument, type_) in enumerate(zip(body.arguments, body.types, strict=True)):
+        body, names = function.body, Names()
+        labels, sizes = self._said_inside(body)
+        for index, (argument, text) in enumerate(zip(body.arguments, body.types, strict=True)):
             label = body.places[index].name if index < len(body.places) else ""
-            label = label or argument.lstrip("%")
-            while label in taken:
-                label = f"{label}.{index}"
-            taken.add(label)
-            arguments[argument] = self.graph.add_input(type_of(type_) or UNKNOWN_TENSOR, label)
+            label = names.unique(label or labels.get(argument, "") or argument.lstrip("%"))
+            type_ = type_of(text) or UNKNOWN_TENSOR
+            if type_.shape is not None and not type_.is_static:
+                type_ = tensor(type_.dtype, [self._size(size, sizes, argument, axis, label) for axis, size in enumerate(type_.shape)])
+            arguments[argument] = self.graph.add_input(type_, label)
         level = Level(self, self.graph, arguments, self.graph.scope, 0)
         self.graph.set_outputs(level.run(body))
         for name, count in sorted(self.foreign.items()):
             self.sink.warn("IRS171", f"the operation {name!r} is not known ({count}x); its cost is unknown", about=name)
         made = Program(self.graph, format="stablehlo", path=self.where, traits=XLA)
+        made.symbols = dict(self.symbols)
         made.uncounted = "a program of JAX does not tell which of its arguments are parameters"
         made.metadata = {key: text for key, text in self._facts(function).items() if text}
         return made
+
+    def _said_inside(self, body: Region) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
+        """Names of arguments and of open sizes: an export of shapes that are symbols says both in the function that `main` calls."""
+        labels: dict[str, str] = {}
+        sizes: dict[tuple[str, int], str] = {}
+        asked: dict[str, tuple[str, int]] = {}
+        for operation in body.operations:
+            if operation.short == "get_dimension_size":
+                axis = integers(operation.attributes.get("dimension", operation.attributes.get("dim")))
+                asked[operation.results[0]] = (operation.operands[0], axis[0] if axis else 0)
+            elif operation.short == "call" and (callee := self.module.functions.get(operation.callee)) is not None:
+                for given, place, said in zip(operation.operands, callee.body.places, callee.argument_attributes, strict=False):
+                    labels[given] = place.name
+                    if given in asked and isinstance(size := said.get("jax.global_constant"), str):
+                        sizes[asked[given]] = size
+        return labels, sizes
+
+    def _size(self, size: Dim, sizes: Mapping[tuple[str, int], str], argument: str, axis: int, label: str) -> Dim:
+        """The symbol for an open size of an argument; sizes of one name are one symbol."""
+        if not isinstance(size, SymDim):
+            return size
+        name = _NOT_IN_NAMES.sub("_", sizes.get((argument, axis), f"{label}_{axis}")).strip("_") or f"size_{axis}"
+        name = name if name[0].isalpha() else f"n{name}"
+        return self.symbols.setdefault(name, symbol(name))
 
     def _entry(self, name: str) -> Function:
         functions = self.module.functions
@@ -310,12 +336,12 @@ class Use:
         return found[0] if found else default
 
     def entries(self, *names: str) -> Mapping[str, Attribute]:
-        """A dictionary: of dimension numbers."""
+        """A dictionary: of dimension numbers. Bytecode has its entries among the attributes themselves."""
         for name in names:
             value = self.attributes.get(name)
             if isinstance(value, dict):
                 return value
-        return {}
+        return self.attributes
 
     def wrong(self, what: str) -> Exception:
         return refuse(f"{self.operation.name} {what}", self.builder.where)
@@ -373,7 +399,7 @@ def unpacked(data: bytes, dtype: DType) -> tuple[Number, ...] | None:
     if dtype is DType.BF16:
         return tuple(struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2))
     code = _FORMATS.get(dtype)
-    if code is None:
+    if code is None or len(data) % struct.calcsize(code):
         return None
     return tuple(one[0] for one in struct.iter_unpack(f"<{code}", data))
 

@@ -4,8 +4,11 @@ function, slices at computed places, collectives. What is no more general than a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, Unpack
+
+import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, dim_max, floordiv, product
 from irscope.ir.dtypes import DType
@@ -106,11 +109,30 @@ def _infer_conv(call: OpCall) -> Type:
 
 
 def _cost_conv(call: OpCall) -> Cost:
-    _, channels, *kernel = _picked(call, sizes(call.tensor("w")), _axes(call, "axes_w"))
-    macs = numel(call.results[0]) * channels * product(kernel)
+    """Products of elements that are there: none with padding, or with what lies between elements that are spread."""
+    of_x, of_w, of_y = (_axes(call, name) for name in ("axes_x", "axes_w", "axes_y"))
+    _, _, *space = _picked(call, sizes(call.tensor("x")), of_x)
+    _, channels, *kernel = _picked(call, sizes(call.tensor("w")), of_w)
+    made, _, *windows = _picked(call, sizes(call.results[0]), of_y)
+    features = _picked(call, sizes(call.results[0]), of_y)[1]
+    count = len(kernel)
+    strides, dilations, spread = (_filled(call, name, count) for name in ("strides", "dilations", "spread"))
+    pads = _filled(call, "pads", 2 * count, 0)
+    macs = made * features * channels
+    for axis, (size, reach, slid) in enumerate(zip(space, kernel, windows, strict=True)):
+        macs = macs * _products(size, reach, slid, strides[axis], dilations[axis], spread[axis], pads[axis])
     return Cost(matmul=2 * macs, macs=macs)
 
 
+def _products(size: Dim, kernel: Dim, windows: Dim, stride: int, dilation: int, spread: int, before: int) -> Dim:
+    """Pairs of a window and a place in the kernel that fall on an element, along one axis."""
+    if not (isinstance(size, int) and isinstance(kernel, int) and isinstance(windows, int)) or kernel * windows > _MOST_PAIRS:
+        return windows * kernel
+    places = np.arange(windows)[:, None] * stride + np.arange(kernel) * dilation - before
+    return int(((places >= 0) & (places <= (size - 1) * spread) & (places % spread == 0)).sum())
+
+
+_MOST_PAIRS: Final = 1 << 22
 _WINDOW: Final = "int[] strides=[], int[] dilations=[], int[] spread=[], int[] pads=[]"
 
 _PRODUCTS = (
@@ -160,8 +182,24 @@ def _infer_windows(call: OpCall) -> list[Type]:
 
 
 def _cost_windows(call: OpCall) -> Cost:
-    inside = product(_axes(call, "kernel"))
-    return Cost(reduction=numel(call.results[0]) * (inside - 1) * call.int_attr("work"))
+    count, kernel, pads = numel(call.results[0]), _axes(call, "kernel"), _axes(call, "pads")
+    inside = math.prod(kernel)
+    if isinstance(count, int) and sum(pads) == max(pads, default=0) == max(kernel) - 1 == inside - 1 > 0:
+        return Cost(reduction=_scanned(count, inside) * call.int_attr("work"))
+    return Cost(reduction=count * (inside - 1) * call.int_attr("work"))
+
+
+def _scanned(count: int, length: int) -> int:
+    """Combinations of a window that begins or ends at the border: XLA makes it a scan in blocks (ReduceWindowRewriter), whose last
+    elements are scanned alike and then added."""
+    if length <= _SCAN_BLOCK:
+        return count * (length - 1)
+    blocks = -(-length // _SCAN_BLOCK)
+    padded = count // length * blocks * _SCAN_BLOCK
+    return padded * _SCAN_BLOCK + _scanned(count // length * blocks, blocks)
+
+
+_SCAN_BLOCK: Final = 16
 
 
 def _cost_spread(call: OpCall) -> Cost:
@@ -210,8 +248,6 @@ def _evaluate_broadcast(call: OpCall) -> Known | None:
     kept = [1] * len(shape)
     for axis, size in zip(_axes(call, "axes"), x.shape, strict=True):
         kept[axis] = size
-    import numpy as np
-
     return np.broadcast_to(x.reshape(kept), shape)
 
 
@@ -223,8 +259,6 @@ def _evaluate_iota(call: OpCall) -> Known | None:
     shape, axis = call.ints("shape"), call.int_attr("axis")
     if shape is None or not 0 <= axis < len(shape):
         return None
-    import numpy as np
-
     along = [1] * len(shape)
     along[axis] = shape[axis]
     return np.broadcast_to(np.arange(shape[axis]).reshape(along), shape)
@@ -277,12 +311,9 @@ def _infer_all(call: OpCall) -> list[Type]:
 
 
 def _cost_sort(call: OpCall) -> Cost:
-    """Comparisons of a sort of n elements: n times the logarithm of n."""
-    xs = call.rest("xs")
-    shape = sizes(xs[0])
-    length = shape[call.axis(call.int_attr("axis"), len(shape))] if shape else 1
-    steps = max(1, (length - 1).bit_length()) if isinstance(length, int) else 1
-    return Cost(elementwise=numel(xs[0]) * steps)
+    """Comparisons: of n elements n times the logarithm of n, as XLA counts them over all axes."""
+    count = numel(call.rest("xs")[0])
+    return Cost(elementwise=count * ((count - 1).bit_length() if isinstance(count, int) else 1))
 
 
 _WHOLE_UPDATE: Final = frozenset({OpRole.WRITE_PART})

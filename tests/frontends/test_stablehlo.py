@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,7 +14,7 @@ import irscope
 from irscope.budget import Allowance, reading
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.stablehlo import build
+from irscope.frontends.stablehlo import build, read_module
 from irscope.frontends.stablehlo.model import type_of
 from irscope.frontends.stablehlo.text import parse
 from irscope.ir.types import TensorType
@@ -180,6 +182,45 @@ def test_what_is_not_known_is_named_and_never_free(tmp_path: Path) -> None:
     report = irscope.run(model, "flops")["flops"].report()
     assert report.coverage is not None
     assert report.coverage.unknown == ("custom_call.mystery",)
+
+
+# -- the portable artifact
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.jaxexport")), ids=lambda path: path.stem)
+def test_bytecode_is_the_program_of_the_text(path: Path) -> None:
+    graph = irscope.load(path).graph
+    if path.stem == "open_batch":
+        return
+    text = irscope.load(DATA / f"{path.stem}.mlir.gz").graph
+    assert types_of(graph.outputs) == types_of(text.outputs)
+    assert [value.name for value in graph.inputs] == [value.name for value in text.inputs]
+    if path.stem != "top_k":  # which an export writes as a sort
+        assert [(node.op, dict(node.attrs)) for node in graph.walk()] == [(node.op, dict(node.attrs)) for node in text.walk()]
+        assert [(node.scope.path, node.loc and node.loc.line) for node in graph] == [
+            (one.scope.path, one.loc and one.loc.line) for one in text
+        ]
+
+
+def test_open_sizes_have_the_names_of_the_export() -> None:
+    model = irscope.load(DATA / "open_batch.jaxexport")
+    assert [str(value.type) for value in model.graph.inputs] == ["f32[256,512]", "f32[512]", "f32[b,256]"]
+    assert list(model.program.symbols) == ["b"]
+    assert [str(value.type) for value in model.graph.outputs] == ["f32[16]", "f32[512]", "i32[b]"]
+    bound = irscope.load(DATA / "open_batch.jaxexport", bind={"b": 32})
+    assert irscope.run(bound, "flops")["flops"].value.total.matmul == 2 * 32 * 256 * 512
+
+
+def test_bytecode_that_is_cut_or_changed_is_one_line_or_a_program() -> None:
+    whole = (DATA / "cond.jaxexport").read_bytes()
+    start, random = whole.index(b"ML\xefR"), Random(0)
+    for number in range(400):
+        data = bytearray(whole)
+        for _ in range(random.randint(1, 3)):
+            data[random.randrange(start + 4, len(data))] = random.randrange(256)
+        text = bytes(data if number % 2 else data[: random.randrange(start + 4, len(data))])
+        with reading("program", len(text)), contextlib.suppress(LoadError):
+            build(read_module(text, "program"), "", DiagnosticSink(), "program")
 
 
 HOSTILE = {
