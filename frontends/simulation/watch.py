@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import os
 import sys
+import sysconfig
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -23,8 +19,10 @@ from irscope.frontends.eager.optimizing import watched_compiled_steps
 from irscope.frontends.eager.recorder import Frames, Line, followed, watched_calls
 from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
+from irscope.passkit.script import LIBRARIES
 from irscope.training import Phase
 
+_STANDARD: Final = sysconfig.get_path("stdlib")
 _SAME_LINE: Final = 100_000
 """Values that one line may read with no step between: a loop that waits for a value would never end."""
 
@@ -97,9 +95,6 @@ class Watch:
         self.steps: list[Step] = []
         self.marks: list[Mark] = []
         self.answers: dict[str, Answer] = {}
-        self.kept: dict[str, str] = {}
-        """Files that were there before and that the program would have replaced, with the line that would."""
-        self._own_files: set[str] = set()
         self._frames = Frames(hidden)
         self._stepped: set[int] = set()
         """Optimizers that have worked in the current step."""
@@ -127,7 +122,6 @@ class Watch:
         self._undo.enter_context(watched_compiled_steps(self._before_step, self._after_step, self._cleared))
         self._undo.enter_context(watched_calls(self._entered, self._left))
         self._machine.noted = self._note
-        self._guard_files()
         kind: Any = nn.Module
         moves: Any = kind._apply
 
@@ -216,6 +210,15 @@ class Watch:
     def line(self) -> str:
         """The line at which the program is, as file:line."""
         return line_text(self.line_of(sys._getframe(1)))
+
+    def own_line(self) -> str:
+        """The innermost line of files that are no library's; without any, the innermost of a library that is not Python's."""
+        frame: FrameType | None = sys._getframe(1)
+        lines: list[Line] = []
+        while (inner := self._frames.innermost(frame)) is not None:
+            lines.append(self._frames.line(inner))
+            frame = inner.f_back
+        return users_line([(line.code.co_filename, line.number) for line in lines])
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -319,35 +322,6 @@ class Watch:
         peak = {key: counters[f"{key}_peak"] for key in COUNTERS}
         self.marks.append(Mark(name, self.line, peak, {key: counters[key] for key in COUNTERS}))
 
-    def _guard_files(self) -> None:
-        """Leave files as they are that were there before the program: what it would save has no values, or is of the simulated device."""
-        memory: Any = torch.cuda.memory
-        places: list[tuple[Any, str, int, str]] = [(torch, "save", 1, "f"), (memory, "_dump_snapshot", 0, "filename")]
-        if find_spec("safetensors") is not None:
-            places.append((import_module("safetensors.torch"), "save_file", 1, "filename"))
-        for module, name, place, keyword in places:
-            original = getattr(module, name)
-            setattr(module, name, self._guarded(original, place, keyword))
-            self._undo.callback(setattr, module, name, original)
-
-    def _guarded(self, save: Callable[..., Any], place: int, keyword: str) -> Callable[..., Any]:
-        """`save`, whose argument `keyword` at `place` is a file's name, but for files that are to be left."""
-        default = inspect.signature(save).parameters[keyword].default
-
-        @functools.wraps(save)
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            given = args[place] if len(args) > place else kwargs.get(keyword, default)
-            if not isinstance(given, str | os.PathLike):
-                return save(*args, **kwargs)
-            file = os.path.realpath(given)
-            if os.path.isfile(file) and file not in self._own_files:
-                self.kept.setdefault(os.fspath(given), self.line)
-                return None
-            self._own_files.add(file)
-            return save(*args, **kwargs)
-
-        return guarded
-
     def answered(self, value: Any) -> None:
         """A value of the device was read."""
         line = self.line
@@ -358,6 +332,13 @@ class Watch:
         self._same[line] += 1
         if self._same[line] > _SAME_LINE:
             raise NeedsValue(line)
+
+
+def users_line(places: Sequence[tuple[str, int]]) -> str:
+    """Of files and lines, the innermost first: that of the user's own program, or else of a library that is not Python's."""
+    own = [place for place in places if not any(part in place[0] for part in LIBRARIES)]
+    others = [place for place in places if not place[0].startswith(_STANDARD) or "-packages" in place[0]]
+    return next((f"{file}:{number}" for file, number in (*own, *others, *places)), "")
 
 
 def _both(first: tuple[int, int] | None, then: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -121,6 +121,11 @@ class Command:
             metavar="NAME=VALUE",
             help="run as though the program said so, such as ddp.gradient_as_bucket_view=True; an unknown name lists all",
         )
+        parser.add_argument(
+            "--keep-files",
+            action="store_true",
+            help="keep new files that the program writes; without it they vanish when it ends, as their tensors hold zeros",
+        )
         parser.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser, plots="memory over the program, by category")
@@ -152,6 +157,7 @@ class Command:
             link=args.link,
             settings=tuple(args.settings),
             boundless=args.no_limit,
+            keep_files=args.keep_files,
             told=told,
         )
         program = Program(args.script, args.arguments, args.is_module)

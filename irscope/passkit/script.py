@@ -71,6 +71,10 @@ RUNNERS: Final = (__file__, runpy.__file__)
 """Files whose frames stand between irscope and a script that `run_script` runs."""
 
 
+LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/", "/lib/python3")
+"""Parts of the paths of files that are no user's own."""
+
+
 def load_script(path: Path) -> ModuleType:
     """The module that a user's file is; it finds what lies beside it. UsageError where it cannot be read, or raises."""
     try:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
@@ -48,7 +48,7 @@ def simulate_script(script: str, arguments: Sequence[str] = (), options: Options
     chosen = options or Options()
     check_script(script, is_module)
 
-    return run_program(lambda: run_script(script, arguments, is_module=is_module), script, chosen)
+    return run_program(lambda: run_script(script, arguments, is_module=is_module), script, chosen, "apart for good")
 
 
 def simulate(
@@ -64,6 +64,7 @@ def simulate(
     answer: float | None = None,
     allow_unknown: bool = False,
     link: float = 0,
+    keep_files: bool = False,
     **kwargs: Any,
 ) -> Simulation:
     """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
@@ -72,12 +73,26 @@ def simulate(
     left alive. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
     options = Options(
-        device, torch, alloc_conf, world, rank, steps=steps, seconds=seconds, answer=answer, allow_unknown=allow_unknown, link=link
+        device,
+        torch,
+        alloc_conf,
+        world,
+        rank,
+        steps=steps,
+        seconds=seconds,
+        answer=answer,
+        allow_unknown=allow_unknown,
+        link=link,
+        keep_files=keep_files,
     )
-    return run_program(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options)
+    return run_program(lambda: function(*args, **kwargs), getattr(function, "__name__", "function"), options, "apart")
 
 
-def run_program(program: Callable[[], Any], name: str, options: Options) -> Simulation:
+Files = Literal["plain", "apart", "apart for good"]
+"""Where files are that the program writes: where it says, or apart while it runs, or for the rest of this process."""
+
+
+def run_program(program: Callable[[], Any], name: str, options: Options, files: Files = "plain") -> Simulation:
     """Run what is given on a simulated device, in this process."""
     target = target_of(settings := Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     check_target(settings)
@@ -92,27 +107,51 @@ def run_program(program: Callable[[], Any], name: str, options: Options) -> Simu
     changes.install()
     process.machine.told_by = lambda begin: _history(process, watch, options, begin)
     found = Simulation(name, target, options, applied=changes.applied)
-    try:
-        with _environment(options), _time_limit(options.seconds, StopProgram):
-            found.result = program()
-    except StopProgram:
-        found.outcome = "steps"
-    except NeedsValue as error:
-        found.outcome, found.line = "needs_value", str(error)
-        found.error = f"{error} reads values over and over"
-    except SystemExit as stop:
-        if stop.code not in (None, 0):
-            found.outcome, found.error = "error", f"it exits with {stop.code}"
-    except KeyboardInterrupt:
-        found.outcome, found.error = "error", INTERRUPTED
-        changes.close()
-        _finish(found, process, watch)
-        raise Interrupted(found) from None
-    except BaseException as error:
-        _failed(found, error, watch)
+    with _files_apart(found, process, watch, files):
+        try:
+            with _environment(options), _time_limit(options.seconds, StopProgram):
+                found.result = program()
+        except StopProgram:
+            found.outcome = "steps"
+        except NeedsValue as error:
+            found.outcome, found.line = "needs_value", str(error)
+            found.error = f"{error} reads values over and over"
+        except SystemExit as stop:
+            if stop.code not in (None, 0):
+                found.outcome, found.error = "error", f"it exits with {stop.code}"
+        except KeyboardInterrupt:
+            found.outcome, found.error = "error", INTERRUPTED
+            changes.close()
+            _finish(found, process, watch)
+            raise Interrupted(found) from None
+        except BaseException as error:
+            _failed(found, error, watch)
     changes.close()
     _finish(found, process, watch)
     return found
+
+
+@contextlib.contextmanager
+def _files_apart(found: Simulation, process: Process, watch: Watch, files: Files) -> Iterator[None]:
+    """Keep apart what the program writes, list it, and let it vanish."""
+    if files == "plain":
+        yield
+        return
+    from irscope.frontends.simulation.overlay import Overlay
+
+    overlay = Overlay(watch.own_line, process.generated.has)
+    overlay.install()
+    try:
+        yield
+    finally:
+        found.files = overlay.written()
+        if found.options.keep_files:
+            overlay.keep()
+        if files == "apart for good":
+            overlay.close_at_exit()
+        else:
+            overlay.close()
+            overlay.remove()
 
 
 def run_own(program: Callable[[], Any], name: str, options: Options) -> Simulation:
@@ -184,7 +223,6 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.compiled = process.compiler.found()
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
-    found.kept = dict(watch.kept)
     found.collectives = list(process.world.traffic.values())
     found.uses = watch.uses | ({"compile": dict(process.compiler.uses)} if process.compiler.uses else {})
     found.classes = watch.classes

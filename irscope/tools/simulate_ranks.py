@@ -67,7 +67,7 @@ def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
     given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
     given["--link"] = f"{options.link}B/s" if options.link else ""
     line += [part for setting in options.settings for part in ("--set", setting)] + ["--no-limit"] * options.boundless
-    line += ["--allow-unknown-kernels"] * options.allow_unknown
+    line += ["--allow-unknown-kernels"] * options.allow_unknown + ["--keep-files"] * options.keep_files
     line += [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
     return [*line, *more, *(["-m"] if program.is_module else []), program.script, *program.arguments]
 

@@ -28,6 +28,7 @@ from irscope.report.units import Kind, humanise
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Buffer, Compilations, Kernel
+    from irscope.frontends.simulation.overlay import Written
     from irscope.frontends.simulation.watch import Answer, Mark, Step
     from irscope.frontends.simulation.world import Traffic
 
@@ -75,6 +76,8 @@ class Options:
     """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
     settings: tuple[str, ...] = ()
     """NAME=VALUE that hold instead of what the program says."""
+    keep_files: bool = False
+    """Whether what the program writes stays, but for files that were there before."""
     boundless: bool = False
     """Whether the device gives as much memory as is asked for."""
     told: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
@@ -115,8 +118,8 @@ class Simulation:
     """What came after the last step; all of a program without steps."""
     marks: Sequence[Mark] = ()
     answers: Sequence[Answer] = ()
-    kept: Mapping[str, str] = field(default_factory=dict)
-    """Files that the program would have replaced, and were left as they are, with its line."""
+    files: Sequence[Written] = ()
+    """What the program wrote, apart from files that were there."""
     collectives: Sequence[Traffic] = ()
     uses: Mapping[str, Any] = field(default_factory=dict)
     """Settings that decide about memory, as the program has them."""
@@ -271,12 +274,19 @@ class Simulation:
             ],
             "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
             "pinned_peak_bytes": self.pinned_peak,
+            "files": [
+                {"path": file.path, "bytes": file.bytes, "line": file.line, "was_there": file.was_there, "kept": self._keeps(file)}
+                for file in self.files
+            ],
             "uses": dict(self.uses),
             "blocks": self.blocks(),
             "settings": [{"setting": one, "applied": count} for one, count in self.applied.items()],
             "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
             **({} if self.compiled is None else {"compiled": self.compiled.to_json()}),
         }
+
+    def _keeps(self, file: Written) -> bool:
+        return self.options.keep_files and not file.was_there
 
     def _lazy_json(self) -> dict[str, Any] | None:
         if self.lazy is None:
@@ -403,13 +413,21 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     for setting, count in simulation.applied.items():
         if not count:
             yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"
-    if simulation.kept:
-        files = ", ".join(f"{file} ({line})" if line else file for file, line in itertools.islice(simulation.kept.items(), 3))
-        more = f" and {len(simulation.kept) - 3} more" if len(simulation.kept) > 3 else ""
-        yield "IRS653", f"files that were there before are left as they are: {files}{more}"
+    if simulation.files:
+        yield "IRS653", _files_text(simulation.files, simulation.options.keep_files)
     if simulation.answers:
         lines = ", ".join(one.line for one in simulation.answers[:3])
         yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
+
+
+def _files_text(files: Sequence[Written], keeps: bool) -> str:
+    """What became of the files that the program wrote."""
+    count = "the file" if len(files) == 1 else f"{len(files)} files"
+    what = f"{count} that the program wrote ({_text(sum(file.bytes for file in files))})"
+    if not keeps:
+        return f"{what} vanished with it, as values of the device are not computed; --keep-files keeps new files"
+    before = sum(file.was_there for file in files)
+    return f"{what} stayed" + (f", but for {before} that were there before and are as they were" if before else "")
 
 
 def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> str:
@@ -489,6 +507,12 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         yield Table.of([(*row, None) for row in hosts], columns, "host memory")
     if simulation.compiled is not None:
         yield from compiled_tables(simulation.compiled, simulation.target)
+    if simulation.files:
+        rows_of_files = [
+            (file.path, file.bytes, file.line, "as it was" if file.was_there else "kept" if simulation.options.keep_files else "gone")
+            for file in simulation.files
+        ]
+        yield Table.of(rows_of_files, ["file", "bytes", "line", "afterwards"], "files that the program wrote")
     if simulation.answers:
         yield Table.of([(one.line, one.count, str(one.value)) for one in simulation.answers], ["line", "count", "value"], "values answered")
 

@@ -103,26 +103,61 @@ def test_the_program_may_catch_it(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stdout.startswith("caught\n")
 
 
-def test_files_that_were_there_before_are_left_and_named(tmp_path: Path) -> None:
-    text = """
+SAVES = """
+import os, sys
 import torch
-x = torch.ones(10, device="cuda")
+x = torch.ones(1 << 20, device="cuda")
 torch.cuda.memory._record_memory_history()
+if os.path.exists("new.pt"):
+    raise SystemExit("it resumes")
 for _ in range(2):
     torch.save({"x": x}, "old.pt")
     torch.save({"x": x}, "new.pt")
 torch.cuda.memory._dump_snapshot("oom.pickle")
-torch.cuda.memory._dump_snapshot("predicted.pickle")
-assert torch.load("new.pt")["x"].is_cuda
+os.makedirs("out/logs")
+with open("out/logs/log.txt", "w") as file:
+    print("step", file=file)
+os.replace("new.pt", "out/new.pt")
+torch.load("out/new.pt")["x"].is_cuda and os.path.getsize("old.pt") > 4 << 20 or sys.exit("not there")
+os.remove("gone.txt")
+assert sorted(os.listdir()) == ["old.pt", "oom.pickle", "out", "train.py"], os.listdir()
 """
-    for name in ("old.pt", "oom.pickle"):
-        (tmp_path / name).write_bytes(b"of a real run")
-    done = simulate(tmp_path, text)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_nothing_is_left_behind(tmp_path: Path, keeps: bool) -> None:
+    before = {"old.pt": b"of a real run", "oom.pickle": b"of a real run", "gone.txt": b"x"}
+    for name, content in before.items():
+        (tmp_path / name).write_bytes(content)
+    done = simulate(tmp_path, SAVES, *["--keep-files"] * keeps, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert all((tmp_path / name).read_bytes() == b"of a real run" for name in ("old.pt", "oom.pickle"))
-    assert (tmp_path / "new.pt").exists() and (tmp_path / "predicted.pickle").exists()
-    said = " ".join(done.stdout.split()).replace(f"{tmp_path}/", "")
-    assert "IRS653: files that were there before are left as they are: old.pt (train.py:6), oom.pickle (train.py:8)" in said
+    left = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert {name: left.pop(name).read_bytes() for name in before} == before
+    assert sorted(left) == [*(["out/logs/log.txt", "out/new.pt"] if keeps else []), "train.py"]
+    found = json.loads(done.stdout)
+    files = {str(Path(file["path"]).relative_to(tmp_path)): file for file in found["files"]}
+    assert {name: (Path(file["line"]).name, file["was_there"], file["kept"]) for name, file in files.items()} == {
+        "old.pt": ("train.py:9", True, False),
+        "oom.pickle": ("train.py:11", True, False),
+        "out/logs/log.txt": ("train.py:13", False, keeps),
+        "out/new.pt": ("train.py:10", False, keeps),
+    }
+    [said] = [one["message"] for one in found["diagnostics"] if one["code"] == "IRS653"]
+    assert said.startswith("4 files that the program wrote (8.")
+    assert ("but for 2 that were there before and are as they were" if keeps else "vanished with it") in said
+
+
+def test_files_of_a_program_that_is_killed_vanish(tmp_path: Path) -> None:
+    text = "import os, sys\nopen('a.txt', 'w').write('x')\nprint(os.path.realpath(f'/proc/self/fd/{open(\"a.txt\").fileno()}'))\n"
+    text += "print(os.readlink(f'/proc/self/fd/{os.open(\"a.txt\", os.O_RDONLY)}'), file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)"
+    done = simulate(tmp_path, text)
+    assert done.returncode == -signal.SIGKILL
+    place = Path(next(line for line in done.stderr.splitlines() if line.endswith("/a.txt")))
+    assert place.parent != tmp_path and not (tmp_path / "a.txt").exists()
+    until = time.monotonic() + 20
+    while place.exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_torch_cuda_answers(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from irscope.frontends.files.snapshot import Snapshot, SnapshotBlock, line_of
 from irscope.frontends.files.snapshotstream import Frame
 from irscope.immutable import immutable
 from irscope.passes.exports.timeline import CALLED, PHASE_MARK
+from irscope.passkit.script import LIBRARIES
 from irscope.training import WORLD_CATEGORIES
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -46,7 +47,6 @@ _OPTIMIZERS: Final = (
     "/transformer_engine/pytorch/optimizers/",
 )
 _STANDARD: Final = ("/lib/python3", "<frozen", "<string>")
-_LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/", "/lib/python3")
 _CATEGORIES: Final = frozenset({*WORLD_CATEGORIES, "input", "output", "cache"})
 
 
@@ -113,7 +113,7 @@ def understand(frames: Sequence[Frame]) -> Stack:
     python = [one for one in frames if _is_python(one)]
     native = [one.name for one in frames if not _is_python(one)]
     files = [one.file.replace("\\", "/") for one in python]
-    own = [one for one, file in zip(python, files, strict=True) if not any(part in file for part in _LIBRARIES)]
+    own = [one for one, file in zip(python, files, strict=True) if not any(part in file for part in LIBRARIES)]
     calls = [at for at, (one, file) in enumerate(zip(python, files, strict=True)) if file.endswith(_MODULE_FILE) and one.name in _CALLS]
     call = ""
     if calls:
