@@ -14,6 +14,7 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import TensorType, Type
 from irscope.passes.graph.folding import derived_weight
+from irscope.passes.graph.rewriting import Pattern, rewriting
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.manager import Runnable
@@ -53,6 +54,7 @@ __all__ = [
     "Node",
     "Pass",
     "PassContext",
+    "Pattern",
     "Report",
     "Results",
     "Series",
@@ -76,6 +78,7 @@ __all__ = [
     "record",
     "register",
     "rewrite",
+    "rewriting",
     "run",
     "scheduled",
     "simulate",

@@ -23,6 +23,14 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.cost.traffic:Traffic",
         "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
+    "canonicalize": PassEntry(
+        "irscope.passes.graph.rewriting:Canonicalize",
+        "Bring the graph into a plain form: fold constants, drop what changes nothing (x * 1, a cast to the own type) and dead nodes.",
+    ),
+    "cse": PassEntry(
+        "irscope.passes.graph.rewriting:CommonSubexpressions",
+        "Common subexpression elimination: compute once what nodes of equal operators, attributes and operands compute.",
+    ),
     "cuda-memory": PassEntry(
         "irscope.passes.memory.cuda:CudaMemory",
         "Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice.",
@@ -49,11 +57,15 @@ PASSES: dict[str, PassEntry] = {
     "flops": PassEntry("irscope.passes.cost.flops:Flops", "Count the arithmetic and the bytes of every node."),
     "fold": PassEntry(
         "irscope.passes.graph.transforms:Fold",
-        "Constant folding: replace nodes whose small results are known by constants, on request also what is computed from weights.",
+        "Constant folding: replace nodes of known small results by constants, branches by the body that runs, on request also weights.",
     ),
     "fold-batch-norm": PassEntry(
         "irscope.passes.graph.folding:FoldBatchNorm",
         "Batch normalization folding: scale the weights of the convolution or linear layer before it, and remove the normalization.",
+    ),
+    "inline": PassEntry(
+        "irscope.passes.graph.rewriting:Inline",
+        "Function inlining: put the bodies of functions in the place of their calls, and take out functions that nothing calls.",
     ),
     "layers": PassEntry(
         "irscope.passes.cost.roofline:Layers",

@@ -64,6 +64,9 @@ def add_model_arguments(
         help="a model file, a name such as torchvision:resnet50 (irscope zoo), ./train.py:build, or a folder of a hub",
     )
     add_input_arguments(parser, reading_budget)
+    parser.add_argument(
+        "--ops", action="append", default=[], metavar="FILE.py", help="a script with records of operators of one's own, in OPS; it is code"
+    )
     parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
     parser.add_argument(
         "--device",
@@ -266,7 +269,12 @@ def write_json(document: Mapping[str, Any], args: argparse.Namespace) -> None:
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:
-    """What the user said about the model."""
+    """What the user said about the model. Operators of scripts that the arguments name are there from then on."""
+    if getattr(args, "ops", ()):
+        from irscope.passkit.script import load_operators
+
+        for script in args.ops:
+            load_operators(Path(script))
     return LoadOptions(
         inputs=dict(_input(text) for text in args.input),
         bind=bindings(args.bind),

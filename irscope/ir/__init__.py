@@ -15,6 +15,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.program import Assumed, Program
 from irscope.ir.spelling import parse_type
+from irscope.ir.splicing import copy_before, splice
 from irscope.ir.types import UNKNOWN_TENSOR, OptionalType, ScalarType, SequenceType, TensorType, Type, UnknownType, tensor
 from irscope.ir.verify import verify
 from irscope.lazy import lazily
@@ -43,6 +44,7 @@ __all__ = [
     "UnknownType",
     "Value",
     "bind_program",
+    "copy_before",
     "dim_max",
     "dim_min",
     "parse_dim",
@@ -51,6 +53,7 @@ __all__ = [
     "print_node",
     "print_program",
     "product",
+    "splice",
     "symbol",
     "tensor",
     "verify",

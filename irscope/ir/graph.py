@@ -569,6 +569,17 @@ class Graph:
         if node.order <= low:
             self._renumber()
 
+    def _link_last(self, node: Node) -> None:
+        last = self._last
+        _set_prev(node, last)
+        _set_next(node, None)
+        _set_order(node, 0 if last is None else last.order + _ORDER_STRIDE)
+        if last is None:
+            self._first = node
+        else:
+            _set_next(last, node)
+        self._last = node
+
     def _unlink(self, node: Node) -> None:
         if node.prev is None:
             self._first = node.next
@@ -620,14 +631,37 @@ class Graph:
         self._bump(Facet.TOPOLOGY)
 
     def move_before(self, node: Node, anchor: Node) -> None:
-        """Put `node` right before `anchor`; the caller answers for the order of uses."""
+        """Put `node` right before `anchor`, which may stand in another region of the body; the caller answers for the order of uses."""
         self._check_own(node)
-        self._check_own(anchor)
+        target = anchor.graph
+        if target is None or target.versions is not self.versions:
+            raise ValueError(f"{anchor!r} is not a node of graph {self.name}, nor of another region of its body")
         if node is anchor:
             return
-        self._unlink(node)
-        self._link_before(anchor, node)
+        self._hand_over(node, target)
+        target._link_before(anchor, node)
         self._bump(Facet.TOPOLOGY)
+
+    def move_to_end(self, node: Node, target: Graph) -> None:
+        """Put `node` at the end of another graph or region of the same body, as `move_before` does."""
+        self._check_own(node)
+        if target.versions is not self.versions:
+            raise ValueError(f"graph {target.name} is not a region of the same body as {node!r}")
+        self._hand_over(node, target)
+        target._link_last(node)
+        self._bump(Facet.TOPOLOGY)
+
+    def _hand_over(self, node: Node, target: Graph) -> None:
+        """Unlink a node that another graph of the body is about to link."""
+        around: Graph | None = target
+        while around is not None:
+            if around._owner is node:
+                raise ValueError(f"{node!r} cannot move into its own region {target.name}")
+            around = around._owner.graph if around._owner is not None else None
+        self._unlink(node)
+        self._size -= 1
+        target._size += 1
+        _set_graph(node, target)
 
     def reorder(self, nodes: Sequence[Node]) -> None:
         """Set the order of all nodes of this level."""

@@ -64,6 +64,15 @@ class OpRegistry:
             self._specs[spec.name] = spec
             self._owner[spec.name] = owner
 
+    def define(self, specs: Iterable[OpSpec], owner: str) -> None:
+        """Add the records of a script, which may be loaded again with others of the same names."""
+        specs = tuple(specs)
+        for spec in specs:
+            _ = spec.schema  # what cannot be read is said now, not where a model has the operator
+            if self._owner.get(spec.name) == owner:
+                del self._specs[spec.name], self._owner[spec.name]
+        self.register(specs, owner)
+
     def get(self, name: str) -> OpSpec | None:
         """The record of an operator, None for a foreign one."""
         found = self._specs.get(name)

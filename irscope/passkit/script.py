@@ -34,6 +34,8 @@ def load_script_pass(reference: str) -> type[Pass]:
     assert match is not None
     path, symbol = Path(unquote(match["path"])), match["symbol"]
     module = load_script(path)
+    if hasattr(module, "OPS"):
+        load_operators(path)
     defined = {
         key: value
         for key, value in vars(module).items()
@@ -50,6 +52,18 @@ def load_script_pass(reference: str) -> type[Pass]:
         raise UsageError(f"{path} has no pass {symbol!r}", code="IRS608", hint=f"passes there: {names}")
     found.origin = f"{to_text(path)}:{symbol}"
     return found
+
+
+def load_operators(path: Path) -> None:
+    """Let models have the operators whose records a script holds in OPS."""
+    from irscope.ops.registry import default_registry
+    from irscope.ops.spec import OpSpec
+
+    specs = getattr(load_script(path), "OPS", None)
+    if not isinstance(specs, Sequence) or not all(isinstance(spec, OpSpec) for spec in specs):
+        hint = "OPS = (op('acme.envelope(Tensor x) -> Tensor', ...),) with op of irscope.ops"
+        raise UsageError(f"{path} has no OPS, a sequence of records of operators", code="IRS608", hint=hint)
+    default_registry().define(specs, str(path))
 
 
 def run_script(script: str, arguments: Sequence[str] = (), *, is_module: bool = False) -> None:
@@ -87,12 +101,13 @@ def load_script(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         with beside(path):
-            spec.loader.exec_module(module)
+            # Not by the loader, which may take the machine code of a text of the same second and length.
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except IrscopeError:
         del sys.modules[name]
         raise

@@ -11,12 +11,14 @@ from irscope.diagnostics import Diagnostic
 from irscope.errors import PipelineError
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal, Scalar
+from irscope.ir.splicing import body_names, root_of, splice
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ir.verify import verify
 from irscope.ops.facts import Control
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.values import is_symbolic
 from irscope.passes.graph.folding import fold_weights
+from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes, contradictions
 from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.pipeline import pipeline_text
@@ -102,7 +104,7 @@ def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
 
 @dataclass(frozen=True)
 class Fold(Transform):
-    """Constant folding: replace nodes whose small results are known by constants, on request also what is computed from weights."""
+    """Constant folding: replace nodes of known small results by constants, branches by the body that runs, on request also weights."""
 
     name: ClassVar[str] = "fold"
 
@@ -114,8 +116,10 @@ class Fold(Transform):
     """Most bytes of such a weight."""
 
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
-        values = ctx.get(Shapes).values
+        known = ctx.get(Shapes)
+        values = known.values
         folded = weights = 0
+        branches = _take_branches(known, ctx)
         for body in list(ctx.program.bodies()):
             inside_function = body is not graph and body.owner is None
             if inside_function or _runs_often(body):
@@ -135,7 +139,29 @@ class Fold(Transform):
         ctx.stat("nodes", folded + weights)
         if weights:
             ctx.stat("weights", weights)
-        return bool(folded or weights)
+        if branches:
+            ctx.stat("branches", branches)
+        return bool(folded or weights or branches)
+
+
+def _take_branches(known: Inferred, ctx: PassContext) -> int:
+    """Put the body that runs in the place of each node whose condition is a constant, outer ones first; return how many."""
+    names: dict[Graph, set[str]] = {}
+    taken = 0
+    for node, branch in known.branches.items():
+        body = node.graph
+        if branch.taken is None or branch.taken >= len(node.regions) or node in known.idle or body is None or _runs_often(body):
+            continue
+        region = node.regions[branch.taken]
+        if len(region.outputs) != len(node.outputs) or region.inputs:
+            continue
+        root = root_of(body)
+        yielded = splice(node, region, taken=names.setdefault(root, body_names(root)))
+        for output, value in zip(node.outputs, yielded, strict=True):
+            body.replace_uses(output, value)
+        body.erase(node)
+        taken += 1
+    return taken
 
 
 def _runs_often(body: Graph) -> bool:

@@ -323,6 +323,7 @@ COMMAND_LINES = {
     "audit": "audit cnn.onnx -o results -q",
     "run": "run --passes default,params{values} cnn.onnx",
     "show": "show net.pt2",
+    "opt": "opt --passes dce net.pt2",
     "tui": "tui cnn.onnx",
     "config": "config",
     "passes": "passes liveness",
