@@ -322,6 +322,19 @@ class Watch:
         peak = {key: counters[f"{key}_peak"] for key in COUNTERS}
         self.marks.append(Mark(name, self.line, peak, {key: counters[key] for key in COUNTERS}))
 
+    def answer_for(self, places: Sequence[tuple[CodeType, int]], before: bool) -> Answer | None:
+        """A value that was made up and that one of these lines read, the innermost of which is the last; or else, with `before`, an earlier
+        line of its function."""
+        for code, number in reversed(places):
+            if (known := self.answers.get(f"{code.co_filename}:{number}")) is not None:
+                return known
+        if before and places:
+            code, number = places[-1]
+            for line in sorted({line for _, _, line in code.co_lines() if line is not None and line < number}, reverse=True):
+                if (known := self.answers.get(f"{code.co_filename}:{line}")) is not None:
+                    return known
+        return None
+
     def answered(self, value: Any) -> None:
         """A value of the device was read."""
         line = self.line

@@ -123,10 +123,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception as error:
-        if debug:
+        if debug or _debugs_simulation(arguments):
             raise
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
         return ExitCode.PASS
+
+
+def _debugs_simulation(arguments: Sequence[str]) -> bool:
+    """Whether --debug stands before the program that is simulated."""
+    script = next((place for place, word in enumerate(arguments) if word == "-m" or os.path.isfile(word)), len(arguments))
+    return arguments[:1] == ["simulate"] and "--debug" in arguments[:script]
 
 
 def _open_standard_streams() -> None:

@@ -30,7 +30,7 @@ from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, arguments_of
 from irscope.tools.simulate_settings import Tried, try_settings
-from irscope.tools.simulation import Options, Simulation
+from irscope.tools.simulation import Options, Simulation, error_line
 from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
@@ -206,7 +206,11 @@ class Command:
         for who, one in ends:
             if one["error"]:
                 place = f"{one['line']}: " if one["line"] and one["outcome"] != "needs_value" else ""
-                sys.stderr.write(f"irscope: {who}{printable(place + one['error'])}\n")
+                whole = found.whole_traceback if isinstance(found, Simulation) and args.debug else ""
+                sys.stderr.write(whole or one.get("traceback", ""))
+                sys.stderr.write(f"irscope: {who}{printable(place + error_line(one['error']))}\n")
+                made_up = [said["message"] for said in one.get("diagnostics", ()) if said["code"] == "IRS646" and one.get("traceback")]
+                sys.stderr.writelines(f"irscope: {printable(said)}\n" for said in made_up if "--answer" in said)
         if interrupted or (tried is not None and tried.interrupted):
             return ExitCode.INTERRUPTED
         return _CODES[found.outcome] if isinstance(found, Simulation) else found.exit_code

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
-import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+import irscope.frontends
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation import check_machine
@@ -30,8 +31,6 @@ from irscope.training import WORLD_CATEGORIES
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
     from irscope.frontends.simulation.watch import Step, Watch
-
-_LIBRARY: Final = sysconfig.get_path("stdlib")
 
 
 _process: Process | None = None
@@ -194,27 +193,51 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
 
     from irscope.frontends.simulation.compilations import explained
     from irscope.frontends.simulation.kernels import UnknownKernel
+    from irscope.frontends.simulation.watch import users_line
 
     found.outcome = "oom" if isinstance(error, torch.OutOfMemoryError) else "error"
-    text = str(error).partition("\n")[0]
     # The modules are there only as long as the error holds the program's frames.
     watch.classify()
     watch.name_modules()
     watch.note_uses()
-    found.error = text if found.outcome == "oom" else f"{type(error).__name__}: {text}"[:300]
-    if isinstance(error, UnknownKernel):
-        found.error = text
+    own = isinstance(error, UnknownKernel)
+    found.error = str(error) if found.outcome == "oom" or own else f"{type(error).__name__}: {error}"
+    found.traceback = "" if own else _traceback_of(error)
+    found.whole_traceback = "".join(traceback.format_exception(error))
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
+    found.line = users_line([(frame.f_code.co_filename, line) for frame, line in reversed(frames)])
+    if isinstance(error, SyntaxError) and error.filename:
+        found.line = f"{error.filename}:{error.lineno}"
+    found.made_up = watch.answer_for([(frame.f_code, line) for frame, line in frames], isinstance(error, _OF_VALUES))
     by_compiler = explained(error)
-    if by_compiler is not None and by_compiler[1]:
-        found.error, found.line = by_compiler
-        return
     if by_compiler is not None:
-        found.error = by_compiler[0]
-    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__) if watch.shows(frame.f_code)]
-    # Where a library of Python's own raises, the program's line is the one that called it.
-    places = [place for place in places if not place[0].startswith(_LIBRARY)] or places
-    if places:
-        found.line = f"{places[-1][0]}:{places[-1][1]}"
+        found.error, line = by_compiler
+        found.line = line or found.line
+
+
+def _traceback_of(error: BaseException) -> str:
+    """What Python prints of an error, without irscope's own functions."""
+    whole = traceback.TracebackException.from_exception(error)
+    waiting: list[traceback.TracebackException | None] = [whole]
+    while waiting:
+        part = waiting.pop()
+        if part is None:
+            continue
+        # On a device kernels are no Python functions: what the shape functions of torch call is not shown, nor what the compiler calls.
+        above = itertools.takewhile(lambda frame: not any(file in frame.filename for file in _BELOW), part.stack)
+        frames = [frame for frame in above if not frame.filename.startswith((*_OWN, "<frozen runpy")) and frame.filename not in RUNNERS]
+        part.stack = traceback.StackSummary.from_list(frames)
+        waiting += [part.__cause__, part.__context__, *(part.exceptions or ())]
+    text = "".join(whole.format())
+    return text if whole.stack else text.replace(_HEADING, "")
+
+
+_OF_VALUES: Final = (ArithmeticError, AssertionError, LookupError, ValueError)
+"""Errors that a value may lead to later than in the line that reads it."""
+_HEADING: Final = "Traceback (most recent call last):\n"
+_OWN: Final = tuple(f"{os.path.abspath(path)}{os.sep}" for package in (irscope, irscope.frontends) for path in package.__path__)
+"""Folders of irscope's own functions."""
+_BELOW: Final = (os.path.join("frontends", "simulation", "kernels.py"), os.path.join("site-packages", "torch", "_dynamo", ""))
 
 
 def _finish(found: Simulation, process: Process, watch: Watch) -> None:

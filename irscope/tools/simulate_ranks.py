@@ -31,7 +31,7 @@ from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate import check_script
-from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, least_seconds, ranks_text, verdict_of
+from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, ranks_text, verdict_of
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""
@@ -413,7 +413,7 @@ class Ranks:
                 made_of, ["rank", "allocated:bytes", *(f"{kind}:bytes" for kind in kinds)], "what the peak of allocated is made of"
             )
         failed = [
-            (one.document["rank"], one.document["line"], one.document["error"])
+            (one.document["rank"], one.document["line"], error_line(one.document["error"]))
             for one in self.classes
             if one.document["error"] not in ("", INTERRUPTED)
         ]

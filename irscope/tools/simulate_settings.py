@@ -14,7 +14,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate_compiler import BUDGET, BUDGETS, FEW_BUDGETS, SWITCHES, CompilerTried, compiler_tried
 from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
-from irscope.tools.simulation import Options
+from irscope.tools.simulation import Options, error_line
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Compilations
@@ -129,7 +129,7 @@ class Tried:
             fits = self.fits(one)
             said = "?" if fits is None else "yes" if fits else "no"
             if one.document["outcome"] in ("error", "needs_value"):
-                said = "fails: " + str(one.document["error"])[:60]
+                said = "fails: " + error_line(str(one.document["error"]))[:60]
             elif not one.is_applied:
                 said += ": not used by the program"
             reserved, allocated = (peak_of(one.document, key) if one.ended else None for key in ("reserved", "allocated"))

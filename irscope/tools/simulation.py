@@ -21,6 +21,7 @@ from irscope.memory.moments import RESIDENT, ROUNDING
 from irscope.memory.tape import Origin, Replayed, Tape
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.report import table as tables
+from irscope.report.printable import one_line
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
@@ -113,6 +114,12 @@ class Simulation:
     """Why it ended, if not by itself."""
     line: str = ""
     """Where."""
+    traceback: str = ""
+    """What Python prints of the error that ended it, without irscope's functions."""
+    whole_traceback: str = ""
+    """The same with them."""
+    made_up: Answer | None = None
+    """A value that nobody computes, which the line that failed read, or one before it in the same function."""
     steps: Sequence[Step] = ()
     rest: Step | None = None
     """What came after the last step; all of a program without steps."""
@@ -258,6 +265,7 @@ class Simulation:
             "outcome": self.outcome,
             "error": self.error,
             "line": self.line,
+            "traceback": self.traceback,
             "steps": [_step_json(step) for step in self.steps],
             "phases": [dict(step.phases) for step in self.steps],
             "rest": None if self.rest is None else _step_json(self.rest),
@@ -306,7 +314,7 @@ class Simulation:
     def _outcome_text(self) -> str:
         if self.error == INTERRUPTED:
             return "the program was interrupted"
-        return _OUTCOMES[self.outcome] + (f": {_short(self.error)}" if self.error else "")
+        return _OUTCOMES[self.outcome] + (f": {_short(error_line(self.error))}" if self.error else "")
 
     def report(self) -> Report:
         """Tables of the same."""
@@ -415,7 +423,14 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
             yield "IRS648", f"{setting} changed nothing: the program has nothing that it is about"
     if simulation.files:
         yield "IRS653", _files_text(simulation.files, simulation.options.keep_files)
-    if simulation.answers:
+    made_up = simulation.made_up
+    if made_up is not None:
+        yield (
+            "IRS646",
+            f"{made_up.line} read a value of the device, which nobody computes, and got {made_up.value}; the program failed at "
+            f"{simulation.line}, perhaps of that: --answer 1 gives another value",
+        )
+    elif simulation.answers:
         lines = ", ".join(one.line for one in simulation.answers[:3])
         yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
 
@@ -458,6 +473,11 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
     whole = "fits" if document["outcome"] == "finished" else "fits so far"
     left = _text(room - few) if few == many else f"{_text(room - many)} to {_text(room - few)}"
     return f"{whole} on {device}: {left} of {_text(room)} left" + where
+
+
+def error_line(error: str) -> str:
+    """A message in one line."""
+    return one_line(" ".join(error.split()))
 
 
 def _short(error: str) -> str:

@@ -93,7 +93,8 @@ def test_out_of_memory_comes_at_its_line_with_torch_s_message(tmp_path: Path) ->
     done = simulate(tmp_path, text, "--device", "h100")
     assert done.returncode == 1
     assert "does not fit" in done.stdout
-    [line] = [line for line in done.stderr.splitlines() if "CUDA out of memory" in line]
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("irscope: ")]
+    assert "torch.OutOfMemoryError: CUDA out of memory." in done.stderr
     assert "train.py:4: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of" in line
 
 
@@ -258,7 +259,60 @@ dist.destroy_process_group()
 def test_bad_programs_end_with_a_line(tmp_path: Path, text: str, options: tuple[str, ...], code: int, said: str) -> None:
     done = simulate(tmp_path, text, *options)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert said in done.stderr
+    assert ("Traceback" in done.stderr) == any(error in said for error in ("ValueError", "JSONDecodeError", "RuntimeError"))
+
+
+FAILS = """import torch
+def load():
+    try:
+        import nothing_there
+    except ImportError as error:
+        raise RuntimeError("cannot be loaded because:\\nit is missing") from error
+net = torch.nn.Linear(3, 4).cuda()
+net.register_forward_pre_hook(lambda module, args: load())
+net(torch.ones(3, device="cuda"))
+"""
+DIVIDES = """import torch
+def accuracy(mask):
+    count = int(mask.sum())
+    return 1 / count
+accuracy(torch.nn.functional.relu(torch.ones(3, device="cuda")))
+"""
+OPERANDS = "import torch\ntorch.nn.functional.linear(torch.ones(3, device='cuda'), torch.ones(4, 5, device='cuda'))\n"
+
+
+def test_a_failure_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    done = simulate(tmp_path, FAILS, "--format", "json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 4 and found["error"] == "RuntimeError: cannot be loaded because:\nit is missing"
+    shown = done.stderr.partition("irscope: ")[0]
+    assert found["traceback"] == shown and found["line"].endswith("train.py:6")
+    script = tmp_path / "train.py"
+    plain = python(FAILS.replace(".cuda()", "").replace(', device="cuda"', ""), folder=tmp_path).stderr
+    names = [line.split("in ")[-1] for line in plain.splitlines() if line.startswith("  File") and "forked" not in line]
+    assert [line.split("in ")[-1] for line in shown.splitlines() if line.startswith("  File")] == names
+    assert f'  File "{script}", line 9, in <module>' in shown and "The above exception was the direct cause" in shown
+    assert "ModuleNotFoundError: No module named 'nothing_there'" in shown and shown.endswith("because:\nit is missing\n")
+    assert done.stderr.endswith("train.py:6: RuntimeError: cannot be loaded because: it is missing\n")
+    whole = simulate(tmp_path, FAILS, "--debug")
+    assert "run_script" not in shown and "run_script" in whole.stderr
+
+
+def test_a_kernel_that_refuses_is_the_last_line(tmp_path: Path) -> None:
+    done = simulate(tmp_path, OPERANDS)
+    assert [line for line in done.stderr.splitlines() if line.startswith("  File")] == [
+        f'  File "{tmp_path}/train.py", line 2, in <module>'
+    ]
+
+
+def test_a_failure_of_a_value_that_was_made_up_says_so(tmp_path: Path) -> None:
+    done = simulate(tmp_path, DIVIDES)
+    assert done.returncode == 4 and "ZeroDivisionError: division by zero" in done.stderr
+    assert "train.py:3 read a value of the device, which nobody computes, and got 0" in done.stderr and "--answer 1" in done.stderr
+    assert simulate(tmp_path, DIVIDES, "--answer", "1").returncode == 0
+    unrelated = simulate(tmp_path, DIVIDES.replace("1 / count", "open('no file')"))
+    assert unrelated.returncode == 4 and "--answer" not in unrelated.stderr
 
 
 def test_a_script_that_is_not_there() -> None:
