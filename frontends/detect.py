@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from irscope.errors import LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.files.archive import Archive
+from irscope.frontends.foreign import HEAD_BYTES, foreign_in, refusal, zip_refusal
 from irscope.frontends.zoo.names import definitions
 from irscope.immutable import immutable
 from irscope.plugins import Plugin, plugins_by_name
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from irscope.frontends.base import AddedFrontend, Frontend
 
 ENTRY_POINT_GROUP: Final = "irscope.frontends"
-_HEAD_BYTES = 4096
 _LARGEST_INDEX = 64 << 20
 _ZIP = b"PK\x03\x04"
 _LEGACY_TORCH = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -84,14 +84,15 @@ def detect(path: Path) -> Kind:
         raise LoadError("the file is empty", code="IRS102", where=str(path), hint="export or copy it again")
     name = _by_magic(head, path)
     kind = KINDS[name] if name is not None else None
-    if kind is None and path.suffix == ".onnx" and _looks_like_onnx(head):
+    if kind is None and path.suffix == ".onnx" and _looks_like_onnx(head) and foreign_in(head) is None:
         kind = KINDS["onnx"]  # saves the question: other formats begin with such bytes too
     if kind is not None and kind.frontend is not None:
         return kind
     added, broken = _of_packages(head, path, name)
     if added is not None:
         return added
-    if kind is None and _looks_like_onnx(head) and path.suffix != ".py":
+    foreign = foreign_in(head) if kind is None else None
+    if kind is None and foreign is None and _looks_like_onnx(head) and path.suffix != ".py":
         return KINDS["onnx"]
     if broken is not None:
         raise broken
@@ -99,7 +100,10 @@ def detect(path: Path) -> Kind:
     if kind is not None:
         raise LoadError(f"a {kind.name} file has no reader", code="IRS104", where=str(path), hint=kind.advice)
     if head.startswith(_ZIP):
-        raise LoadError("this zip archive is no PyTorch file", code="IRS103", where=str(path))
+        with Archive(path) as archive:
+            raise zip_refusal(archive.entries, path)
+    if foreign is not None:
+        raise refusal(foreign, path)
     raise LoadError(
         f"this is no model that irscope knows (it starts with {head[:8].hex(' ')})",
         code="IRS103",
@@ -189,7 +193,7 @@ def _read_head(path: Path) -> bytes:
         if not stat.S_ISREG(mode):
             raise LoadError("this is no regular file", code="IRS100", where=str(path))
         with path.open("rb") as file:
-            return file.read(_HEAD_BYTES)
+            return file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise LoadError("there is no such file", code="IRS100", where=str(path)) from None
     except OSError as error:
@@ -254,7 +258,7 @@ def _is_stablehlo(head: bytes) -> bool:
     """Whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises; compressed or not."""
     if head.startswith(b"\x1f\x8b"):
         try:
-            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD_BYTES)
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
         except zlib.error:
             return False
     return head.startswith(_MLIR_BYTECODE) or _MLIR_TEXT.match(head) is not None

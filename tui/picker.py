@@ -11,8 +11,8 @@ from pathlib import Path
 from irscope.errors import IrscopeError, OutputError
 from irscope.files import config_folder, is_recording, write_text
 from irscope.immutable import immutable
-from irscope.report.card import FIELD_KINDS
 from irscope.report.celltext import signed
+from irscope.report.figures import FIELD_KINDS
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Cell, bare
 from irscope.session import kind_of

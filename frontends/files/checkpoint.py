@@ -15,6 +15,7 @@ from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, Stub, Unpickled, pickled_payload, pickled_type, read_pickle, span_bytes
+from irscope.frontends.foreign import lfs_pointer
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
 from irscope.frontends.zoo.names import configured_by, settings_in
 from irscope.ir.dims import SymDim
@@ -259,6 +260,8 @@ def read_safetensors(path: Path, table: WeightTable) -> None:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
+        if length > size - 8 and (pointer := lfs_pointer(path)) is not None:
+            raise pointer
         if length > min(size - 8, _LONGEST_HEADER):
             raise table.error(f"the header is said to have {length:,} bytes, the file has {size:,}")
         header = _json(file.read(length), table)
@@ -317,6 +320,8 @@ def read_sharded(path: Path, table: WeightTable) -> None:
         if found is None:
             raise LoadError(f"the shard {shard!r} is missing", code="IRS164", where=str(path), hint="put all shards beside the index")
         file, before = path.parent / shard, table.count
+        if (pointer := lfs_pointer(file)) is not None:
+            raise pointer
         if shard.endswith(".safetensors"):
             read_safetensors(file, table)
         else:

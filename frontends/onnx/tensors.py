@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.frontends.foreign import lfs_pointer
 from irscope.frontends.onnx.protos import SparseTensorProto, TensorProto
 from irscope.frontends.onnx.reader import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, ModelFile, refuse, short
 from irscope.frontends.onnx.types import DTYPES, MOST_AXES, pack_field, packed_size, unpack
@@ -144,7 +145,7 @@ class TensorReader:
         location, offset, length = region(entries, expected, name)
         file = self._external.find(location, name)
         if file is None:
-            self._sink.note(
+            self._sink.warn(
                 MISSING_DATA,
                 f"the external data file '{short(location)}' is not there: values of its tensors are unknown",
                 hint="put it beside the model if a pass needs values",
@@ -307,6 +308,8 @@ def region(entries: dict[str, str], expected: int | None, tensor: str) -> tuple[
 def check_within(file: DataFile, offset: int, length: int | None, tensor: str) -> None:
     """Refuse data that would lie beyond the end of their file."""
     if offset + (length or 0) > file.size:
+        if (pointer := lfs_pointer(Path(file.path))) is not None:
+            raise pointer
         raise refuse(
             BAD_LOCATION,
             f"its external data ends at byte {offset + (length or 0)}, but '{short(os.path.basename(file.path))}' has only {file.size}",

@@ -82,7 +82,7 @@ class Command:
             "--again",
             default="",
             metavar="REASONS",
-            help=f"look again at models without numbers for these reasons ({', '.join(AGAIN)} always): {', '.join(REASONS)}",
+            help=f"look again at models that are not ok for these reasons ({', '.join(AGAIN)} always): {', '.join(REASONS)}",
         )
         ask = parser.add_argument_group("questions")
         ask.add_argument("--where", default="", metavar="EXPR", help="models such as: 'peak@l4 > 24GiB and family ~ decoder'")
@@ -169,9 +169,7 @@ class _Says:
         rate = fresh / max(self.seconds, 1e-3)
         parts = [f"{tally.done:,} models, {rate:,.0f}/s"]
         if tally.failed:
-            parts.append(
-                f"{tally.failed:,} without numbers ({', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common(3))})"
-            )
+            parts.append(f"{tally.failed:,} not ok ({', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common(3))})")
         slow = max(engine.running(), key=lambda one: one[1], default=("", 0.0))
         if slow[1] > _SLOW:
             parts.append(f"{slow[0].rpartition('/')[2]} since {slow[1]:.0f} s")
@@ -195,7 +193,7 @@ def _summary(tally: Tally, seconds: float, folder: str) -> list[str]:
     parts += [f"{tally.skipped:,} files of other kinds passed over"] if tally.skipped else []
     lines = [f"{tally.done:,} models in {_duration(seconds)}: {', '.join(parts)}"]
     if tally.failed:
-        lines.append(f"{tally.failed:,} have no numbers: {', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common())}")
+        lines.append(f"{tally.failed:,} are not ok: {', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common())}")
     if tally.stopped:
         lines.append("stopped before the end: the same command goes on from here")
     lines.append(f"`irscope audit ask {folder}` lists them, `irscope audit report {folder}` makes a page")

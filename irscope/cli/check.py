@@ -17,6 +17,8 @@ _FORMATS = ("text", "json", "csv", "html", "junit", "github", "markdown", "md")
 _MOST_CHANGES = 20
 """Of the lines about what an update changes; the file itself has all."""
 
+_MOST_REMARKS = 20
+
 
 class Command:
     """Hold models to budgets, as a test of CI does: peak memory, FLOPs, least time, parameters, size on disk, what is unknown.
@@ -65,6 +67,9 @@ class Command:
             if path := getattr(args, name):
                 write_text(Path(path), write(checked)) if path != "-" else write_stream(sys.stdout, write(checked))
         self._answer(checked, args)
+        said = [f"{model.target.key}: {remark}" for model in checked.models for remark in model.remarks]
+        more = [f"{len(said) - _MOST_REMARKS:,} more warnings"] if len(said) > _MOST_REMARKS else []
+        sys.stderr.write("".join(f"irscope: {one_line(line)}\n" for line in (*said[:_MOST_REMARKS], *more)))
         return _exit_code(checked)
 
     def _answer(self, checked: Checked, args: argparse.Namespace) -> None:

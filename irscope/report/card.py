@@ -12,7 +12,6 @@ from irscope.immutable import immutable
 from irscope.ir.program import Assumed
 from irscope.report.options import shown_alone, shown_card
 from irscope.report.printable import well_formed
-from irscope.report.units import Kind
 from irscope.report.values import Json, Provenance, Quantity, Scalar, json_value
 
 if TYPE_CHECKING:
@@ -409,35 +408,6 @@ class Card:
     def __str__(self) -> str:
         """The card as `irscope run` prints it into a pipe."""
         return shown_card(self)
-
-
-FIELD_KINDS: Final[Mapping[str, Kind]] = {
-    "parameters": Kind.COUNT,
-    "parameter_bytes": Kind.BYTES,
-    "size_on_disk": Kind.BYTES,
-    "flops": Kind.FLOPS,
-    "macs": Kind.COUNT,
-    "bytes": Kind.BYTES,
-    "intensity": Kind.NUMBER,
-    "least_time": Kind.SECONDS,
-    "energy": Kind.JOULES,
-    "peak": Kind.BYTES,
-    "peak_requested": Kind.BYTES,
-    "peak_allocated": Kind.BYTES,
-    "peak_reserved": Kind.BYTES,
-    "missing": Kind.BYTES,
-    "pytorch_allocated": Kind.BYTES,
-    "pytorch_reserved": Kind.BYTES,
-    "fits": Kind.BOOL,
-    "nodes": Kind.COUNT,
-    "unknown_ops": Kind.COUNT,
-    "unknown_tensors": Kind.COUNT,
-    "unknown_weights": Kind.COUNT,
-    "guesses": Kind.COUNT,
-    "largest_size": Kind.COUNT,
-    "device_memory": Kind.BYTES,
-}
-"""What the flat fields of a card are, for tables; those that are not here are texts."""
 
 
 def _names_of(kind: type) -> Iterator[str]:

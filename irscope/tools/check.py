@@ -23,6 +23,7 @@ from typing import Final, Literal, TypeAlias
 from irscope._version import __version__
 from irscope.amounts import BYTES, COUNT, FLOPS, JOULES, NUMBER, SECONDS, SHARE, Measure, read_amount
 from irscope.devices.catalogue import DEFAULT_DEVICE, find_device
+from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.files import write_text
 from irscope.frontends.base import SOLE, LoadOptions
@@ -32,7 +33,8 @@ from irscope.ir.spelling import parse_input_type
 from irscope.jsoncodec import LARGEST, Misfit, decode, encode, loads
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.settings import Settings
-from irscope.report.card import FIELD_KINDS, Card
+from irscope.report.card import Card
+from irscope.report.figures import FIGURES
 from irscope.report.jsonout import json_lines
 from irscope.report.printable import legible
 from irscope.report.select import parse_comparison
@@ -56,22 +58,11 @@ Told: TypeAlias = Callable[[int, int, str], None]
 
 UNKNOWN_PARTS: Final = ("unknown_ops", "unknown_tensors", "unknown_weights")
 NUMBERS: Final[Mapping[str, Kind]] = {
-    **{name: kind for name, kind in FIELD_KINDS.items() if name not in ("missing", "largest_size", "device_memory")},
-    "energy": Kind.JOULES,
+    **{figure.key: figure.kind for figure in FIGURES.values() if figure.is_budgetable},
     "unknown": Kind.COUNT,
 }
 """Numbers of a card that budgets may be about; `unknown` is all that no number counts."""
-ALIASES: Final[Mapping[str, str]] = {
-    "time": "least_time",
-    "latency": "least_time",
-    "memory": "peak",
-    "requested": "peak_requested",
-    "allocated": "peak_allocated",
-    "reserved": "peak_reserved",
-    "params": "parameters",
-    "size": "size_on_disk",
-    "arithmetic_intensity": "intensity",
-}
+ALIASES: Final[Mapping[str, str]] = {alias: figure.key for figure in FIGURES.values() for alias in figure.aliases}
 _MEASURES: Final[Mapping[Kind, Measure]] = {
     Kind.BYTES: BYTES,
     Kind.FLOPS: FLOPS,
@@ -80,13 +71,11 @@ _MEASURES: Final[Mapping[Kind, Measure]] = {
     Kind.NUMBER: NUMBER,
     Kind.JOULES: JOULES,
 }
-_OF_FILE: Final = frozenset({"parameters", "parameter_bytes", "size_on_disk", "nodes", "guesses"})
+_OF_FILE: Final = frozenset(key for key, figure in FIGURES.items() if figure.of == "file")
 """Numbers that do not depend on sizes of inputs."""
-_OF_RUNTIME: Final = frozenset({"peak", "peak_requested", "peak_allocated", "peak_reserved", "fits"})
+_OF_RUNTIME: Final = frozenset(key for key, figure in FIGURES.items() if figure.of == "runtime")
 """Numbers that depend on the version of what runs the model."""
 _NO_RUNTIME: Final = "no runtime that is known"
-_BY_FORMULA: Final = frozenset({"flops", "macs", "bytes"})
-"""Numbers whose formula tells whether they depend on a size."""
 
 
 @immutable
@@ -525,6 +514,11 @@ class CheckedModel:
     error: str = ""
     code: str = ""
 
+    @property
+    def remarks(self) -> tuple[Diagnostic, ...]:
+        """What is wrong with the model, or missing beside it."""
+        return () if self.card is None else tuple(remark for remark in self.card.diagnostics if remark.severity > Severity.NOTE)
+
     @cached_property
     def numbers(self) -> dict[str, Quantity]:
         """Everything that a budget may be about."""
@@ -648,7 +642,7 @@ def _unsized(made: Card, name: str) -> str:
     symbols = [size.symbol for size in made.sizes if size.is_assumed]
     if not symbols or name in _OF_FILE or name.startswith("unknown"):
         return ""
-    if name in _BY_FORMULA and made.quantities()[name].formula is None:
+    if name in FIGURES and FIGURES[name].has_formula and made.quantities()[name].formula is None:
         return ""
     return f"it depends on {', '.join(symbols)}, and no size is given: bind = {{ {', '.join(f'{one} = 8' for one in symbols)} }}"
 

@@ -17,7 +17,8 @@ from irscope.diagnostics import Severity
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.zoo.names import PACKAGES, is_pattern
 from irscope.immutable import immutable
-from irscope.report.card import FIELD_KINDS, Card
+from irscope.report.card import Card
+from irscope.report.figures import FIELD_KINDS
 from irscope.report.jsonout import summary_json
 from irscope.report.printable import one_line, well_formed
 from irscope.report.report import Document, Report, Subject
@@ -96,7 +97,6 @@ class Row:
 _NUMBERS: Final = ("fits", "peak", "parameters", "flops", "least_time", "bytes", "intensity", "energy")
 """What decides comes first: a narrow terminal drops the last."""
 _HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
-_KINDS: Final = {**FIELD_KINDS, "energy": Kind.JOULES}
 _ROUGH: Final = "numbers marked as modelled"
 _FIGURES: Final = 3
 """Of a ratio in a terminal."""
@@ -154,7 +154,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
     keys = [*_NUMBERS, *_DETAILS]
     columns = [
         Column("model"),
-        *(Column(key, _KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key in _DETAILS) for key in keys),
+        *(Column(key, FIELD_KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key in _DETAILS) for key in keys),
     ]
     # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
     at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)

@@ -313,3 +313,50 @@ def test_the_option_raises_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["run", "--budget", "much", str(path)]) == 2
     assert "IRS336" in capsys.readouterr().err
     assert DEFAULT_SECONDS == 10
+
+
+# Files of other programs are called by their name, with what to do.
+
+_ITEM = b"\x12\x2a\x0a\x13\x0a\x05image\x12\x0aimage desc"
+FOREIGN_FILES: dict[str, tuple[bytes, str, str]] = {
+    "model.onnx": (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 98765\n", "Git LFS pointer", "IRS103"),
+    "page.onnx": (b"\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>", "HTML page", "IRS103"),
+    "small.html": (b"<html lang='en'><body>404</body></html>", "HTML page", "IRS103"),
+    "model.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "HDF5", "IRS104"),
+    "model.xml": (b'<?xml version="1.0"?>\n<net name="resnet" version="11">\n<layers>', "OpenVINO", "IRS104"),
+    "other.xml": (b'<?xml version="1.0"?>\n<config/>', "XML file", "IRS103"),
+    "model.mlmodel": (b"\x08\x05" + _ITEM, "Core ML", "IRS104"),
+    "saved_model.pb": (b"\x08\x01\x12\xa0\x06\x0a\x10\x2a\x05serve" + bytes(20), "SavedModel", "IRS104"),
+    "frozen.pb": (b"\x0a\x1b\x0a\x05input\x12\x0bPlaceholder" + bytes(8), "TensorFlow graph", "IRS104"),
+    "paper.pdf": (b"%PDF-1.7\n%\xe2\xe3", "PDF", "IRS103"),
+    "array.npy": (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}", "NumPy", "IRS103"),
+    "arrays.npz": (zipped("a.npy", "b.npy", folder=""), "NumPy", "IRS103"),
+    "model.keras": (zipped("config.json", "model.weights.h5", folder=""), "Keras", "IRS104"),
+    "package.zip": (zipped("Data/com.apple.CoreML/model.mlmodel", folder=""), "Core ML", "IRS104"),
+    "models.zip": (zipped("readme.txt", "nets/model.onnx", folder=""), "nets/model.onnx", "IRS103"),
+    "some.zip": (zipped("a.txt", "b.txt", "c.txt", folder=""), "a.txt, b.txt and 1 more", "IRS103"),
+    "model.so": (b"\x7fELF\x02\x01\x01" + bytes(40), "compiled library", "IRS104"),
+    "model.onnx.gz": (b"\x1f\x8b\x08\x00" + bytes(20), "compressed", "IRS103"),
+    "model.tar": (b"model.onnx".ljust(257, b"\0") + b"ustar\x0000" + bytes(250), "tar archive", "IRS103"),
+    "tree.pkl": (pickle.dumps({"trees": 3}, 4), "pickle", "IRS103"),
+    "config.json": (b'{"model_type": "llama"}', "JSON", "IRS103"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN_FILES)
+def test_files_of_other_programs_are_named(name: str, tmp_path: Path) -> None:
+    content, said, code = FOREIGN_FILES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(LoadError) as refused:
+        detect(path)
+    assert refused.value.code == code and said in str(refused.value) and refused.value.hint
+
+
+def test_weights_that_are_pointers_are_named_too(tmp_path: Path) -> None:
+    pointer = FOREIGN_FILES["model.onnx"][0]
+    (tmp_path / "model-00001.safetensors").write_bytes(pointer)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "model-00001.safetensors"}}')
+    with pytest.raises(LoadError, match="Git LFS pointer"):
+        open_model(index)

@@ -27,6 +27,7 @@ from irscope._version import __version__
 from irscope.errors import LoadError, UsageError
 from irscope.files import write_text
 from irscope.immutable import immutable
+from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
 from irscope.report.values import Scalar
 from irscope.tools.audit.sources import Item, short_digest
@@ -35,13 +36,6 @@ from irscope.tools.audit.worker import Found, Row, Setup
 SCHEMA: Final = "irscope.audit/1"
 MODELS, OPERATORS = "models", "operators"
 _NOT_HERE: Final = "pip install 'irscope[audit]'"
-_WHOLE_NUMBERS: Final = (
-    "nodes", "size_on_disk", "parameters", "parameter_bytes", "peak", "peak_requested", "peak_allocated", "peak_reserved", "missing",
-    "pytorch_allocated", "pytorch_reserved", "largest_size", "unknown_ops", "unknown_tensors", "unknown_weights", "guesses",
-    "device_memory", "size", "warnings", "context", "cache_per_token", "cache_at_context",
-)  # fmt: skip
-_NUMBERS: Final = ("flops", "macs", "bytes", "intensity", "least_time", "energy", "cpu_seconds")
-_TRUTHS: Final = ("fits",)
 _FIRST: Final = (
     "uri",
     "name",
@@ -270,11 +264,9 @@ class Dataset:
         arrow, key = self._arrow, key.partition("@")[0]
         if table == OPERATORS:
             return {"count": arrow.int64(), "known": arrow.bool_()}.get(key, arrow.string())
-        if table == MODELS:
-            if key in _WHOLE_NUMBERS:
-                return arrow.int64()
-            return arrow.float64() if key in _NUMBERS else arrow.bool_() if key in _TRUTHS else arrow.string()
-        # A number of a pass has the same kind in every model; a column of which nothing is known has no type, which goes with any.
+        if table == MODELS and key in FIGURES:
+            return {"int64": arrow.int64(), "float64": arrow.float64(), "bool": arrow.bool_()}[FIGURES[key].column]
+        # Other columns have the same kind in every model; one of which nothing is known has no type, which goes with any.
         kinds = {type(value) for value in values if value is not None}
         if not kinds:
             return arrow.null()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from irscope.errors import UsageError
-from irscope.report.card import FIELD_KINDS
+from irscope.report.figures import FIELD_KINDS, FIGURES
 from irscope.report.report import Coverage, Document, Report, Subject
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
@@ -24,11 +24,10 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 _SHOWN: Final = ("fits", "peak", "parameters", "flops", "least_time", "family", "nodes", "size", "status", "reason")
 """Columns of models that text has room for."""
-_KINDS: Final = {**FIELD_KINDS, "energy": Kind.JOULES, "size": Kind.BYTES, "cpu_seconds": Kind.SECONDS, "fits": Kind.BOOL}
 _HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
 _IN_HUB: Final = re.compile(r"(?:^|/)models--([^/]+)/snapshots/[^/]+/?(.*)$")
 _DRAWN: Final = {"parameters": "parameters", "peak": "memory at the peak", "flops": "FLOPs", "least_time": "least time"}
-_CHANGES: Final = ("status", "fits", "peak", "parameters", "parameter_bytes", "flops", "least_time", "nodes", "unknown_ops")
+_CHANGES: Final = ("status", *(key for key, figure in FIGURES.items() if figure.marks_change))
 """Columns of which a difference is a change of the model, or of what irscope says of it."""
 _MOST_IN_CELL: Final = 4
 
@@ -37,7 +36,7 @@ def column_of(key: str, *, detail: bool = False) -> Column:
     """The column of a table for one of the dataset's."""
     plain, _, device = key.partition("@")
     heading = _HEADINGS.get(plain, "")
-    return Column(key, _KINDS.get(plain, Kind.TEXT), f"{heading or plain} on {device}" if device else heading, detail=detail)
+    return Column(key, FIELD_KINDS.get(plain, Kind.TEXT), f"{heading or plain} on {device}" if device else heading, detail=detail)
 
 
 def _columns(table: Any) -> Columns:
@@ -69,7 +68,7 @@ def models_of(dataset: Dataset) -> Table:
 
 def _with_origin(key: str, values: Sequence[Any], origins: Sequence[Mapping[str, str]]) -> Sequence[Any]:
     """Numbers with where they come from, which is the same for further devices."""
-    if not _KINDS.get(key.partition("@")[0], Kind.TEXT).is_number or not origins:
+    if not FIELD_KINDS.get(key.partition("@")[0], Kind.TEXT).is_number or not origins:
         return values
     words = [one.get(key.partition("@")[0], "exact") for one in origins]
     return [
@@ -88,12 +87,12 @@ def _failures(dataset: Dataset) -> Table:
     return Table.of(
         [row[:4] for row in sorted(rows, key=lambda row: (row[1] or "", row[2] or "", row[0]))],
         ["model", "reason", "code", "message"],
-        "models without numbers",
+        "models that are not ok",
     )
 
 
 def reasons_table(found: Columns) -> Table:
-    """Why models have no numbers, the most frequent reason first, each with an example."""
+    """Why models are not ok, the most frequent reason first, each with an example."""
     counts: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
     for uri, status, reason, code in zip(found["uri"], found["status"], found["reason"], found["code"], strict=True):
@@ -101,7 +100,7 @@ def reasons_table(found: Columns) -> Table:
             counts[reason, code] += 1
             examples.setdefault((reason, code), uri)
     rows = [(reason, code, count, REASONS.get(reason, ""), examples[reason, code]) for (reason, code), count in counts.most_common()]
-    return Table.of(rows, ["reason", "code", "models:count", "meaning", "example"], "models without numbers, by reason")
+    return Table.of(rows, ["reason", "code", "models:count", "meaning", "example"], "models that are not ok, by reason")
 
 
 def census_table(dataset: Dataset, *, unknown: bool = False) -> Table:
@@ -189,8 +188,8 @@ def _same(dataset: Dataset) -> Table:
 
 SETS: Final[Mapping[str, tuple[str, Callable[[Dataset], Table]]]] = {
     "models": ("every model with the columns of its card", models_of),
-    "failed": ("models without numbers, and why", _failures),
-    "reasons": ("how many models have no numbers, by reason", lambda dataset: reasons_table(_columns(dataset.read()))),
+    "failed": ("models that are not ok, and why", _failures),
+    "reasons": ("how many models are not ok, by reason", lambda dataset: reasons_table(_columns(dataset.read()))),
     "operators": ("operators over all models: in how many, how often, with which types", census_table),
     "unknown_ops": ("operators that irscope has no record of", lambda dataset: census_table(dataset, unknown=True)),
     "signatures": ("operators with the shapes and types that they are used with", _signatures),
@@ -222,7 +221,7 @@ def _subjects(dataset: Dataset) -> tuple[Subject, ...]:
 def verdict_lines(found: Columns, devices: Sequence[str]) -> Iterable[str]:
     """The answer in words: how many models fit, for each device that was asked for."""
     ok = [at for at, status in enumerate(found["status"]) if status == "ok"]
-    yield f"{len(found['uri']):,} models, {len(found['uri']) - len(ok):,} without numbers"
+    yield f"{len(found['uri']):,} models, {len(found['uri']) - len(ok):,} not ok"
     for number, device in enumerate(devices):
         key = "fits" if number == 0 else f"fits@{device}"
         fits = Counter(found[key][at] for at in ok)
@@ -266,7 +265,7 @@ def _families(found: Columns) -> Table:
 def _distributions(found: Columns) -> Iterable[Series]:
     """How many models there are of each order of magnitude."""
     for key, title in _DRAWN.items():
-        kind, values = _KINDS.get(key, Kind.COUNT), [value for value in found.get(key, ()) if value]
+        kind, values = FIELD_KINDS.get(key, Kind.COUNT), [value for value in found.get(key, ()) if value]
         if not values:
             continue
         base = 4 if kind is Kind.BYTES else 10
@@ -317,7 +316,7 @@ def _by_place(found: Columns) -> dict[str, dict[str, Any]]:
 def _shown(value: Any, key: str) -> str:
     if value is None:
         return "?"
-    kind = _KINDS.get(key, Kind.TEXT)
+    kind = FIELD_KINDS.get(key, Kind.TEXT)
     return humanise(value, kind) if kind.is_number else str(value)
 
 

@@ -32,6 +32,8 @@ AGAIN: Final = ("killed", "engine")
 REASONS: Final = {
     "unreadable": "the file cannot be read as a model",
     "unsupported": "irscope does not read this kind of model, or not like this",
+    "contradiction": "the model contradicts an operator; numbers are those of the rest of it",
+    "missing data": "a file with its weights is not there; numbers do not need it, and running it does",
     "over budget": "reading it asks for more work or memory than a model has any use for",
     "time": "it took more time than one model may",
     "memory": "it took more memory than one model may",
@@ -41,7 +43,7 @@ REASONS: Final = {
     "analysis": "a pass failed on it",
     "bug": "an error in irscope",
 }
-"""Every reason for which a model has no numbers."""
+"""Every reason for which a model is not ok."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from irscope._version import __version__
+from irscope.diagnostics import Severity
 from irscope.errors import ExitCode, IrscopeError
 from irscope.frontends.base import LoadOptions
 from irscope.immutable import immutable
@@ -23,6 +24,7 @@ from irscope.ir.program import Program
 from irscope.ops.registry import default_registry
 from irscope.passkit.settings import Settings
 from irscope.report.card import Card
+from irscope.report.figures import FIGURES
 from irscope.report.printable import one_line, well_formed
 from irscope.report.report import Report
 from irscope.report.values import Scalar, json_value, plain
@@ -35,7 +37,7 @@ Row: TypeAlias = dict[str, Scalar]
 
 _MOST_SIGNATURES: Final = 2_000
 """Kinds of operators with shapes that one model has in the census; the rest of a larger one is one row."""
-_PER_DEVICE: Final = ("peak", "peak_reserved", "fits", "missing")
+_PER_DEVICE: Final = tuple(key for key, figure in FIGURES.items() if figure.per_device)
 """What is told for each further device, as in peak@l4."""
 _BYTES_PER_FILE_BYTE: Final = 6
 """Memory that reading a graph may take for each byte of its file, weights within included: protobuf's message, then the IR."""
@@ -79,6 +81,9 @@ class Found:
     passes: dict[str, Row] = field(default_factory=dict)
 
 
+_MISSING_DATA: Final = "IRS156"
+
+
 def failure(reason: str, code: str, message: str) -> Found:
     """The row of a model that could not be analysed."""
     return Found({"status": "failed", "reason": reason, "code": code, "message": one_line(message)})
@@ -94,7 +99,7 @@ def analyse(item: Item, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
         if item.error is not None:
             return failure("unreadable", *item.error)
         with readable(item, setup.fetch, whole=setup.reads_values) as text:
-            found = _analysed(text, setup, chosen)
+            found = _analysed(text, setup, chosen, lies_here=text == item.uri)
     except IrscopeError as error:
         found = failure(_reason(error), error.code, f"{error.message} ({error.hint})" if error.hint else error.message)
     except MemoryError:
@@ -113,7 +118,8 @@ def _reason(error: IrscopeError) -> str:
     return {ExitCode.LOAD: "unreadable", ExitCode.USAGE: "unsupported"}.get(error.exit_code, "analysis")
 
 
-def _analysed(text: str, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
+def _analysed(text: str, setup: Setup, chosen: tuple[Chosen, ...], *, lies_here: bool) -> Found:
+    """Return the rows of a model; of one that was fetched for that nobody knows whether its weights lie beside it."""
     settings = Settings(device=chosen[0].name if setup.devices else "")
     model = open_model(Path(text), LoadOptions(bind=dict(setup.bind)), settings=settings)
     card = make_card(model, chosen[0], brief=True)
@@ -128,12 +134,16 @@ def _analysed(text: str, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
         for report in results.reports:
             found.passes[report.options or report.pass_name] = _pass_row(report)
     failed = card.failure
+    said = dict.fromkeys((*model.diagnostics, *card.diagnostics))
+    wrong = next((("contradiction", each) for each in said if each.severity is Severity.ERROR), None)
+    wrong = wrong or next((("missing data", each) for each in said if lies_here and each.code == _MISSING_DATA), None)
+    reason, fault = (_reason(failed), failed) if failed is not None else wrong or (None, None)
     found.model |= {
-        "status": "ok" if failed is None else "failed",
-        "reason": None if failed is None else _reason(failed),
-        "code": None if failed is None else failed.code,
-        "message": None if failed is None else one_line(failed.message),
-        "warnings": sum(one.severity.text != "note" for one in (*model.diagnostics, *card.diagnostics)),
+        "status": "ok" if fault is None else "failed",
+        "reason": reason,
+        "code": None if fault is None else fault.code,
+        "message": None if fault is None else one_line(fault.message),
+        "warnings": sum(one.severity.text != "note" for one in said),
     }
     return found
 

@@ -18,6 +18,7 @@ from irscope.passes.cost.entries import Certainty
 from irscope.passes.memory.tapes import WARM
 from irscope.report.card import UNKNOWN, Card
 from irscope.report.celltext import signed
+from irscope.report.figures import FIGURES
 from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.units import Kind, humanise
@@ -29,17 +30,11 @@ from irscope.tools.compare.models import ModelComparison
 from irscope.tools.compare.weights import weights_headline
 from irscope.tools.config import Chosen
 
+_DEPENDENT: Final = ("runtime", "sizes", "file")
 _ROWS: Final[Mapping[str, tuple[str, Kind]]] = {
-    "peak_memory_bytes": ("peak", Kind.BYTES),
-    "peak_allocated_bytes": ("peak_allocated", Kind.BYTES),
-    "peak_reserved_bytes": ("peak_reserved", Kind.BYTES),
-    "least_time": ("least_time", Kind.SECONDS),
-    "flops": ("flops", Kind.FLOPS),
-    "moved_bytes": ("bytes", Kind.BYTES),
-    "energy": ("energy", Kind.JOULES),
-    "parameters": ("parameters", Kind.COUNT),
-    "parameter_bytes": ("parameter_bytes", Kind.BYTES),
-    "size_on_disk": ("size_on_disk", Kind.BYTES),
+    figure.compared: (figure.key, figure.kind)
+    for figure in sorted(FIGURES.values(), key=lambda figure: _DEPENDENT.index(figure.of))
+    if figure.compared
 }
 """What is compared, by what it is called: the field of the card, and its kind."""
 _AGAIN: Final = ("parameters", "parameter_bytes", "device_peak_bytes", "device_reserved_bytes")

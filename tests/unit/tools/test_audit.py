@@ -25,13 +25,15 @@ import pyarrow.parquet
 
 from irscope.cli.main import main
 from irscope.errors import LoadError, UsageError
+from irscope.report.card import Card
 from irscope.tools.audit import engines
 from irscope.tools.audit.dataset import Dataset
 from irscope.tools.audit.engines import Batch, Slot
 from irscope.tools.audit.questions import answer, diff_document, report_document
 from irscope.tools.audit.run import audit
 from irscope.tools.audit.sources import Item, Listing, content_key, list_items, readable
-from irscope.tools.audit.worker import Found, Setup
+from irscope.tools.audit.worker import Found, Setup, analyse
+from irscope.tools.config import chosen_device
 from tests.tools.audit_models import checkpoint, perceptron, write_models
 from tests.unit.tools.audit_servers import misbehaving
 
@@ -357,7 +359,7 @@ def test_the_command_answers_and_its_exit_code_says_whether_all_have_numbers(
     assert main(["audit", str(hub / "0000" / "copy.onnx"), "-o", out, "--jobs", "1", "-q"]) == 0
     assert main(["audit", str(hub / "0000"), "-o", out, "--jobs", "2"]) == 5
     said = capsys.readouterr().err
-    assert "have no numbers: " in said and "1 known already" in said
+    assert "are not ok: " in said and "1 known already" in said
     assert main(["audit", "ask", out, "--set", "failed", "--format", "csv"]) == 0
     assert "cut.onnx" in capsys.readouterr().out
     assert main(["audit", "ask", out, "--where", "parameters > 1 and status = ok", "--format", "csv"]) == 0
@@ -417,3 +419,52 @@ def test_a_name_of_a_file_that_is_no_text_has_a_row(tmp_path: Path) -> None:
     audit([str(tmp_path)], tmp_path / "r", Setup(), jobs=1)
     (row,) = pyarrow.parquet.read_table(tmp_path / "r" / "models").to_pylist()
     assert row["status"] == "ok" and row["uri"].isprintable()
+
+
+# -- models that are not ok though they have numbers -------------------------------------------------------------------
+
+
+def test_a_contradiction_and_missing_weights_are_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    hub, results = tmp_path / "hub", tmp_path / "results"
+    hub.mkdir()
+    (hub / "good.onnx").write_bytes(model_bytes())
+    head = '<ir_version: 9, opset_import: ["" : 17]> g '
+    wrong = onnx.parser.parse_model(f"{head}(float[2,4] x, float[5,3] w) => (float[2,3] y) {{ y = MatMul(x, w) }}")
+    onnx.save(wrong, hub / "wrong.onnx")
+    far = onnx.parser.parse_model(f"{head}(float[2,4] x) => (float[2,4] y) {{ y = Add(x, w) }}")
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=(4,), data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="gone.bin")
+    far.graph.initializer.append(tensor)
+    onnx.save(far, hub / "far.onnx")
+    assert main(["audit", str(hub), "-o", str(results), "-q"]) == 5
+    rows = {Path(uri).name: row for uri, row in rows_of(results).items()}
+    said = {name: (row["status"], row["reason"], row["code"]) for name, row in rows.items()}
+    assert said == {
+        "good.onnx": ("ok", None, None),
+        "wrong.onnx": ("failed", "contradiction", "IRS201"),
+        "far.onnx": ("failed", "missing data", "IRS156"),
+    }
+    assert rows["far.onnx"]["parameters"] == 4
+    capsys.readouterr()
+    assert main(["run", str(hub / "far.onnx")]) == 0
+    assert "gone.bin" in capsys.readouterr().err
+    (tmp_path / "irscope.toml").write_text('models = ["hub/far.onnx"]\nbudgets = ["parameters < 1M"]\n')
+    assert main(["check", str(tmp_path / "irscope.toml")]) == 0
+    assert "gone.bin" in capsys.readouterr().err
+
+
+def test_a_number_that_nobody_declared_is_a_number_in_the_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Card.fields
+    monkeypatch.setattr(Card, "fields", lambda self: {**before(self), "bits_each": 16.5, "columns": 7})
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "one.onnx").write_bytes(model_bytes())
+    results = tmp_path / "results"
+    item = Item(str(tmp_path / "hub" / "one.onnx"))
+    dataset = Dataset(results, writable=True)
+    dataset.settle(Setup(), "local")
+    dataset.add([(item, "key", analyse(item, Setup(), (chosen_device("h100"),)))])
+    dataset.flush()
+    dataset.close()
+    [row] = rows_of(results).values()
+    assert (row["bits_each"], row["columns"]) == (16.5, 7)
