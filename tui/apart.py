@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -13,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from irscope import processes
 from irscope.errors import Cancelled, IrscopeError, PassError
 from irscope.session import Model, open_model
 
 T = TypeVar("T")
-_LOOK = 0.1
-"""Seconds between two looks whether the work was cancelled."""
 _CHILD = "import irscope.tui.apart as apart; apart.answer()"
 
 
@@ -31,20 +29,13 @@ def of_model(work: Callable[[Model], T], model: Model, sizes: Mapping[str, int],
     inputs = {name: str(type_) for name, type_ in options.inputs.items()}
     bound = replace(options, inputs={}, bind={**options.bind, **sizes})
     asked = pickle.dumps((work.__module__, work.__qualname__, str(Path(model.program.path)), inputs, bound, model.manager.settings))
-    command = [sys.executable, "-c", _CHILD]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        answered: list[bytes] = []
-        talk = threading.Thread(target=lambda: answered.append(child.communicate(asked)[0]), daemon=True)
-        talk.start()
-        while talk.is_alive():
-            talk.join(_LOOK)
-            if cancelled.is_set():
-                child.kill()
-                talk.join()
-                raise Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over")
-    if not answered or not answered[0]:
-        raise PassError("a process that was to compute this ended without an answer", hint="this is a bug; please report it")
-    found: Any = pickle.loads(answered[0])
+    try:
+        ended = processes.run(processes.python(["-c", _CHILD]), asked=asked, is_cancelled=cancelled.is_set, stderr=processes.NOWHERE)
+    except processes.Stopped:
+        raise Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over") from None
+    if not ended.output:
+        raise PassError(f"the process that was to compute this {ended.how}, without an answer", hint="this is a bug; please report it")
+    found: Any = pickle.loads(ended.output)
     if isinstance(found, IrscopeError):
         raise found
     return found  # type: ignore[no-any-return]  # pickled by the function that was asked for

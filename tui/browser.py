@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from textual.drivers.web_driver import WebDriver
 
+from irscope import processes
 from irscope.errors import UsageError
 
 HOST = "127.0.0.1"
@@ -87,6 +88,6 @@ def serve(arguments: Sequence[str]) -> None:
 
     os.environ[SERVED] = "1"
     with socket.create_server((HOST, 0)) as listening:
-        command = shlex.join([sys.executable, "-m", "irscope", "tui", *arguments])
+        command = shlex.join(processes.irscope(["tui", *arguments]))
         server = LocalServer(command, host=HOST, port=listening.getsockname()[1], title="irscope")
         web.run_app(server._make_app(), sock=listening, print=None)

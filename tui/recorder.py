@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from shlex import join
 from time import monotonic
 
+from irscope import processes
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.report.printable import legible
 from irscope.tui.command import Source
 
 _KEPT = 12
 """Lines of what the process says that are kept for the case that it fails."""
-_PATIENCE = 2.0
-"""Seconds that a process has to end by itself after it was asked to."""
 
 
 def record_command(source: Source, output: Path) -> list[str]:
@@ -57,16 +54,8 @@ class ChildRun:
         self._said: deque[str] = deque(maxlen=_KEPT)
         self._began = monotonic()
         self._is_cancelled = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "irscope", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            # A group of its own: the executor's processes end with it, and ctrl-c of the terminal is the UI's.
-            start_new_session=True,
-        )
+        # Apart: the executor's processes end with it, and ctrl-c of the terminal is the UI's.
+        self._process = processes.Child(processes.irscope(arguments), stderr=processes.PIPE, apart=True)
 
     @property
     def text(self) -> str:
@@ -77,7 +66,7 @@ class ChildRun:
     def wait(self) -> IrscopeError | None:
         """Until the process has ended; returns why there is no recording, if there is none. For a thread that may wait."""
         assert self._process.stderr is not None
-        with self._process.stderr as lines:
+        with TextIOWrapper(self._process.stderr, "utf-8", "replace") as lines:
             for line in lines:
                 if line.strip():
                     self._said.append(line.strip())
@@ -91,17 +80,6 @@ class ChildRun:
 
     def cancel(self) -> None:
         """End the process and those that it started."""
-        if self._process.poll() is not None:
-            return
-        self._is_cancelled = True
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return
+        if self._process.code is None:
+            self._is_cancelled = True
+            self._process.stop()

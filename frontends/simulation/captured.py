@@ -27,6 +27,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from irscope import processes
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
@@ -76,12 +77,8 @@ def _operator(namespace: str, name: str, overload: str) -> Any:
 
 def apart(work: Callable[[], Answer]) -> Answer:
     """What a function returns, or raises, in a copy of this process."""
-    sys.stdout.flush()
-    sys.stderr.flush()
     reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, none of which the copy waits for
-        child = os.fork()
+    child = processes.fork()
     if not child:
         os.close(reading)
         _answer(work, writing)
@@ -95,8 +92,8 @@ def apart(work: Callable[[], Answer]) -> Answer:
     finally:
         _, status = os.waitpid(child, 0)
     if not text:
-        ended = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.waitstatus_to_exitcode(status)}"
-        raise LoadError(f"the process that compiled it ended with {ended}", code="IRS395", hint="try it once without irscope")
+        how = processes.how_it_ended(os.waitstatus_to_exitcode(status))
+        raise LoadError(f"the process that compiled it {how}", code="IRS395", hint="try it once without irscope")
     kind, found = pickle.loads(text)
     if kind == "failed":
         cls, message, code, where, hint = found

@@ -17,7 +17,6 @@ import io
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +27,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
+
+from irscope.processes import Remover
 
 PREFIX: Final = "irscope-files-"
 """How names of folders with such files begin."""
@@ -56,8 +57,6 @@ _SPARSE: Final = 1 << 16
 """Bytes: stretches of zeros as long as this are left out of files, which read as zeros there."""
 _NO_FILE: Final = ("", ":memory:")
 """Databases in memory."""
-_WAIT: Final = 'read x; rm -rf -- "$1"'
-"""Reads until the pipe ends because the process has, however it did, and removes the folder."""
 
 
 @dataclass(frozen=True)
@@ -185,13 +184,7 @@ class Overlay:
         """Folders whose files are read and written where they are."""
         self._process = os.getpid()
         self._undo = contextlib.ExitStack()
-        self._watcher = subprocess.Popen(
-            ["/bin/sh", "-c", _WAIT, "sh", self._root],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._remover = Remover(self._root)
         atexit.register(self.remove)
 
     # -- where a file is -------------------------------------------------------------------------------------------
@@ -641,9 +634,7 @@ class Overlay:
         if self._process == os.getpid():
             with self.aside():
                 shutil.rmtree(self._root, ignore_errors=True)
-            assert self._watcher.stdin is not None
-            self._watcher.stdin.close()
-            self._watcher.wait()
+            self._remover.remove()
 
 
 def _within(path: str, folder: str) -> bool:

@@ -202,6 +202,7 @@ def _dispatch(arguments: list[str]) -> int:
         args = parser.parse_args(arguments[1:end])
     except SystemExit as stop:
         return int(stop.code or 0)
+    args.command_line = arguments
     if end < len(arguments):
         args.arguments = arguments[end:]
     if "output_files" in args:

@@ -8,9 +8,8 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
-from multiprocessing import get_context
 
 from irscope.cli.args import open_from, progress_from, selection, write_answer
 from irscope.diagnostics import Severity
@@ -18,11 +17,12 @@ from irscope.errors import Cancelled, ExitCode, IrscopeError, UsageError
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
+from irscope.processes import pool
 from irscope.report.printable import one_line
 from irscope.session import Results
 from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
-from irscope.tools.many import Row, expanded, incomplete, safe_path, table_document
+from irscope.tools.many import Row, expanded, incomplete, table_document
 
 _OF_ONE = ("plot", "dump_ir", "timing", "explain", "skip", "verify_each", "store_as")
 """Options about one model."""
@@ -95,8 +95,8 @@ def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, 
             gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
         return
     # A process of its own for each: what one leaves in memory is gone when it ends.
-    with safe_path(), ProcessPoolExecutor(min(args.jobs, len(asked)), get_context("spawn"), max_tasks_per_child=1) as pool:
-        pending: list[Future[Row]] = [pool.submit(analyse, args, model, sizes, chosen) for model, sizes in asked]
+    with pool(min(args.jobs, len(asked))) as workers:
+        pending: list[Future[Row]] = [workers.submit(analyse, args, model, sizes, chosen) for model, sizes in asked]
         try:
             for done, ((model, sizes), one) in enumerate(zip(asked, pending, strict=True)):
                 for watcher in watching:
@@ -108,7 +108,7 @@ def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, 
         finally:
             for watcher in watching:
                 watcher.ended()
-            pool.shutdown(wait=False, cancel_futures=True)
+            workers.shutdown(wait=False, cancel_futures=True)
 
 
 def analyse(

@@ -10,14 +10,14 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from irscope import processes
 from irscope.amounts import RATE
 from irscope.cli.args import add_output_arguments, amount_of, draw, progress_from, write_answer, write_json
 from irscope.cli.main import main
@@ -28,7 +28,7 @@ from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, simulate_script
-from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, arguments_of
+from irscope.tools.simulate_ranks import Program, Ranks, all_ranks
 from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation import Options, Simulation, error_line
 from irscope.tools.simulation_files import KINDS, write_simulation
@@ -171,7 +171,7 @@ class Command:
                 one.ended()
             return self._answer(args, ranks, tried, interrupted=ranks.interrupted)
         if not _alone and ("torch" in sys.modules or sys.stdout is not sys.__stdout__):
-            return _apart(args, arguments_of(program, options))
+            return _apart(args.command_line)
         interrupted = False
         with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
             try:
@@ -235,15 +235,13 @@ def _is_export(args: argparse.Namespace) -> bool:
     return kind in KINDS and (kind != ".json" or args.format == "text")
 
 
-def _apart(args: argparse.Namespace, line: list[str]) -> int:
-    """The same in a process of its own: a simulated device stays in its process, which other users of torch would find changed."""
-    given = {"--format": args.format, "--rows": args.rows, "-o": args.output, "--plot": args.plot}
-    more = [part for name, value in given.items() if value not in (None, "") for part in (name, str(value))]
-    more += ["--quiet"] * args.quiet + ["--try"] * args.tries + ["--try-compile"] * args.try_compile
-    done = subprocess.run([sys.executable, "-m", "irscope", "simulate", *more, *line[1:]], capture_output=True, text=True, check=False)
-    sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
-    return done.returncode
+def _apart(line: Sequence[str]) -> int:
+    """Run the same command line in a process of its own: a simulated device stays in its process, which other users of torch would find
+    changed."""
+    done = processes.run(processes.irscope(line), asked=None)
+    sys.stdout.write(done.text)
+    sys.stderr.write(done.errors.decode("utf-8", "replace"))
+    return done.code
 
 
 @contextlib.contextmanager
@@ -279,7 +277,7 @@ def serve() -> None:
     servers = []
     while ends:
         requests, answers, *ends = ends
-        server = os.fork()
+        server = processes.fork()
         if not server:
             for end in ends:  # where others hold it too, nobody learns that a server has died
                 os.close(end)
@@ -294,7 +292,7 @@ def serve() -> None:
 def _serve(requests: int, answers: int) -> NoReturn:
     with os.fdopen(requests) as asked, os.fdopen(answers, "w") as answering:
         for request in asked:
-            child = os.fork()
+            child = processes.fork()
             if not child:
                 os.close(requests)
                 os.close(answers)

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from irscope.files import config_folder, write_text
 from irscope.immutable import immutable
 from irscope.ir.program import Program
 from irscope.jsoncodec import Misfit, loads
+from irscope.processes import output_of_tool
 
 KEYS: Final[Mapping[str, str]] = {"device": "device that memory and time are predicted for, as --device takes it"}
 """Everything that can be set, with what it means."""
@@ -197,10 +197,5 @@ def _names_of_tool() -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    try:
-        done = subprocess.run(
-            [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+    told = output_of_tool(tool, ["--query-gpu=name", "--format=csv,noheader"], _PATIENCE)
+    return [line.strip() for line in told.splitlines() if line.strip()]

@@ -6,8 +6,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -54,23 +53,6 @@ def _matches(text: str, folder: str) -> list[str]:
     if not found:
         raise UsageError("no file and no model matches", code="IRS690", where=text, hint="`irscope zoo` lists models by name")
     return found
-
-
-@contextmanager
-def safe_path() -> Iterator[None]:
-    """Processes that begin meanwhile look for modules in no working folder: what lies beside a model is not imported."""
-    before = os.environ.get(_SAFE)
-    os.environ[_SAFE] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_SAFE]
-        else:
-            os.environ[_SAFE] = before
-
-
-_SAFE: Final = "PYTHONSAFEPATH"
 
 
 # -- a row for each ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from irscope import processes
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode
@@ -118,16 +117,11 @@ class _Servers:
     def __init__(self, count: int) -> None:
         requests, answers = ([os.pipe() for _ in range(count)] for _ in range(2))
         theirs = [end for request, answer in zip(requests, answers, strict=True) for end in (request[0], answer[1])]
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}  # as torchrun sets it where several processes share a machine
-        # In a session of its own: Ctrl-C at the terminal comes from here, once, and not to the servers.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVERS, *map(str, theirs)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=theirs,
-            env=environment,
-            start_new_session=True,
-        )
+        # As torchrun sets it where several processes share a machine.
+        environment = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
+        # Apart: Ctrl-C at the terminal comes from here, once, and not to the servers.
+        command = processes.python(["-c", _SERVERS, *map(str, theirs)])
+        self._process = processes.Child(command, pass_fds=theirs, environment=environment, apart=True)
         for end in theirs:
             os.close(end)
         self.servers = [
@@ -197,7 +191,7 @@ class Children:
         finally:
             free.put(server)
         if status < 0:
-            found["error"] = f"its process was ended by signal {-status}"
+            found["error"] = f"its process {processes.how_it_ended(status)}"
         found["exit_code"] = status if status >= 0 else int(ExitCode.PASS)
         self.interrupted |= status == ExitCode.INTERRUPTED
         return found

@@ -304,6 +304,7 @@ def test_a_plugin_that_fails_at_import(
 # Python files that lie beside a model are never imported, whatever they are called and whatever command runs there.
 
 MODELS = Path(__file__).parents[2] / "samples" / "models"
+IRSCOPE = Path(sys.executable).with_name("irscope")
 PLANTED = (
     "torch",
     "numpy",
@@ -347,6 +348,15 @@ COMMAND_LINES = {
     "repro": "repro cnn.onnx",
     "doctor": "doctor",
 }
+STARTING = {
+    "run in processes": "run --jobs 2 cnn.onnx net.pt2",
+    "audit in processes": "audit --jobs 2 cnn.onnx net.pt2 -o several -q",
+    "explain beside a model": "explain snapshot.pickle net.pt2",
+    "explain beside a program": "explain snapshot.pickle ./own/loop.py",
+    "compare with a program": "compare ./own/steps.py steps.jsonl",
+    "all ranks": "simulate --world 2 --rank all ./own/loop.py",
+}
+"""Lines that start processes of irscope's own."""
 EXIT_CODES = {"tui": 2, "repro": 3}
 """There is no terminal; an ONNX file is no reproducer."""
 STARTS = [
@@ -357,6 +367,13 @@ STARTS = [
 TRAIN = """import torch
 def build():
     return torch.nn.Linear(4, 4), (torch.zeros(2, 4),)
+"""
+LOOP = """import torch
+net = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(4):
+    net(torch.zeros(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
 """
 
 
@@ -369,6 +386,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "irscope.toml").write_text('models = ["cnn.onnx"]\n')
     (folder / "own").mkdir()  # a script that the user names may import what lies beside it, as it may under python
     (folder / "own" / "train.py").write_text(TRAIN)
+    (folder / "own" / "loop.py").write_text(LOOP)
+    (folder / "own" / "steps.py").write_text(LOOP.replace(".cuda()", "").replace(', device="cuda"', ""))
     for name in (*PLANTED, "irscope"):
         (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'a').write({name!r} + '\\n')\nraise SystemExit(99)\n")
     return folder
@@ -378,20 +397,39 @@ def test_every_command_has_its_line() -> None:
     assert set(COMMAND_LINES) == set(COMMANDS)
 
 
+@pytest.fixture(scope="module")
+def measured(folder: Path) -> Path:
+    """The folder with a snapshot and a recording of the program in it."""
+    for line in ("simulate -o snapshot.pickle ./own/loop.py", "record --trust --device cpu -o steps.jsonl ./own/steps.py"):
+        done = in_folder(folder, [str(IRSCOPE), *line.split()])
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def in_folder(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """What a command does in the folder."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("line", STARTING.values(), ids=list(STARTING))
+def test_processes_of_irscope_import_nothing_beside_the_model(line: str, measured: Path) -> None:
+    done = in_folder(measured, [str(IRSCOPE), *line.split()])
+    assert not (measured / "imported").exists(), (measured / "imported").read_text()
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(("start", "command"), STARTS)
 def test_nothing_beside_the_model_is_imported(start: str, command: str, folder: Path) -> None:
-    program = Path(sys.executable).with_name("irscope")
-    words = [str(program)] if start == "script" else [sys.executable, "-m", "irscope"]
+    words = [str(IRSCOPE)] if start == "script" else [sys.executable, "-m", "irscope"]
     planted = folder / "irscope.py"
     kept = planted.read_text()
     if start == "module":  # Python itself looks for the module to run in the working folder: nothing of irscope has a say in that
         planted.unlink()
     try:
-        environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
-        done = subprocess.run(
-            [*words, *command.split()], cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        done = in_folder(folder, [*words, *command.split()])
     finally:
         planted.write_text(kept)
     assert not (folder / "imported").exists(), (folder / "imported").read_text()

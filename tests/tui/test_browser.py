@@ -48,9 +48,12 @@ async def _talk(address: str) -> tuple[list[int], str]:
 
 
 def test_one_command_serves_the_ui_to_this_machine(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "irscope", "tui", "--browser", str(samples()[0])]
+    command = [str(Path(sys.executable).with_name("irscope")), "tui", "--browser", str(samples()[0])]
     environment = {**os.environ, "IRSCOPE_HOME": str(tmp_path)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
+    # A tab's process is no exception to what a model's folder may do.
+    for name in ("irscope", "torch", "numpy", "json", "textual"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r})\nraise SystemExit(99)\n")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as server:
         assert server.stderr is not None
         try:
             said = server.stderr.readline()
@@ -60,6 +63,7 @@ def test_one_command_serves_the_ui_to_this_machine(tmp_path: Path) -> None:
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)
+    assert not (tmp_path / "imported").exists()
     assert refused == [403, 403, 403, 403]
     # The screen that says what is read, the model, and another screen by its key; leaving ended the tab.
     for part in ("Reading", "image-network.irs", "Modules", "Alive at step"):

@@ -193,10 +193,13 @@ def test_without_a_roof_there_are_still_points() -> None:
     assert len(Scatter([], [], None).lines(60, 10, None, UNICODE)) == 10
 
 
-def test_a_process_of_its_own_gives_the_same_times(tmp_path: Path) -> None:
+def test_a_process_of_its_own_gives_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large model with open sizes is read again beside the UI, not in it."""
     path = tmp_path / "m.irs"
     path.write_text(SYMBOLIC, encoding="utf-8")
+    for name in ("irscope", "numpy", "pickle"):  # of what lies beside the model the process imports nothing
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(99)\n")
+    monkeypatch.chdir(tmp_path)
     opened = open_model(path, settings=Settings(device="l4"))
     outline = Browse(opened.program, Source("m"), UNICODE).outline
     here = timings_of(result_of(opened.rebound({"batch": 8}).manager, "roofline{top=0}"))

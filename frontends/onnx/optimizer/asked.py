@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 import onnx
 
+from irscope import processes
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import is_literal
@@ -66,14 +65,15 @@ def ask(file: ModelFile, level: str) -> tuple[ModelFile, str]:
         raise UsageError("--use-ort asks for optimisations, and the level is off", code=CODE, hint="add `--ort-level all`")
     with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
         target = Path(folder) / "optimised.onnx"
-        command = [sys.executable, "-c", _SCRIPT, str(file.path), str(target), _LEVELS[level], str(_SECONDS), str(_MEMORY), str(_SMALL)]
+        limits = (str(_SECONDS), str(_MEMORY), str(_SMALL))
+        command = processes.python(["-c", _SCRIPT, str(file.path.absolute()), str(target), _LEVELS[level], *limits])
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=folder)
-        except subprocess.TimeoutExpired:
+            done = processes.run(command, seconds=_SECONDS, folder=folder)
+        except processes.Late:
             raise _refused(file, f"it took more than {_SECONDS} s") from None
-        answer = _answer(done.stdout)
+        answer = _answer(done.text)
         if "version" not in answer or not target.is_file():
-            raise _refused(file, answer.get("error") or f"its process ended with {done.returncode}")
+            raise _refused(file, answer.get("error") or f"its process {done.how}")
         saved = onnx.load(str(target), load_external_data=False)
     return _with_own_weights(file, saved), answer["version"]
 

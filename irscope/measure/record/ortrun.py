@@ -459,7 +459,9 @@ def record_ort(request: Request, sink: Sink) -> None:
     if wants_cuda and CUDA not in ort.get_available_providers():
         hint = "pip install onnxruntime-gpu (in place of onnxruntime), or record with `--device cpu`"
         raise UsageError("this ONNX Runtime has no CUDA execution provider", code="IRS479", hint=hint)
-    with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
+    # In the folder of the process that asked, which deletes it also when this process is killed.
+    own = Path(request.progress).parent if request.progress else None
+    with tempfile.TemporaryDirectory(prefix="irscope-ort-", dir=own) as folder:
         saved = Path(folder) / "running.onnx"
         profiled = open_session(request, Path(folder) / "profile", saved)
         sink.begin(header(request, _device(request, profiled), _package_versions(), _settings(request)))

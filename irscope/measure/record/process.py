@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from irscope import processes
 from irscope.errors import IrscopeError, LoadError, OutputError, PassError, UsageError
 from irscope.files import write_binary
 from irscope.jsoncodec import Misfit, decode, encode, loads
@@ -115,28 +114,23 @@ def record_in_process(request: Request, timeout: float | None = None, verbose: b
 def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -> Problem | None:
     """None where the child ended as it should, else how it ended."""
     # PyTorch's allocator complains of each process in which blocks were made before it was watched.
-    environment = {"TORCH_CPP_LOG_LEVEL": "ERROR", **os.environ, "PYTHONIOENCODING": "utf-8"}
+    environment = {"TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"), "PYTHONIOENCODING": "utf-8"}
     if verbose:
         environment["IRSCOPE_RECORD_STAGES"] = "1"
-    # -P: a torch.py in the working folder, beside the model, must not be imported in place of torch.
-    command = [sys.executable, "-P", "-m", "irscope.measure.record.process"]
     is_script = request.loop is not None and bool(request.loop.script)  # what it says is for the user
     with errors.open("wb") as complaints:
         try:
-            ended = subprocess.run(
-                command,
-                input=request_text(request),
-                stdout=subprocess.PIPE,
+            ended = processes.run(
+                processes.python(["-m", "irscope.measure.record.process"]),
+                asked=request_text(request).encode(),
                 stderr=None if verbose or is_script else complaints,
-                text=True,
-                encoding="utf-8",
-                timeout=timeout,
-                env=environment,
-                check=False,
+                seconds=timeout,
+                environment=environment,
+                keeps_temporary=True,
             )
-        except subprocess.TimeoutExpired:
+        except processes.Late:
             return Problem("timeout", f"the run took longer than {timeout:g} s and was ended")
-    answer = _answer(ended.stdout)
+    answer = _answer(ended.text)
     if answer is not None and "error" in answer:
         kind = _ERRORS.get(str(answer.get("kind")), PassError)
         texts = {key: str(answer.get(key, "")) for key in ("code", "where", "hint")}
@@ -144,7 +138,7 @@ def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -
     if answer is not None:
         return None
     last = _tail(errors)
-    return Problem("crashed", f"the process that ran the model {_how(ended.returncode)}{': ' + last if last else ''}")
+    return Problem("crashed", f"the process that ran the model {ended.how}{': ' + last if last else ''}")
 
 
 def _answer(text: str) -> dict[str, object] | None:
@@ -153,16 +147,6 @@ def _answer(text: str) -> dict[str, object] | None:
     except Misfit:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was ended by {name}" + (", as the system does when memory runs out" if -code == signal.SIGKILL else "")
 
 
 def _tail(errors: Path) -> str:

@@ -4,30 +4,23 @@ No engine schedules by itself: batches are given out while there is room, and co
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias
 
 from irscope.errors import UsageError
 from irscope.immutable import immutable
+from irscope.processes import Pipe, Worker
 from irscope.tools.audit.sources import Item
 from irscope.tools.audit.worker import Found, Setup, failure, serve
-from irscope.tools.many import safe_path
 
-Pipe: TypeAlias = "Connection[Any, Any]"
 Answer: TypeAlias = "str | Found"
 """Of the tasks "key" and "analyse"."""
 
@@ -43,6 +36,8 @@ _PER_ACTOR: Final = 2
 """Batches that an actor of a cluster has at once: the second is there when the first is done."""
 _TRIES_OF_BATCH: Final = 5
 """How often a batch is given out again when the machine it was on is gone."""
+_PRELOADED: Final = ("irscope.tools.audit.worker", "irscope.frontends.onnx")
+"""What processes have imported before they begin, where the system can copy one that has."""
 _FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 
 
@@ -65,8 +60,7 @@ class Slot:
     now: tuple[str, float] | None = None
     """The model that is being looked at, and since when: for whoever shows progress."""
     deaths: int = 0
-    _process: BaseProcess | None = None
-    _pipe: Pipe | None = None
+    _process: Worker | None = None
     _done: int = 0
 
     def run(self, batch: Batch) -> list[Answer]:
@@ -97,7 +91,7 @@ class Slot:
             pipe.send((batch.task, [batch.items[number] for number in left]))
             for _ in range(2 * len(left)):
                 if not pipe.poll(self._seconds_left()):
-                    self._kill()
+                    self.close(0)
                     answers[at] = "" if batch.task == "key" else self._late()
                     return None
                 kind, *rest = pipe.recv()
@@ -123,14 +117,8 @@ class Slot:
         """Why the process ended, and what is said of the model it was at."""
         self.deaths += 1
         process, self._process = self._process, None
-        self.now = None
-        if self._pipe is not None:
-            self._pipe.close()
-        self._pipe, self._done = None, 0
-        code = 0
-        if process is not None:
-            process.join(5)
-            code = process.exitcode or 0
+        self.now, self._done = None, 0
+        code = 0 if process is None else process.end(5)
         if code == -getattr(signal, "SIGXCPU", 24):
             return "time", failure("time", "IRS723", f"takes more than the {self.setup.seconds:g} s of CPU time that one model may")
         name = signal.Signals(-code).name if code < 0 and -code in set(signal.Signals) else f"exit code {code}"
@@ -141,64 +129,16 @@ class Slot:
         return "crash", failure("crash", "IRS723", f"its process ended ({name})")
 
     def _started(self) -> Pipe:
-        if self._process is not None and self._pipe is not None and self._process.is_alive():
-            return self._pipe
-        self.close()
-        context = _context()
-        ours, theirs = multiprocessing.Pipe()
-        self._process = context.Process(target=self.target, args=(theirs, self.setup), daemon=True, name="irscope-audit")
-        with (
-            _STARTING,
-            _without_main(),
-            safe_path(),
-        ):  # no other process may inherit the pipe's other end
-            self._process.start()
-            theirs.close()
-        self._pipe, self._done = ours, 0
-        return ours
+        if self._process is None or not self._process.is_alive:
+            self.close()
+            self._process = Worker(self.target, self.setup, "irscope-audit", _PRELOADED)
+        return self._process.pipe
 
-    def _kill(self) -> None:
+    def close(self, patience: float = 2) -> None:
+        """End the process, which may have so many seconds for it when it is idle."""
         if self._process is not None:
-            self._process.kill()
-            self._process.join(5)
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = None
-
-    def close(self) -> None:
-        """End the process when it is idle."""
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._process is not None:
-            self._process.join(2)
-            if self._process.is_alive():
-                self._process.kill()
-        self._process = self._pipe = None
-        self._done = 0
-
-
-_STARTING: Final = threading.Lock()
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """A new process imports the program's main module again, so that what is defined there can be unpickled; nothing here is, and the
-    main module may be a user's script without a guard, or the worker of a cluster that this runs in."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def _context() -> Any:
-    """Processes begin as copies of one that has imported what they need, where the system can do that."""
-    if "forkserver" in multiprocessing.get_all_start_methods():
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["irscope.tools.audit.worker", "irscope.frontends.onnx"])
-        return context
-    return multiprocessing.get_context("spawn")
+            self._process.end(patience)
+        self._process, self._done = None, 0
 
 
 # -- engines -----------------------------------------------------------------------------------------------------------
@@ -272,7 +212,7 @@ class LocalEngine:
             one.cancel()
         for slot in self._slots:
             with suppress(OSError, ValueError):
-                slot._kill()
+                slot.close(0)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

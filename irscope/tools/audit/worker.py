@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -23,6 +22,7 @@ from irscope.immutable import immutable
 from irscope.ir.program import Program
 from irscope.ops.registry import default_registry
 from irscope.passkit.settings import Settings
+from irscope.processes import Pipe
 from irscope.report.card import Card
 from irscope.report.figures import FIGURES
 from irscope.report.printable import one_line, well_formed
@@ -200,7 +200,7 @@ def census(program: Program) -> list[Row]:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def serve(pipe: Connection, setup: Setup) -> None:
+def serve(pipe: Pipe, setup: Setup) -> None:
     """Do what comes through the pipe until it is closed; each answer says which of the items it is about.
 
     A message is ("analyse" or "key", items); the answers are ("begin", n) and ("done", n, what was found), in order.

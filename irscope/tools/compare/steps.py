@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from irscope import processes
 from irscope.devices.catalogue import all_devices, calibration_file, catalogued
 from irscope.errors import LoadError, PassError
 from irscope.frontends.base import LoadOptions
@@ -396,10 +395,10 @@ def simulated_beside(script: Path, recording: Recording, device: str = "") -> Me
         target = Path(folder) / f"{script.stem}.simulated.jsonl"
         chosen = ["--device", device] if device else []
         line = ["simulate", *chosen, "--steps", str(steps), "--no-limit", "-o", str(target), str(script), *arguments]
-        ended = subprocess.run([sys.executable, "-m", "irscope", *line], capture_output=True, text=True, check=False)
+        ended = processes.run(processes.irscope(line))
         if not target.is_file():
-            said = ended.stderr.strip().splitlines()
-            raise PassError(f"it cannot be simulated: {said[-1] if said else ended.returncode}", code="IRS660", where=str(script))
+            said = ended.complaints or [f"its process {ended.how}"]
+            raise PassError(f"it cannot be simulated: {said[-1]}", code="IRS660", where=str(script))
         simulated = read_run(target)
         simulated.path = str(script)
     return compare_runs(simulated, read_run(Path(recording.path)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from irscope import processes
 from irscope.errors import LoadError
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
 from irscope.immutable import immutable
@@ -66,9 +65,12 @@ def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: 
         else:
             device = ["--device", options.device] if options.device else []
             line = ["export", "--quiet", *device, "-o", str(path), target]
-        done = subprocess.run([sys.executable, "-m", "irscope", *line], capture_output=True, text=True, check=False, timeout=_SECONDS)
+        try:
+            done = processes.run(processes.irscope(line), seconds=_SECONDS)
+        except processes.Late:
+            raise LoadError(f"it cannot be predicted: that took more than {_SECONDS} s", where=target) from None
         if not path.exists():
-            said = [one for one in done.stderr.splitlines() if one.strip()]
+            said = done.complaints
             told = _SAID.fullmatch(said[-1]) if said else None
             why = told[2].removeprefix(f"{target}: ") if told else said[-1] if said else "nothing was written"
             raise LoadError(f"it cannot be predicted: {why}", code=told[1] if told else None, where=target)
@@ -76,7 +78,7 @@ def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: 
         found: Mapping[str, Any] = {}
         if target.endswith(SCRIPTS):
             try:
-                found = json.loads(done.stdout)
+                found = json.loads(done.text)
             except ValueError:
                 found = {}
         return Prediction(predicted, compare_runs(of_snapshot(predicted), of_snapshot(snapshot)), found)

@@ -16,6 +16,7 @@ from irscope.measure.record.request import Options, Request, type_bytes
 from irscope.measure.record.sink import Progress, is_out_of_memory, last_progress, new_progress, problem_of
 from irscope.measure.record.torchrun import match_history
 from irscope.measure.record.trace import Allocation, Material, Operator, Trace, categorise, grouped, memory_events, op_records, times_of
+from irscope.processes import Ended, Late
 from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, OpRecord, RecordingWriter, read_recording
 
 
@@ -254,14 +255,6 @@ def test_progress_is_there_when_the_process_is_not(tmp_path: Path) -> None:
     Progress.at("").at_node("nothing", "happens")
 
 
-class Ended:
-    """A child process that ended."""
-
-    def __init__(self, code: int, answer: str = "") -> None:
-        self.returncode = code
-        self.stdout = answer
-
-
 def request(target: Path) -> Request:
     return Request(ModelRecord("m"), Options(), str(target))
 
@@ -274,14 +267,14 @@ def start_of_recording(target: Path) -> None:
 def test_a_crash_leaves_a_recording_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "r.jsonl"
 
-    def run(command: object, *, input: str, **_: object) -> Ended:
+    def run(command: object, *, asked: bytes, **_: object) -> Ended:
         start_of_recording(target)
         with target.open("a") as stream:
             stream.write('{"line": "op", "ind')
-        Progress.at(json.loads(input)["progress"]).at_node("conv2d_3", "aten::conv2d")
-        return Ended(-9)
+        Progress.at(json.loads(asked)["progress"]).at_node("conv2d_3", "aten::conv2d")
+        return Ended(-9, b"", b"")
 
-    monkeypatch.setattr(process.subprocess, "run", run)
+    monkeypatch.setattr(process.processes, "run", run)
     found = process.record_in_process(request(target))
     assert not found.complete and len(found.ops) == 1 and not found.notes
     problem = found.problems[0]
@@ -294,22 +287,22 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.
 
     def run(command: object, **_: object) -> Ended:
         start_of_recording(target)
-        raise process.subprocess.TimeoutExpired("child", 5)
+        raise Late
 
-    monkeypatch.setattr(process.subprocess, "run", run)
+    monkeypatch.setattr(process.processes, "run", run)
     assert process.record_in_process(request(target), timeout=5).problems[0].kind == "timeout"
 
 
 def test_errors_of_the_child_are_errors_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = json.dumps({"error": "no GPU", "code": "IRS479", "where": "", "hint": "buy one", "kind": "UsageError"})
-    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(0, answer))
+    monkeypatch.setattr(process.processes, "run", lambda command, **_: Ended(0, answer.encode(), b""))
     with pytest.raises(UsageError, match="no GPU") as caught:
         process.record_in_process(request(tmp_path / "r.jsonl"))
     assert (caught.value.code, caught.value.hint) == ("IRS479", "buy one")
 
 
 def test_nothing_recorded_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(-11))
+    monkeypatch.setattr(process.processes, "run", lambda command, **_: Ended(-11, b"", b""))
     with pytest.raises(PassError, match="was ended by SIGSEGV") as caught:
         process.record_in_process(request(tmp_path / "r.jsonl"))
     assert caught.value.code == "IRS481"
@@ -319,6 +312,6 @@ def test_what_was_there_before_is_not_taken_for_the_new_recording(tmp_path: Path
     target = tmp_path / "r.jsonl"
     start_of_recording(target)
     assert read_recording(target).ops
-    monkeypatch.setattr(process.subprocess, "run", lambda command, **_: Ended(1))
+    monkeypatch.setattr(process.processes, "run", lambda command, **_: Ended(1, b"", b""))
     with pytest.raises(PassError):
         process.record_in_process(request(target))

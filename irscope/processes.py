@@ -1,0 +1,431 @@
+"""Every process that irscope starts: the only module that may.
+
+A process of irscope's own runs Python with `-P`, so that nothing in the working folder is imported in place of a package; it finds no
+empty part of PYTHONPATH, which stands for the working folder as well; what it puts into the folder for temporary files lies in a folder
+that this process deletes, also when the child was killed; it ends when this process raises, and how it ended is said in one way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+
+from irscope.immutable import immutable
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+    Pipe: TypeAlias = Connection[Any, Any]
+else:
+    Pipe = Any
+
+Stream = int | IO[bytes] | None
+PIPE: Final = subprocess.PIPE
+NOWHERE: Final = subprocess.DEVNULL
+_LOOK_EVERY: Final = 0.1
+"""Seconds between two looks whether work was cancelled."""
+_PATIENCE: Final = 2.0
+"""Seconds that a process has to end by itself after it was asked to."""
+_SAFE: Final = "PYTHONSAFEPATH"
+_PATH: Final = "PYTHONPATH"
+_PREFIX: Final = "irscope-"
+
+
+class Late(Exception):
+    """A process took longer than it may, and was ended."""
+
+
+class Stopped(Exception):
+    """A process was ended because nobody wants its answer any more."""
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def python(arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs this Python with arguments, which imports nothing from the working folder."""
+    return [sys.executable, "-P", *arguments]
+
+
+def irscope(arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs this irscope with arguments."""
+    return python(["-m", "irscope", *arguments])
+
+
+def _new_folder() -> str:
+    import tempfile  # not at the top, like others here: every `irscope run` imports this module
+
+    return tempfile.mkdtemp(prefix=_PREFIX)
+
+
+def _delete(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: an empty part of PYTHONPATH, as `$PYTHONPATH:/x` leaves it, is the working folder."""
+    kept = {**os.environ, **more}
+    if _PATH in kept:
+        parts = [part for part in kept[_PATH].split(os.pathsep) if part]
+        kept[_PATH] = os.pathsep.join(parts)
+        if not parts:
+            del kept[_PATH]
+    return kept
+
+
+# -- one process, one command ------------------------------------------------------------------------------------------
+
+
+@immutable
+class Ended:
+    """How a process ended, and what it wrote."""
+
+    code: int
+    """Its exit code; negative for a signal."""
+    output: bytes
+    errors: bytes
+
+    @property
+    def text(self) -> str:
+        """Its standard output as text."""
+        return self.output.decode("utf-8", "replace")
+
+    @property
+    def complaints(self) -> list[str]:
+        """Lines of its standard error that are not empty."""
+        return [line.strip() for line in self.errors.decode("utf-8", "replace").splitlines() if line.strip()]
+
+    @property
+    def how(self) -> str:
+        """In words, to stand after "its process"."""
+        return how_it_ended(self.code)
+
+
+def how_it_ended(code: int) -> str:
+    """Return what an exit code says, in words that stand after "its process"."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was ended by {name}" + (", as the system does when memory runs out" if name == "SIGKILL" else "")
+
+
+class Child:
+    """A process of irscope's own while it runs.
+
+    `apart` puts it into a session of its own: Ctrl-C at the terminal is not sent to it, and a signal from here reaches what it started
+    too. `keeps_temporary` is for those that run a user's program, whose temporary files are the program's affair.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: Stream = NOWHERE,
+        stdout: Stream = NOWHERE,
+        stderr: Stream = None,
+        environment: Mapping[str, str] | None = None,
+        folder: str | None = None,
+        pass_fds: Sequence[int] = (),
+        apart: bool = False,
+        keeps_temporary: bool = False,
+    ) -> None:
+        self._apart = apart
+        self._temporary = "" if keeps_temporary else _new_folder()
+        # The three names that tempfile and other programs look for.
+        more = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._temporary) if self._temporary else {}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=_environment({**more, **(environment or {})}),
+                cwd=folder,
+                pass_fds=tuple(pass_fds),
+                start_new_session=apart,
+            )
+        except BaseException:
+            self._delete()
+            raise
+        self.stdout, self.stderr = self._process.stdout, self._process.stderr
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def talk(self, asked: bytes, seconds: float | None = None, is_cancelled: Callable[[], bool] | None = None) -> Ended:
+        """Hand it its input, and return what it says until it ends. Raises Late or Stopped, once it has been killed."""
+        # A thread hands it over: communicate() of Python 3.11 forgets what was not written yet when it is asked to wait again.
+        stdin, self._process.stdin = self._process.stdin, None
+        if stdin is not None:
+            threading.Thread(target=_hand_over, args=(stdin, asked), daemon=True).start()
+        left = seconds
+        while True:
+            wait = left if is_cancelled is None else _LOOK_EVERY if left is None else min(left, _LOOK_EVERY)
+            try:
+                output, errors = self._process.communicate(timeout=wait)
+            except subprocess.TimeoutExpired:
+                left = None if left is None or wait is None else left - wait
+                if is_cancelled is not None and is_cancelled():
+                    self.close()
+                    raise Stopped from None
+                if left is not None and left <= 0:
+                    self.close()
+                    raise Late from None
+                continue
+            self.close()
+            return Ended(self._process.returncode, output or b"", errors or b"")
+
+    def wait(self, seconds: float | None = None) -> int:
+        """Wait until it has ended, and return its exit code. Raises Late, and leaves it running, after so many seconds."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Late from None
+        self._delete()
+        return code
+
+    def finish(self) -> None:
+        """Close its standard input, and wait until it has ended by itself."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, and kill it, with what it started, where it does not."""
+        if self.code is None:
+            self._signal(signal.SIGTERM)
+            with suppress(Late):
+                self.wait(_PATIENCE)
+        self.close()
+
+    def close(self) -> None:
+        """Kill it if it still runs, and delete its temporary files."""
+        if self.code is None:
+            self._signal(signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(OSError):  # what was still to be written to a process that is gone
+                    stream.close()
+        self._delete()
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            if self._apart and hasattr(os, "killpg"):
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+
+    def _delete(self) -> None:
+        if self._temporary:
+            _delete(self._temporary)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.stop()
+
+
+def _hand_over(stdin: IO[bytes], asked: bytes) -> None:
+    with suppress(OSError), stdin:  # it may end before it has read all
+        stdin.write(asked)
+
+
+def run(
+    command: Sequence[str],
+    *,
+    asked: bytes | None = b"",
+    seconds: float | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+    stderr: Stream = PIPE,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    keeps_temporary: bool = False,
+) -> Ended:
+    """Run a command of `python` or `irscope` to its end; with None for what it is asked it has this process's standard input.
+
+    Raises Late or Stopped where it was ended before; nothing of it is left then.
+    """
+    child = Child(
+        command,
+        stdin=PIPE if asked else None if asked is None else NOWHERE,
+        stdout=PIPE,
+        stderr=stderr,
+        environment=environment,
+        folder=folder,
+        keeps_temporary=keeps_temporary,
+    )
+    with child:
+        return child.talk(asked or b"", seconds, is_cancelled)
+
+
+class Remover:
+    """A process that removes a folder when it is asked to, or when this process has ended, however it did."""
+
+    def __init__(self, folder: str) -> None:
+        # It reads until the pipe ends.
+        command = ["/bin/sh", "-c", 'read x; rm -rf -- "$1"', "sh", folder]
+        self._child = Child(command, stdin=PIPE, stderr=NOWHERE, apart=True, keeps_temporary=True)
+
+    def remove(self) -> None:
+        """Remove the folder now, and wait until it is gone."""
+        self._child.finish()
+
+
+def output_of_tool(path: str, arguments: Sequence[str], seconds: float) -> str:
+    """Return what a program of the system prints; "" where it fails or takes longer."""
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, stdin=NOWHERE, text=True, timeout=seconds, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+# -- copies of this process --------------------------------------------------------------------------------------------
+
+
+def fork() -> int:
+    """Return the process id of a copy of this process, and 0 in the copy, which must end by `os._exit`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, none of which a copy waits for
+        return os.fork()
+
+
+# -- processes that are handed functions -------------------------------------------------------------------------------
+
+_STARTING: Final = threading.Lock()
+
+
+@contextmanager
+def pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Give a pool of so many processes, one for each task: what it leaves in memory is gone when it ends."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    folder = _new_folder()
+    try:
+        with (
+            _safe_path(),
+            ProcessPoolExecutor(count, get_context("spawn"), initializer=_settle, initargs=(folder,), max_tasks_per_child=1) as executor,
+        ):
+            yield executor
+    finally:
+        _delete(folder)
+
+
+class Worker:
+    """A process that runs a function with a pipe and an argument until the pipe is closed."""
+
+    def __init__(self, function: Callable[..., None], argument: object, name: str, preload: Sequence[str] = ()) -> None:
+        import multiprocessing
+
+        self._folder = _new_folder()
+        context = _copying(preload)
+        self.pipe: Pipe
+        self.pipe, theirs = multiprocessing.Pipe()
+        self._process: BaseProcess = context.Process(target=_work, args=(self._folder, function, theirs, argument), daemon=True, name=name)
+        try:
+            with _STARTING, _without_main(), _safe_path():  # no other process may inherit the pipe's other end
+                self._process.start()
+                theirs.close()
+        except BaseException:
+            _delete(self._folder)
+            raise
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it runs."""
+        return self._process.is_alive()
+
+    def end(self, patience: float) -> int:
+        """Close the pipe, kill the process if it does not end by itself, delete its files, and return its exit code."""
+        self.pipe.close()
+        if patience:
+            self._process.join(patience)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(5)
+        _delete(self._folder)
+        return self._process.exitcode or 0
+
+
+def _work(folder: str, function: Callable[..., None], pipe: Any, argument: object) -> None:
+    _settle(folder)
+    try:
+        function(pipe, argument)
+    finally:
+        _delete(folder)  # where the process that started this one was killed, nobody else does
+
+
+def _settle(folder: str) -> None:
+    """Put temporary files of this process into a folder that its parent deletes."""
+    import tempfile
+
+    tempfile.tempdir = folder
+    os.environ.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
+
+
+def _copying(preload: Sequence[str]) -> Any:
+    """Return what starts processes as copies of one that has imported what they need, where the system can do that."""
+    import multiprocessing
+
+    if "forkserver" in multiprocessing.get_all_start_methods():
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(preload))
+        return context
+    return multiprocessing.get_context("spawn")
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let processes that begin meanwhile look for modules in no working folder, as `-P` does for those with a command line."""
+    before = {name: os.environ.get(name) for name in (_SAFE, _PATH)}
+    os.environ[_SAFE] = "1"
+    cleaned = _environment({}).get(_PATH)
+    if cleaned is not None:
+        os.environ[_PATH] = cleaned
+    else:
+        os.environ.pop(_PATH, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a new process from importing the program's main module again, as it would so that what is defined there can be unpickled:
+    nothing here is, and the main module may be a user's script without a guard, or the worker of a cluster that this runs in."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
