@@ -54,8 +54,9 @@ def add_model_arguments(
     many: bool = False,
     optional: bool = False,
     reading_budget: Sequence[str] = ("--budget", "--reading-budget"),
+    memory: bool = True,
 ) -> None:
-    """MODEL and what a user may say about it."""
+    """MODEL and what a user may say about it. `memory` is False for a command whose --memory is not the device's."""
     count = "?" if optional else "+" if many else None
     parser.add_argument(
         "model",
@@ -71,14 +72,28 @@ def add_model_arguments(
     parser.add_argument(
         "--device",
         default="",
-        help="device to predict memory and time for, or a file that describes one; default: see irscope config, else h200",
+        help="device to predict memory and time for, or a file that describes one, with another size of memory as h100:96GiB; default: see "
+        "irscope config, else h200",
     )
+    if memory:
+        add_memory_argument(parser)
     parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
     parser.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
     )
     parser.add_argument("--strict", action="store_true", help="anything unknown or guessed is an error: exit code 5")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
+
+
+def add_memory_argument(parser: argparse.ArgumentParser) -> None:
+    """How large the device is."""
+    parser.add_argument(
+        "--memory",
+        dest="device_memory",
+        default="",
+        metavar="SIZE",
+        help="memory of the device, such as 96GiB; default: what it is sold with",
+    )
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequence[str] = ("--budget", "--reading-budget")) -> None:

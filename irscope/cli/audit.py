@@ -9,6 +9,7 @@ from pathlib import Path
 
 from irscope.amounts import BYTES, COUNT, SECONDS
 from irscope.cli.args import add_output_arguments, amount_of, bindings, progress_from, write_answer
+from irscope.devices.catalogue import parted, with_memory
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream
 from irscope.passkit.instruments import Progress
@@ -107,7 +108,7 @@ class Command:
 def _audit(args: argparse.Namespace) -> int:
     if args.passes:
         parse_pipeline(args.passes, default_registry())  # what is wrong with it is wrong for every model
-    devices = tuple(chosen_device(name).device.name for name in args.device.split(",") if name)
+    devices = tuple(with_memory(chosen_device(name).device.name, parted(name)[1]) for name in args.device.split(",") if name)
     setup = Setup(devices, args.passes, bindings(args.bind), float(args.time), int(args.memory), fetch=int(args.fetch))
     watching = progress_from(args)
     says = _Says(watching)

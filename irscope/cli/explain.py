@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from irscope.cli.args import add_output_arguments, selection, write_answer, write_json
+from irscope.cli.args import add_memory_argument, add_output_arguments, selection, write_answer, write_json
 from irscope.codes import CODES
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream
@@ -41,6 +41,7 @@ class Command:
         )
         parser.add_argument("arguments", metavar="ARGS", nargs="*", help="arguments of the script")
         parser.add_argument("--device", default="", help="the device that SCRIPT or MODEL is simulated on; default: as elsewhere")
+        add_memory_argument(parser)
         parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job that SCRIPT is one of")
         parser.add_argument("--rank", type=int, default=0, metavar="R", help="the one that wrote the snapshot")
         parser.add_argument("--of-device", type=int, metavar="N", help="the device of the snapshot; default: the one that did most")

@@ -66,7 +66,7 @@ class Command:
         parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
         parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
         add_how_arguments(parser)
-        add_model_arguments(parser)
+        add_model_arguments(parser, memory=False)
         add_output_arguments(parser, plots="the peak by size, with the memory that there is")
 
     def run(self, args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import importlib
 
 from irscope.amounts import COUNT
-from irscope.cli.args import add_output_arguments, amount_of, check_terminal, write_answer, write_json
+from irscope.cli.args import add_memory_argument, add_output_arguments, amount_of, check_terminal, write_answer, write_json
 from irscope.errors import ExitCode, UsageError
 from irscope.tools.config import device_for
 from irscope.tools.engines import serve
@@ -78,6 +78,7 @@ class Command:
         )
         parser.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
+        add_memory_argument(parser)
         parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
         parser.add_argument(

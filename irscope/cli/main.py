@@ -205,11 +205,21 @@ def _dispatch(arguments: list[str]) -> int:
     args.command_line = arguments
     if end < len(arguments):
         args.arguments = arguments[end:]
+    _settle(args)
+    return command.run(args)
+
+
+def _settle(args: argparse.Namespace) -> None:
+    """Join options that say one thing together."""
+    if getattr(args, "device_memory", ""):
+        from irscope.devices.catalogue import with_memory
+        from irscope.tools.config import chosen_device
+
+        args.device = with_memory(chosen_device(args.device).name, args.device_memory)
     if "output_files" in args:
         from irscope.cli.args import settle_output_files
 
         settle_output_files(args)
-    return command.run(args)
 
 
 def _program_in(arguments: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from irscope import processes
 from irscope.amounts import RATE
-from irscope.cli.args import add_output_arguments, amount_of, draw, progress_from, write_answer, write_json
+from irscope.cli.args import add_memory_argument, add_output_arguments, amount_of, draw, progress_from, write_answer, write_json
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.frontends.detect import detect
@@ -69,6 +69,7 @@ class Command:
             metavar="NAME",
             help="such as h100; `irscope devices` lists them; default: see irscope config, else h200",
         )
+        add_memory_argument(parser)
         parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job; default: 1")
         parser.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"

@@ -53,7 +53,7 @@ class Command:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_model_arguments(parser, reading_budget=("--reading-budget",))
+        add_model_arguments(parser, reading_budget=("--reading-budget",), memory=False)
         add_step_arguments(parser)
         shown = parser.add_argument_group("what is shown")
         shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")

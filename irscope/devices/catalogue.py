@@ -7,11 +7,13 @@ import functools
 import json
 import os
 import re
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from irscope.amounts import BYTES, parse_bytes
 from irscope.devices.profile import DeviceProfile, parse_profile, read_profile
 from irscope.errors import UsageError
 from irscope.files import config_folder
@@ -24,7 +26,14 @@ THIS_MACHINE = {"this": "this", "host": "this", "thisgpu": "this-gpu"}
 
 
 def find_device(text: str) -> DeviceProfile:
-    """The device of a name, an alias or a JSON file. Raises UsageError that lists what is known."""
+    """Return the device of a name, an alias or a JSON file, or one with another size of memory: h100:96GiB. Raises UsageError that lists
+    what is known."""
+    name, size = parted(text)
+    if size:
+        sold = find_device(name)
+        if (memory := parse_bytes(size)) < _LEAST_MEMORY:
+            raise UsageError(f"no device has {size} of memory", code="IRS336", where=text, hint=BYTES.hint)
+        return replace(sold, memory_bytes=memory, title=f"{sold.title} with {size}", sources={**sold.sources, "memory": "as was asked for"})
     key = _comparable_name(text)
     if key in THIS_MACHINE:
         return _this_machine(THIS_MACHINE[key])
@@ -40,6 +49,21 @@ def find_device(text: str) -> DeviceProfile:
     guess = f"did you mean {names[near[0]].name!r}? " if near else ""
     hint = f"{guess}devices: {', '.join(device_names())}; or the path of a device file"
     raise UsageError(f"there is no device {text!r}", code="IRS420", hint=hint)
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Return a device's name and the size of memory behind it, which may be empty: h100:96GiB."""
+    name, _, size = text.rpartition(":")
+    return (name, size) if name and size[:1].isdigit() else (text, "")
+
+
+def with_memory(name: str, size: str) -> str:
+    """Return what --device takes for a device with a size of memory."""
+    return f"{parted(name)[0]}:{size}" if size else name
+
+
+_LEAST_MEMORY: Final = 1 << 20
+"""Bytes: a size without a unit is a slip."""
 
 
 def device_record(text: str) -> dict[str, object]:

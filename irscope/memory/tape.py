@@ -622,8 +622,8 @@ class Slots(MutableMapping[int, Owner]):
 class TapedAllocator(CachingAllocator):
     """An allocator that writes on a tape what it is asked for, so that the same can be asked of another one."""
 
-    def __init__(self, torch: str, alloc_conf: str, total_memory: int | None, *, pending_frees: PendingFrees) -> None:
-        super().__init__(torch, alloc_conf, total_memory, pending_frees=pending_frees)
+    def __init__(self, torch: str, alloc_conf: str, total_memory: int | None, *, pending_frees: PendingFrees, others: int = 0) -> None:
+        super().__init__(torch, alloc_conf, total_memory, pending_frees=pending_frees, others=others)
         self.tape = self._empty_tape()
         self._sizes: dict[int, int] = {}
         self.slots: dict[Block, int] = {}

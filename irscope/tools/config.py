@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from irscope.devices import DeviceProfile, find_device
-from irscope.devices.catalogue import DEFAULT_DEVICE
+from irscope.devices.catalogue import DEFAULT_DEVICE, parted, with_memory
 from irscope.errors import UsageError
 from irscope.files import config_folder, write_text
 from irscope.immutable import immutable
@@ -69,7 +69,8 @@ def set_config(key: str, value: str) -> None:
     """Set one thing for all runs; an empty value unsets it. Raises UsageError for what is no setting, and for a device that is none."""
     check_key(key)
     if value and key == "device":
-        value = find_device(value).name if not _is_path(value) else str(Path(value).resolve())
+        name, size = parted(value)
+        value = with_memory(find_device(name).name if not _is_path(name) else str(Path(name).resolve()), size)
         find_device(value)
     settings = read_config()
     settings.pop(key, None)

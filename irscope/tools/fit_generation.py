@@ -10,7 +10,6 @@ from irscope.amounts import parse_bytes
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
-from irscope.memory.caching import CachingAllocator
 from irscope.memory.tape import Outcome, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
@@ -18,7 +17,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.generate import Capture, How, how_text, weights_rows, wish_of
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options, memory_of
+from irscope.tools.simulation import Options, allocator_of
 
 if TYPE_CHECKING:
     from irscope.frontends.generation.program import Generator, Loaded, Wish
@@ -361,7 +360,7 @@ class _Search:
 
     def _replayed(self, tape: Tape[Any]) -> list[Outcome]:
         options = replace(self._options, boundless=True)
-        gpu = CachingAllocator.of(self._target, memory_of(self._target, options), options.pending_frees)
+        gpu = allocator_of(self._target, options)
         return tape.replay_as_far_as_fits(gpu, tape.numbers("central"))
 
     def _quick(self, made: Generator, wish: Wish, size: int) -> Look:

@@ -17,7 +17,6 @@ import irscope.frontends
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation import check_machine
-from irscope.memory.caching import CachingAllocator
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
 from irscope.memory.tape import Origin, Slots, Span, Tape
@@ -25,7 +24,7 @@ from irscope.passkit.script import RUNNERS, run_script
 from irscope.passkit.settings import Settings
 from irscope.report.values import Quantity, quantity
 from irscope.session import check_target
-from irscope.tools.simulation import INTERRUPTED, Options, Simulation, memory_of, rows_of
+from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of
 from irscope.training import WORLD_CATEGORIES
 
 if TYPE_CHECKING:
@@ -266,7 +265,7 @@ def _history(process: Process, watch: Watch, options: Options, begin: int) -> li
     target = process.machine.target
     tape = _tape_of(process.machine.tape(), watch)
     tape.starts, tape.spans = [0, begin, len(tape.events)], [Span("before", 0, 1), Span("recorded", 1, 2)]
-    gpu = CachingAllocator.of(target, memory_of(target, options), options.pending_frees)
+    gpu = allocator_of(target, options)
     replayed = tape.replay(gpu, tape.numbers("central"), "all", addresses=True)
     expandable = "expandable_segments:true" in target.alloc_conf.lower()
     return trace(allocations_of_program(tape, replayed, expandable=expandable), first_step=1)

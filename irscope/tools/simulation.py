@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import numpy as np
@@ -102,6 +102,11 @@ def memory_of(target: Target, options: Options) -> int | None:
     return PLENTY if options.boundless else target.device.memory_bytes
 
 
+def allocator_of(target: Target, options: Options) -> CachingAllocator:
+    """Return an allocator like the one that a simulated program has: with what the CUDA context leaves of the device."""
+    return CachingAllocator.of(target, memory_of(target, options), options.pending_frees, target.device.context_most)
+
+
 @dataclass
 class Simulation:
     """What a program did on a simulated device."""
@@ -179,9 +184,10 @@ class Simulation:
         if not shared or not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
             return None
         sizes = self.tape.numbers("central")
-        for memory in (memory_of(self.target, self.options), PLENTY):
+        late = replace(self.options, pending_frees="synchronize")
+        for options in (late, replace(late, boundless=True)):
             with contextlib.suppress(OutOfMemory):
-                found = self.tape.replay(CachingAllocator.of(self.target, memory, "synchronize"), sizes)
+                found = self.tape.replay(allocator_of(self.target, options), sizes)
                 steps = [*self.steps, *([self.rest] if self.rest is not None else [])]
                 alike = all(
                     getattr(one.peak, key) == step.peak[key] and getattr(one.after, key) == step.after[key]
@@ -214,7 +220,7 @@ class Simulation:
 
     def allocator(self) -> CachingAllocator:
         """One like the program's."""
-        return CachingAllocator.of(self.target, memory_of(self.target, self.options), self.options.pending_frees)
+        return allocator_of(self.target, self.options)
 
     @functools.cached_property
     def _at_fullest(self) -> tuple[Replayed, CachingAllocator]:

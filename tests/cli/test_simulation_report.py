@@ -89,9 +89,23 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     text = "import torch\nkept = []\nwhile True:\n    kept.append(torch.zeros(1 << 30, device='cuda'))\n"
     done = simulate(tmp_path, text, "--device", "h100")
     [verdict] = [line for line in done.stdout.splitlines() if line.startswith("  verdict ")]
-    # The card has 85,027,979,264 bytes, which twenty blocks of 4 GiB exceed by 871,366,656.
-    assert verdict.endswith("does not fit on NVIDIA H100 SXM by 831.00 MiB or more")
+    # The card has 85,027,979,264 bytes, of which the context takes 629,145,600 at most: twenty blocks of 4 GiB exceed the rest by 1431 MiB.
+    assert verdict.endswith("does not fit on NVIDIA H100 SXM by 1.40 GiB or more")
     assert "  outcome              out of memory: Tried to allocate 4.00 GiB" in done.stdout.splitlines()
+
+
+def test_a_device_has_one_capacity(tmp_path: Path) -> None:
+    # Of 8 GiB the context takes 600 MiB at most: seven blocks of 1 GiB fit; another size fits once the cache has given them back.
+    text = (
+        "import torch\ngib = 1 << 28\nkept = [torch.empty(gib, device='cuda') for _ in range(7)]\nfree, total = torch.cuda.mem_get_info()\n"
+    )
+    text += "print(total - free, total)\ndel kept\nkept = torch.empty(gib + gib // 2, device='cuda')\n"
+    text += "print(torch.cuda.memory_stats()['num_alloc_retries'])\n"
+    done = simulate(tmp_path, text, "--device", "h100", "--memory", "8GiB")
+    assert done.stdout.splitlines()[:2] == [f"{(7 << 30) + (600 << 20)} {8 << 30}", "1"]
+    assert "fits on NVIDIA H100 SXM with 8GiB: 424.00 MiB of 7.41 GiB left" in done.stdout
+    done = simulate(tmp_path, "import torch\ntorch.empty(7600 << 18, device='cuda')\n", "--device", "h100:8GiB")
+    assert done.returncode == 1 and "does not fit on NVIDIA H100 SXM with 8GiB by 8.00 MiB or more" in done.stdout
 
 
 def test_memory_that_was_refused_is_accounted_for() -> None:

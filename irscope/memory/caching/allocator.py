@@ -321,7 +321,7 @@ class CachingAllocator:
     `torch` is a release such as "2.13", `alloc_conf` what PYTORCH_CUDA_ALLOC_CONF holds, `total_memory` the device's bytes (None stands for
     144 GiB), `memory_fraction` what torch.cuda.set_per_process_memory_fraction was given. `pending_frees` is when work on a stream counts
     as done, and with it a freed block that `record_stream` gave to that stream: "next_malloc" as soon as it is queued, "synchronize" once
-    the host has waited for it. A real device is somewhere between the two.
+    the host has waited for it. A real device is somewhere between the two. `others` is what the device has given besides: the CUDA context.
     """
 
     def __init__(
@@ -332,6 +332,7 @@ class CachingAllocator:
         *,
         memory_fraction: float | None = None,
         pending_frees: PendingFrees = "next_malloc",
+        others: int = 0,
     ) -> None:
         version = torch_version(torch)
         conf = parse_alloc_conf(alloc_conf, version)
@@ -339,7 +340,7 @@ class CachingAllocator:
         limit = _limit(total, conf.memory_fraction, memory_fraction, version.old_fraction)
         self._conf = conf
         self._orders = count(1) if version.order == "block" else repeat(0)
-        self._device = Device(total, limit)
+        self._device = Device(total, limit, others)
         self._heads: dict[Block, None] = {}
         self._small = Kind(small=True)
         self._large = Kind(small=False)
@@ -375,9 +376,9 @@ class CachingAllocator:
         self._ooms = 0
 
     @classmethod
-    def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc") -> CachingAllocator:
+    def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc", others: int = 0) -> CachingAllocator:
         """That of the version of torch, with the options, that a prediction is for."""
-        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory, pending_frees=pending_frees)
+        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory, pending_frees=pending_frees, others=others)
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""

@@ -25,14 +25,14 @@ class Device:
 
     __slots__ = ("_next_address", "limit", "physical", "reserved", "reserved_peak", "segments", "total")
 
-    def __init__(self, total: int, limit: int | None) -> None:
+    def __init__(self, total: int, limit: int | None, others: int = 0) -> None:
         self.total = total
         self.limit = limit
         """What the allocator may reserve, where a fraction of the device was set."""
         self.reserved = 0
         self.reserved_peak = 0
-        self.physical = 0
-        """What the driver gave, which rounds up to 2 MiB."""
+        self.physical = others
+        """What the driver gave, which rounds up to 2 MiB; at first what others than the allocator have."""
         self.segments = 0
         self._next_address = SEGMENT_GRAIN
 

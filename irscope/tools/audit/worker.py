@@ -127,7 +127,7 @@ def _analysed(text: str, setup: Setup, chosen: tuple[Chosen, ...], *, lies_here:
     for further in chosen[1:]:
         other = memory_card(model, further)
         cells = other.fields()
-        found.model |= {f"{key}@{further.device.name}": cells.get(key) for key in _PER_DEVICE}
+        found.model |= {f"{key}@{further.name}": cells.get(key) for key in _PER_DEVICE}
     found.operators = census(model.program)
     if setup.passes:
         results = Results(model.manager.run(setup.passes), model.manager.settings)

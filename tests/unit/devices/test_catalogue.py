@@ -46,9 +46,32 @@ def test_names_of_torch_find_their_device() -> None:
 
 
 def test_an_unknown_name_lists_what_is_known() -> None:
-    with pytest.raises(UsageError, match=r"no device 'h20'.*did you mean 'h200'\?.*a100.*v100") as caught:
-        find_device("h20")
+    with pytest.raises(UsageError, match=r"no device 'h2000'.*did you mean 'h200'\?.*a100.*v100") as caught:
+        find_device("h2000")
     assert caught.value.code == "IRS420"
+
+
+def test_a_device_may_have_another_size_of_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = find_device("H100:96GiB")
+    assert (found.name, found.title, found.memory_bytes) == ("h100", "NVIDIA H100 SXM with 96GiB", 96 << 30)
+    assert found.room_bytes == (96 << 30) - found.context_most and found.bandwidth == find_device("h100").bandwidth
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(record()))
+    assert find_device(f"{path}:24GB").memory_bytes == 24 * 10**9
+    for text in ("h100:96", "h100:96parsecs"):
+        with pytest.raises(UsageError) as caught:
+            find_device(text)
+        assert caught.value.code == "IRS336"
+    sample = str(Path(__file__).parents[3] / "samples" / "mlp.irs")
+    assert main(["run", "--device", "h100", "--memory", "40GiB", sample]) == 0
+    assert "h100 40.00 GiB" in capsys.readouterr().out.replace(",", "")
+
+
+@pytest.mark.parametrize(
+    "text", ["NVIDIA GH200 480GB", "NVIDIA B300 SXM6 AC", "NVIDIA H20", "NVIDIA GB200", "NVIDIA GeForce RTX 5080", "mi355x"]
+)
+def test_devices_of_the_last_years_are_found(text: str) -> None:
+    assert find_device(text).memory_bytes
 
 
 def test_a_user_file_is_a_device(tmp_path: Path) -> None:
@@ -203,5 +226,5 @@ def test_the_command_lists_and_explains(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["devices", "h200", "--format", "json"]) == 0
     [report] = json.loads(capsys.readouterr().out)["reports"]
     assert report["summary"]["ridge"]["bf16"] == pytest.approx(206.1, abs=0.1)
-    assert main(["devices", "h20"]) == 2
+    assert main(["devices", "h2000"]) == 2
     assert "IRS420" in capsys.readouterr().err
