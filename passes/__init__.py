@@ -136,6 +136,10 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.graph.transforms:Verify",
         "Check the graph against the rules of the IR, and its nodes against those of their operators.",
     ),
+    "xla-memory": PassEntry(
+        "irscope.passes.lifetimes.fused:XlaMemory",
+        "Predict what XLA's CPU compiler says of a program's memory: bytes of arguments, results and temporaries.",
+    ),
 }
 
 PIPELINES: dict[str, str] = {

@@ -30,6 +30,7 @@ LIFETIMES: Final[Mapping[LifetimeModel, str]] = {
     "eager": "eager: as Python's frames do it",
     "jit": "jit: as TorchScript's interpreter does it",
     "ort": "ort: as ONNX Runtime's planner does it",
+    "xla": "xla: as XLA's CPU compiler packs what it does not fuse",
 }
 """Lifetime models."""
 RUNS: Final[Mapping[ShownRun, str]] = {

@@ -77,6 +77,7 @@ class Builder:
         made = Program(self.graph, format="stablehlo", path=self.where, traits=XLA)
         made.symbols = dict(self.symbols)
         made.uncounted = "a program of JAX does not tell which of its arguments are parameters"
+        made.aliased = _aliased(function)
         made.metadata = {key: text for key, text in self._facts(function).items() if text}
         return made
 
@@ -122,14 +123,10 @@ class Builder:
         for number in devices:
             count *= number if isinstance(number, int) else 1
         donated = [str(index) for index, one in enumerate(function.argument_attributes) if _is_donated(one)]
-        aliased = {
-            index: one["tf.aliasing_output"] for index, one in enumerate(function.argument_attributes) if "tf.aliasing_output" in one
-        }
         return {
             "producer": "StableHLO" + (f" {self.module.version}" if self.module.version else ""),
             "devices": str(count) if count > 1 else "",
             "donated": ", ".join(donated),
-            "aliased": ", ".join(f"{index}>{result}" for index, result in aliased.items()),
         }
 
     # -- places ---------------------------------------------------------------------------------------------------
@@ -430,6 +427,12 @@ def integers(value: Attribute) -> tuple[int, ...]:
     if isinstance(value, str):
         return tuple(int(number) for number in re.findall(r"-?\b\d+\b", value))
     return ()
+
+
+def _aliased(function: Function) -> tuple[tuple[int, int], ...]:
+    """Arguments that a result takes the place of."""
+    said = [(index, one.get("tf.aliasing_output")) for index, one in enumerate(function.argument_attributes)]
+    return tuple((index, result) for index, result in said if isinstance(result, int))
 
 
 def _is_donated(attributes: Mapping[str, Attribute]) -> bool:

@@ -616,7 +616,7 @@ def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
         program.packed[_at(reader.values, value)] = PackedPart(scheme, of, parameters)
     runtime, lifetimes, local_names, *flags = form["traits"]
     _wants(bool, *flags)
-    if lifetimes not in ("ssa", "eager", "ort"):
+    if lifetimes not in ("ssa", "eager", "ort", "xla"):
         raise Misfit("no lifetimes")
     program.traits = Traits(Runtime(runtime), lifetimes, LocalNames(local_names), *flags)
     if form["observed"] is not None:

@@ -43,7 +43,7 @@ from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
 from irscope.tools.compare.weights import read_values
 from irscope.tools.config import chosen_device, device_for
 
-_LIFETIMES = ("auto", "ssa", "eager", "jit", "ort")
+_LIFETIMES = ("auto", "ssa", "eager", "jit", "ort", "xla")
 
 
 class Command:

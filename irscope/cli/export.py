@@ -92,7 +92,7 @@ class Command:
         add_output_file(parser, required=True, help="the file; its suffix selects what is written")
         parser.add_argument("--kind", choices=KINDS, help="for other names of files")
         parser.add_argument(
-            "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort"), default="auto", help="lifetime model, as in liveness"
+            "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort", "xla"), default="auto", help="lifetime model, as in liveness"
         )
 
         parser.add_argument(

@@ -565,7 +565,7 @@ def parse_program(text: str, *, path: str = "<text>") -> Program:
 _FLAG = {"true": True, "false": False}
 _TRAITS: dict[str, Mapping[str, enum.Enum | str | bool]] = {
     "runtime": {one.value: one for one in Runtime},
-    "lifetimes": {one: one for one in ("ssa", "eager", "ort")},
+    "lifetimes": {one: one for one in ("ssa", "eager", "ort", "xla")},
     "local_names": {one.value: one for one in LocalNames},
     "follows_strides": _FLAG,
     "is_exported": _FLAG,

@@ -97,7 +97,7 @@ class Traits:
     """How a model is run, and what its file leaves open; a frontend says so for its programs. The defaults promise nothing."""
 
     runtime: Runtime = Runtime.UNKNOWN
-    lifetimes: Literal["ssa", "eager", "ort"] = "ssa"
+    lifetimes: Literal["ssa", "eager", "ort", "xla"] = "ssa"
     """The lifetime model that `auto` means: when a run lets go of a tensor."""
     local_names: LocalNames = LocalNames.SOURCE
     follows_strides: bool = False
@@ -118,7 +118,7 @@ CAPTURED: Final = Traits(Runtime.TORCH, "eager")
 COMPILED: Final = Traits(Runtime.TORCH, "eager", is_plan=True)
 """The buffer plan that a compiler wrote, with the births and deaths of its buffers."""
 ONNX: Final = Traits(Runtime.ONNXRUNTIME, "ort", opens_inputs=True)
-XLA: Final = Traits(Runtime.XLA, "ssa")
+XLA: Final = Traits(Runtime.XLA, "xla")
 """A program that XLA compiles: it fuses operators and packs what is left."""
 LIVE: Final = ("module", "compiled")
 """Formats of programs that were captured from live modules."""
@@ -240,6 +240,8 @@ class Program:
     """The calls that nodes were made of, where they were asked for (`LoadOptions.keep_calls`)."""
     file_nodes: FileNodes | None = None
     """The file's nodes and names, where they were asked for (`LoadOptions.keep_calls`) and the format has them."""
+    aliased: tuple[tuple[int, int], ...] = ()
+    """Inputs that are donated to a result, by their numbers: the caller gives them up, and the result lies where the input did."""
     traits: Traits = field(default_factory=Traits)
     """How it is run and what its file leaves open."""
     observed: Observed | None = None

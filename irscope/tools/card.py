@@ -36,6 +36,7 @@ from irscope.passes.cost.traffic import intensity
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
+from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.memory.curve import LifetimeModel
@@ -298,6 +299,9 @@ class _Maker:
             return _Counters(runtime, step.worst("requested"), step.worst("allocated"), step.worst("reserved"), step.verdict)
         if timeline.model == "ort":
             return self._ort_counters(found)
+        if timeline.model == "xla":
+            total = self.ctx.get(XlaMemory()).total
+            return _Counters("XLA's CPU compiler", total, total, NOT_KNOWN, None)
         memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""

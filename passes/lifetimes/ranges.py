@@ -15,6 +15,7 @@ from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.frames import Locals, held_by_calls
+from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.lives import Body, Hold, LiveRange, alive_bytes, as_observed, inner_peaks, label_of
 from irscope.passes.lifetimes.traced import TracedLocals
 from irscope.passes.ort import OrtPlan
@@ -52,9 +53,9 @@ class Ranges(Analysis[Lifetimes]):
     name: ClassVar[str] = "ranges"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    model: Literal["auto", "ssa", "eager", "jit", "ort", "xla"] = "auto"
     """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
-    Runtime does; auto follows the file."""
+    Runtime does, xla as XLA's CPU compiler packs what it does not fuse; auto follows the file."""
     undecided: Literal["copy", "share"] = "copy"
     """Whether a result counts as a view or a copy where unknown strides decide that."""
 
@@ -67,6 +68,12 @@ class Ranges(Analysis[Lifetimes]):
         model = self.resolved(program.traits)
         if model == "ort":
             return _of_plan(ctx.get(OrtMemory()))
+        if model == "xla":
+            fused = ctx.get(XlaMemory())
+            if not fused.unsized:
+                inside: dict[int, Dim] = {**fused.inside}
+                return Lifetimes("xla", fused.steps, fused.ranges(), inside, [], 0)
+            model = "ssa"  # which formulas of sizes can be made for
         types = ctx.get(Shapes)
         aliases = ctx.get(Alias(undecided=self.undecided))
         unsized: list[Value] = []
@@ -80,7 +87,7 @@ class Ranges(Analysis[Lifetimes]):
             # TorchScript's own variables are not those of the Python that it was made from.
             names = TracedLocals if program.traits.local_names is LocalNames.LINES else Locals
             holds.append(names(facts).holds())
-        inside: dict[int, Dim] = {}
+        inside = {}
         for step, node in enumerate(body.steps):
             size = _hidden(node, types, aliases.strides) + peaks.get(node, 0)
             if size != 0:

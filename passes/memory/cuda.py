@@ -223,7 +223,7 @@ class CudaMemory(Analysis[DeviceMemory]):
     name: ClassVar[str] = "cuda-memory"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
-    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    model: Literal["auto", "ssa", "eager", "jit", "ort", "xla"] = "auto"
     """Lifetime model, as in `liveness`."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> DeviceMemory:

@@ -40,7 +40,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance
 
-LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort"]
+LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort", "xla"]
 """Lifetime model, as in liveness."""
 
 

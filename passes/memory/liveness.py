@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
@@ -13,6 +13,7 @@ from irscope.ir.graph import Facet, Graph
 from irscope.ir.program import LocalNames
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
+from irscope.passes.lifetimes.fused import XLA_NOTE, FusedPlan, XlaMemory
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import (
@@ -65,9 +66,9 @@ class Liveness(Analysis[Timeline]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
     known_of_weights: ClassVar[tuple[str, ...]] = ("param_bytes", "buffer_bytes", "const_bytes")
 
-    model: Literal["auto", "ssa", "eager", "jit", "ort"] = "auto"
+    model: Literal["auto", "ssa", "eager", "jit", "ort", "xla"] = "auto"
     """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
-    Runtime does; auto follows the file."""
+    Runtime does, xla as XLA's CPU compiler packs what it does not fuse; auto follows the file."""
     run: ShownRun = "worst"
     """Run whose memory is shown over the steps: worst is the one that needs more. A training step is always the steady one."""
     top: int = 20
@@ -90,6 +91,9 @@ class Liveness(Analysis[Timeline]):
         elif timeline.model == "ort":
             plan = ctx.get(OrtMemory())
             timeline.find_footprint = lambda found: arena(plan, found, self.run) or of_tensors(found, ort.why_unknown(plan))
+        elif timeline.model == "xla":
+            fused = ctx.get(XlaMemory())
+            timeline.find_footprint = lambda found: replace(of_tensors(found, XLA_NOTE), peak=fused.total)
         else:
             memory = ctx.get(CudaMemory(model=self.model))
             for finding in memory.findings:
@@ -127,6 +131,8 @@ class Liveness(Analysis[Timeline]):
     def _counters(self, result: Timeline, ctx: PassContext) -> _Counters:
         if ctx.program.training is not None:
             return _step_counters(ctx.get(TrainingMemory()))
+        if result.model == "xla":
+            return _xla_counters(ctx.get(XlaMemory()))
         return _ort_counters(result, ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
 
 
@@ -145,6 +151,7 @@ _NOTES = {
     "ssa": "model ssa: a tensor is freed right after its last use",
     "jit": "model jit: a tensor is freed right after its last use, as TorchScript's interpreter does",
     "ort": "model ort: kernels run in ONNX Runtime's order, results take over dead buffers as its planner says",
+    "xla": "model xla: what XLA's CPU compiler fuses has no buffer, the others are packed; results are allocated before anything runs",
     "eager": "model eager: a module call holds its inputs until it returns, a variable its tensor until it is bound again or its call ends",
 }
 
@@ -192,6 +199,10 @@ def _ort_counters(result: Timeline, ctx: PassContext) -> _Counters:
         return _Counters(headline, {"fits": fits}, {}, ort.summary(plan), ort.series(plan), ort.notes(plan))
     peak = ort.peak_summary(plan, total_of(result.resident.values()))
     return _Counters((), {}, peak, ort.summary(plan), ort.series(plan), ort.notes(plan))
+
+
+def _xla_counters(plan: FusedPlan) -> _Counters:
+    return _Counters((), {}, {}, {"xla": plan.summary()}, (), (XLA_NOTE,))
 
 
 def _peak_cell(result: Timeline) -> object:

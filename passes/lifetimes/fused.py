@@ -1,0 +1,628 @@
+"""Buffers of a program that a compiler fuses, as XLA's CPU compiler does: what is fused has no buffer, what is left is packed.
+
+Rules are those of the compiler's fusion as far as they are simple: operators that compute or move element by element go into the kernels
+that read them, unless that would compute something dear twice; products, convolutions, sorting and loops are kernels of their own;
+a kernel may write over an operand of its size that nothing reads later; dead parts of the memory of results hold temporaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import ClassVar, Final
+
+from irscope.immutable import mutable
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.types import TensorType
+from irscope.ops.facts import Control, OpRole
+from irscope.ops.registry import control_of, find_op
+from irscope.ops.spec import Family, OpCall, OpSpec
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant, read_values
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.values import Provenance, Quantity
+
+_ALIGNMENT: Final = 64
+"""Bytes of which offsets inside the memory of temporaries are multiples (cpu_function_runtime::MinAlign of XLA)."""
+_FUSED: Final = frozenset(
+    {Family.ELEMENTWISE, Family.COMPARISON, Family.VIEW, Family.MOVE, Family.INDEXING, Family.CREATION, Family.RANDOM, Family.REDUCTION}
+)
+_POINTER: Final = 8
+XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
+_INDEX: Final = 4
+_BLOCK: Final = 16
+_PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
+_SCATTERED: Final = "reduce.scatter_windows"
+
+
+@mutable
+class Storage:
+    """Memory of one size that one value after another has."""
+
+    size: int
+    born: int
+    dies: int
+    tenants: list[tuple[Value, int]]
+    is_output: bool = False
+
+
+@mutable
+class FusedPlan:
+    """Buffers of the main graph, and what the compiler would say of its memory."""
+
+    steps: list[Node]
+    storages: list[Storage] = field(default_factory=list)
+    inside: dict[int, int] = field(default_factory=dict)
+    """Bytes that regions of a node take while it runs."""
+    shared: set[int] = field(default_factory=set)
+    """Storages, by number, that lie in memory of results which is not used yet."""
+    unsized: list[Value] = field(default_factory=list)
+    arguments: int = 0
+    constants: int = 0
+    outputs: int = 0
+    aliased: int = 0
+    temporary: int = 0
+    low: int = 0
+    high: int = 0
+    kernels: int = 0
+
+    @property
+    def total(self) -> Quantity:
+        """Memory while the program runs: arguments, constants, results and temporaries."""
+        there = self.arguments + self.constants + self.outputs - self.aliased
+        return Quantity(there + self.temporary, Provenance.MODELLED, lo=there + self.low, hi=there + self.high)
+
+    def summary(self) -> dict[str, object]:
+        """What the compiler's own analysis would say."""
+        return {
+            "argument_bytes": self.arguments,
+            "output_bytes": self.outputs,
+            "alias_bytes": self.aliased,
+            "temp_bytes": Quantity(self.temporary, Provenance.MODELLED, lo=self.low, hi=self.high),
+            "kernels": self.kernels,
+        }
+
+    def ranges(self) -> list[LiveRange]:
+        """The same as live ranges. Memory of results is there before anything runs; what lies in it, or in a donated argument, takes none
+        of its own."""
+        found: list[LiveRange] = []
+        for number, one in enumerate(self.storages):
+            if number in self.shared:
+                continue
+            by = OUTPUT if one.is_output else self.steps[min(one.dies, len(self.steps) - 1)].name
+            tenants = tuple(
+                Tenant(value, born, one.tenants[place + 1][1] if place + 1 < len(one.tenants) else one.dies, by)
+                for place, (value, born) in enumerate(one.tenants)
+            )
+            born, dies = (0, len(self.steps)) if one.is_output else (one.born, one.dies)
+            found.append(LiveRange(one.tenants[0][0], one.size, born, dies, by, dies, tenants=tenants if len(tenants) > 1 else ()))
+        return found
+
+
+@mutable
+class Kernel:
+    """What runs at once: what it reads and makes, values or copies of them."""
+
+    node: Node
+    reads: dict[object, None]
+    makes: list[tuple[object, int]]
+
+    __hash__ = object.__hash__
+
+
+class _Body:
+    """One graph: what is fused, what has a buffer, and when."""
+
+    def __init__(
+        self, graph: Graph, types: Inferred, writable: Iterable[Value] = (), around: _Body | None = None, is_loose: bool = False
+    ) -> None:
+        self.graph, self.types, self.around = graph, types, around
+        self.steps = list(graph)
+        self.place = {node: step for step, node in enumerate(self.steps)}
+        self.roots: dict[Value, Value] = {} if around is None else around.roots
+        self.unsized: list[Value] = []
+        self.writable = set(writable)
+        self.inner: dict[Node, _Body] = {}
+        self._alias()
+        self.users = self._users()
+        self.fused: set[Node] = set()
+        self.is_loose = is_loose
+        """Whether nothing is fused, and nothing written over: for an upper end."""
+        if not is_loose:
+            self._fuse()
+        self._leaves: dict[Node, frozenset[Value]] = {}
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def root(self, value: Value) -> Value:
+        """The value whose buffer it is."""
+        while (above := self.roots.get(value)) is not None:
+            value = above
+        return value
+
+    def size(self, value: Value) -> int:
+        """Bytes; 0 where they are not known, which is noted."""
+        type_ = self.types.type_of(value)
+        known = type_.nbytes if isinstance(type_, TensorType) else 0
+        if not isinstance(known, int):
+            self.unsized.append(value)
+            return 0
+        return known
+
+    def elements(self, value: Value) -> int:
+        type_ = self.types.type_of(value)
+        count = type_.numel if isinstance(type_, TensorType) else 1
+        return count if isinstance(count, int) else 1 << 60
+
+    def _alias(self) -> None:
+        """Reshapes are the operand; so are axes that change places where only ones move, or where a product of matrices takes them so."""
+        for node in self.steps:
+            spec = find_op(node.op)
+            if spec is not None and node.inputs and node.inputs[0] is not None and self._is_same(node, spec):
+                self.roots[node.outputs[0]] = node.inputs[0]
+            elif control_of(node) is Control.LOOP and node.regions:
+                region = node.regions[0]
+                for output, state, argument, result in zip(
+                    node.outputs, node.inputs[2:], region.inputs[2:], region.outputs[1:], strict=False
+                ):
+                    if result is argument and state is not None:
+                        self.roots[output] = state
+                        self.roots[argument] = state
+
+    def _is_same(self, node: Node, spec: OpSpec) -> bool:
+        if OpRole.RESHAPE in spec.roles or spec.name == "view.alias":
+            return True
+        first, made = self.types.type_of(node.inputs[0]), self.types.type_of(node.outputs[0])
+        if OpRole.CONVERT in spec.roles:
+            return first is made
+        if OpRole.TRANSPOSE not in spec.roles or not isinstance(first, TensorType) or not first.shape:
+            return False
+        perm = node.attrs.get("perm")
+        moved = [axis for axis in perm if first.shape[axis] != 1] if isinstance(perm, tuple) else []
+        if moved == sorted(moved):
+            return True
+        makes = node.inputs[0].node if node.inputs[0] is not None else None
+        is_matrix = len(moved) == 2
+        return is_matrix and (
+            _is_product(makes) or all(isinstance(user, Node) and _is_product(user) for user in node.outputs[0].users or ())
+        )
+
+    def _users(self) -> dict[Value, list[Node | None]]:
+        """Who reads each value: nodes of this graph, None for its results."""
+        found: dict[Value, list[Node | None]] = {}
+        for node in self.steps:
+            for value in {self.root(one) for one in read_values(node)}:
+                if node.outputs and self.roots.get(node.outputs[0]) is not None and len(node.outputs) == 1 and not node.regions:
+                    continue  # the same value under another shape
+                found.setdefault(value, []).append(node)
+        for value in self.graph.outputs:
+            found.setdefault(self.root(value), []).append(None)
+        return found
+
+    # -- fusion ---------------------------------------------------------------------------------------------------
+
+    def _fuse(self) -> None:
+        """From the last node to the first: whether a node goes into the kernels that read it."""
+        kernels: dict[Node, frozenset[Node]] = {}
+        for node in reversed(self.steps):
+            kernels[node] = frozenset({node})
+            spec = find_op(node.op)
+            if spec is None or spec.family not in _FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
+                continue
+            output = node.outputs[0]
+            if output in self.roots:
+                continue
+            readers = self.users.get(output, [])
+            into = [user for user in readers if user is not None]
+            if not readers:
+                self.fused.add(node)  # nothing reads it
+                continue
+            if len(into) < len(readers) or not all(self._takes(user, output) for user in into):
+                continue
+            where = frozenset().union(*(kernels[user] for user in into))
+            is_small = self._is_free(node)
+            if spec.family is Family.REDUCTION or (
+                len(where) > 1 and not is_small and (not self._is_unary(node) or self._is_dear(node, spec))
+            ):
+                continue
+            if not is_small and self._is_dear(node, spec) and any(self.elements(user.outputs[0]) > self.elements(output) for user in into):
+                continue
+            self.fused.add(node)
+            kernels[node] = where
+
+    def _takes(self, user: Node, value: Value) -> bool:
+        """Whether a node takes what makes its operand into its kernel."""
+        spec = find_op(user.op)
+        if spec is not None and spec.family in _PRODUCTS and not user.regions:
+            operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
+            return bool(operands) and all(self._widened(user) or self._is_turned(user, place) for place in operands)
+        if (
+            spec is None
+            or user.regions
+            or spec.family not in _FUSED
+            or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles)
+        ):
+            return False
+        return OpRole.WRITE_PART not in spec.roles or self.root(user.inputs[0] or value) is not value
+
+    def _is_free(self, node: Node) -> bool:
+        """Whether it makes something of constants alone, at no cost."""
+        spec = find_op(node.op)
+        if spec is None or spec.family not in (Family.CREATION, Family.MOVE, Family.VIEW):
+            return False
+        return all(value is None or self.root(value).role is Role.CONSTANT or self._is_constant(self.root(value)) for value in node.inputs)
+
+    def _is_constant(self, value: Value) -> bool:
+        made = value.node
+        return made is not None and made in self.place and self._is_free(made)
+
+    def _is_unary(self, node: Node) -> bool:
+        """Whether at most one of the operands is as large as the result."""
+        own = self.elements(node.outputs[0])
+        operands = {self.root(value) for value in node.inputs if value is not None}
+        return sum(self._breadth(value) >= own for value in operands) <= 1
+
+    def _breadth(self, value: Value) -> int:
+        """Elements that have to be read for a value: of a repeated one those that are repeated."""
+        node = value.node
+        spec = find_op(node.op) if node is not None else None
+        if node is not None and spec is not None and node in self.place:
+            if self._is_free(node):
+                return 0
+            if OpRole.SPREAD in spec.roles and node.inputs[0] is not None:
+                return self.elements(node.inputs[0])
+        return self.elements(value)
+
+    def _is_dear(self, node: Node, spec: OpSpec) -> bool:
+        types = [None if value is None else self.types.type_of(value) for value in node.inputs]
+        cost = spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
+        return cost is None or cost.transcendental != 0
+
+    # -- buffers --------------------------------------------------------------------------------------------------
+
+    def has_buffer(self, node: Node) -> bool:
+        """Whether a node's results are stored."""
+        return node not in self.fused and bool(node.outputs)
+
+    def leaves(self, node: Node) -> frozenset[Value]:
+        """Stored values that the kernel of a node reads, through what is fused into it."""
+        found = self._leaves.get(node)
+        if found is None:
+            parts: set[Value] = set()
+            for value in read_values(node):
+                root = self.root(value)
+                made = root.node
+                if made is not None and made in self.fused:
+                    parts |= self.leaves(made)
+                else:
+                    parts.add(root)
+            found = self._leaves[node] = frozenset(parts)
+        return found
+
+    def kernels(self) -> list[Kernel]:
+        """Kernels in the order in which they become ready, first in, first out: arguments before them, and what reads several when the
+        last of them is there (BFScheduler of XLA)."""
+        made: list[Kernel] = []
+        for node in self.steps:
+            if self.has_buffer(node):
+                made.extend(self._kernels_of(node))
+        readers: dict[object, list[Kernel]] = {}
+        missing: dict[int, int] = {}
+        for kernel in sorted(made, key=lambda kernel: self._is_swapped(kernel.node)):
+            missing[id(kernel)] = len(kernel.reads)
+            for value in kernel.reads:
+                readers.setdefault(value, []).append(kernel)
+        own = {value for kernel in made for value, _ in kernel.makes}
+        outside = [value for value in readers if value not in own]
+        inputs = {value: place for place, value in enumerate(self.graph.inputs)}
+        outside.sort(key=lambda value: inputs.get(value, -1) if isinstance(value, Value) else -1)
+        queue: list[object] = [*outside, *(kernel for kernel in made if not kernel.reads)]
+        order: list[Kernel] = []
+        for entry in queue:  # which grows
+            if isinstance(entry, Kernel):
+                order.append(entry)
+                values: Iterable[object] = [value for value, _ in entry.makes]
+            else:
+                values = (entry,)
+            for value in values:
+                for kernel in readers.get(value, ()):
+                    missing[id(kernel)] -= 1
+                    if missing[id(kernel)] == 0:
+                        queue.append(kernel)
+        return order
+
+    def _is_swapped(self, node: Node) -> bool:
+        """Whether only another order of the result's axes is read, so that the compiler made a product with its operands exchanged."""
+        return _is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
+
+    def _kernels_of(self, node: Node) -> list[Kernel]:
+        """The kernel of a node, and those that bring operands of a product into another order or element type before it."""
+        before: list[Kernel] = []
+        reads: dict[object, None] = {value: None for value in sorted(self.leaves(node), key=self._order)}
+        makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
+        spec = find_op(node.op)
+        if spec is not None and spec.family in _PRODUCTS:
+            wide = self._widened(node)
+            for place, value in enumerate(node.inputs[:2]):
+                root = None if value is None else self.root(value)
+                if root is None or not (wide or self._is_turned(node, place)):
+                    continue
+                copy, size = ("copy", node, place), self.size(root) * (2 if wide else 1)
+                made = root.node
+                sources = self.leaves(made) if made is not None and made in self.fused else (root,)
+                before.append(Kernel(node, dict.fromkeys(sources), [(copy, size)]))
+                for source in sources:
+                    reads.pop(source, None)
+                reads[copy] = None
+            for place, value in enumerate(node.inputs[:2]):  # an operand may be both as it is and copied
+                if value is not None and ("copy", node, place) not in reads and (root := self.root(value)).node not in self.fused:
+                    reads[root] = None
+            if wide and makes:
+                product = ("product", node, 0)
+                before.append(Kernel(node, reads, [(product, 2 * makes[0][1])]))
+                reads = {product: None}
+        elif spec is not None and spec.family is Family.POOLING and node.op == _SCATTERED and makes:
+            before, reads = self._scattered(node, reads)
+        return [*before, Kernel(node, reads, makes)]
+
+    def _scattered(self, node: Node, reads: dict[object, None]) -> tuple[list[Kernel], dict[object, None]]:
+        """What the compiler makes of a scatter by windows: numbers of places along each axis, the place of each window's element among
+        them, and a scatter (SelectAndScatterExpander)."""
+        x, source = node.inputs[0], node.inputs[1]
+        type_ = self.types.type_of(x)
+        rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
+        if x is None or source is None:
+            return [], reads
+        wide, narrow = _INDEX * self.elements(x), _INDEX * self.elements(source)
+        axes = [("axis", node, axis) for axis in range(rank)]
+        places: tuple[str, Node, int] = ("places", node, 0)
+        chosen: tuple[str, Node, int] = ("chosen", node, 0)
+        before = [Kernel(node, {}, [(axis, wide)]) for axis in axes]
+        before.append(Kernel(node, {self.root(x): None, **dict.fromkeys(axes)}, [(chosen, narrow * (rank + 1))]))
+        before.append(Kernel(node, {chosen: None}, [(places, narrow * rank)]))
+        return before, {places: None, **{read: None for read in reads if read is not self.root(x)}}
+
+    def _order(self, value: Value) -> tuple[int, int]:
+        return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
+
+    def _widened(self, node: Node) -> bool:
+        """Whether the product is computed in f32, of operands that are converted."""
+        type_ = self.types.type_of(node.inputs[0])
+        return isinstance(type_, TensorType) and type_.dtype in (DType.BF16, DType.F16)
+
+    def _is_turned(self, node: Node, place: int) -> bool:
+        """Whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the left,
+        batches, what is summed over, what is left on the right. Two matrices are taken as they are. So is a convolution's operand whose
+        axes stand as batch, space, channels, its kernel as space, input, output channels."""
+        type_ = self.types.type_of(node.inputs[place])
+        rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
+        order = node.attrs.get("axes_w" if place else "axes_x")
+        if isinstance(order, tuple) and rank > 2:
+            first, second, *space = order
+            return (*space, second, first) != tuple(range(rank)) if place else (first, *space, second) != tuple(range(rank))
+        batches, over = self._axes(node, place)
+        other = self.types.type_of(node.inputs[1 - place])
+        other_rank = len(other.shape or ()) if isinstance(other, TensorType) else 0
+        if not over or (len(over) == 1 and batches == tuple(range(len(batches))) and max(rank, other_rank) <= len(batches) + 2):
+            return False
+        left = tuple(axis for axis in range(rank) if axis not in batches and axis not in over)
+        return (*batches, *over, *left) != tuple(range(rank)) if place else (*batches, *left, *over) != tuple(range(rank))
+
+    def _axes(self, node: Node, place: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        found = [node.attrs.get(f"{what}_{'ab'[place]}") for what in ("batch", "over")]
+        batches, over = (tuple(axis for axis in one if isinstance(axis, int)) if isinstance(one, tuple) else () for one in found)
+        return batches, over
+
+    def _written_over(self, node: Node) -> frozenset[Value]:
+        """Stored values of which the kernel reads each element where it writes one: it may lie where they did."""
+        spec = find_op(node.op)
+        if spec is None or self.is_loose:
+            return frozenset()
+        if control_of(node) is Control.LOOP or spec.family is Family.SORTING:
+            return frozenset(self.root(value) for value in node.inputs if value is not None)
+        if OpRole.WRITE_PART in spec.roles:
+            return frozenset(self.root(value) for value in node.inputs[:1] if value is not None)
+        if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON) and OpRole.CONVERT not in spec.roles:
+            return frozenset()
+        found: set[Value] = set()
+        for value in node.inputs:
+            root = None if value is None else self.root(value)
+            if root is None:
+                continue
+            made = root.node
+            if made is not None and made in self.fused:
+                found |= self._written_over(made)
+            else:
+                found.add(root)
+        return frozenset(found)
+
+    def _last_reads(self, kernels: Sequence[Kernel], results: Iterable[Value]) -> dict[object, int]:
+        """The last kernel that reads each value; what the graph returns is read behind the last one."""
+        last: dict[object, int] = {}
+        for step, kernel in enumerate(kernels):
+            for read in kernel.reads:
+                last[read] = step
+        for result in results:
+            for leaf in self.leaves(result.node) if result.node is not None and result.node in self.fused else (result,):
+                last[leaf] = len(kernels)
+        return last
+
+    def plan(self, is_main: bool) -> FusedPlan:
+        """Storages of this graph's results, in order."""
+        kernels = self.kernels()
+        found = FusedPlan([kernel.node for kernel in kernels], kernels=len(kernels))
+        results = {self.root(value) for value in self.graph.outputs}
+        last = self._last_reads(kernels, results)
+        end = len(kernels)
+        owner: dict[object, Storage] = {}
+        for step, kernel in enumerate(kernels):
+            node = kernel.node
+            if node.regions:
+                found.inside[step] = self._inside(node)
+            elif kernel.makes and kernel.makes[0][0] is node.outputs[0] and self._is_scan(node):
+                found.inside[step] = self.size(node.outputs[0]) + -(-self.size(node.outputs[0]) // _BLOCK)
+            over = self._written_over(node)
+            dying = [read for read in kernel.reads if read in over and last.get(read) == step and read in owner]
+            for made, size in kernel.makes:
+                until = end if made in results else last.get(made, step)
+                if isinstance(made, Value) and self._writes_over_state(node, made, last, step):
+                    continue
+                taken = next((read for read in dying if owner[read].size == size and not owner[read].is_output), None)
+                if taken is not None:
+                    dying.remove(taken)
+                    storage = owner[taken]
+                    storage.dies = until
+                else:
+                    storage = Storage(size, step, until, [])
+                    found.storages.append(storage)
+                if isinstance(made, Value):
+                    storage.tenants.append((made, step))
+                owner[made] = storage
+                storage.is_output = is_main and made in results
+        for storage in found.storages:
+            if not storage.tenants:
+                storage.tenants.append((kernels[storage.born].node.outputs[0], storage.born))
+        found.unsized = self.unsized
+        return found
+
+    def _writes_over_state(self, node: Node, output: Value, last: dict[object, int], step: int) -> bool:
+        """Whether a result lies where a loop's state, or a donated argument, was: of its size and read for the last time."""
+        spec = find_op(node.op)
+        first = node.inputs[0] if node.inputs else None
+        if spec is not None and OpRole.WRITE_PART in spec.roles and first is not None and self.root(first) in self.writable:
+            self.writable.discard(self.root(first))
+            self.writable.add(output)
+            return True
+        if output in {self.root(value) for value in self.graph.outputs}:
+            for value in self.leaves(node):
+                if (
+                    value in self.writable
+                    and last.get(value, -1) <= step
+                    and self.size(value) == self.size(output)
+                    and not _is_product(node)
+                ):
+                    self.writable.discard(value)
+                    return True
+        return False
+
+    def _is_scan(self, node: Node) -> bool:
+        """Whether a window from the border on is a scan in blocks, whose parts are stored before they are added."""
+        kernel, pads = node.attrs.get("kernel"), node.attrs.get("pads")
+        if not isinstance(kernel, tuple) or not isinstance(pads, tuple) or len(node.outputs) != 1:
+            return False
+        reach = max((size for size in kernel if isinstance(size, int)), default=1)
+        return reach > _BLOCK and sum(size for size in pads if isinstance(size, int)) == reach - 1
+
+    def _inside(self, node: Node) -> int:
+        """The most that a region of a node takes."""
+        most = 0
+        for region in node.regions:
+            is_loop = control_of(node) is Control.LOOP
+            state = [value for value in region.inputs if value not in self.roots] if is_loop else []
+            body = _Body(region, self.types, state, self, self.is_loose)
+            plan = body.plan(is_main=not is_loop)
+            self.unsized.extend(plan.unsized)
+            most = max(most, *heights((one for one in plan.storages if not one.is_output), plan.inside, len(plan.steps)), 0)
+        return most
+
+
+def _is_product(node: Node | None) -> bool:
+    spec = None if node is None else find_op(node.op)
+    return spec is not None and spec.family is Family.CONTRACTION
+
+
+def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> list[int]:
+    """Bytes at each step."""
+    change = [0] * (steps + 2)
+    for one in storages:
+        size = -(-one.size // _ALIGNMENT) * _ALIGNMENT
+        change[one.born] += size
+        change[min(one.dies, steps) + 1] -= size
+    found = list(accumulate(change))[: steps + 1]
+    for step, size in inside.items():
+        found[step] += size
+    return found
+
+
+def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
+    """Put temporaries into memory of results that is not used then, large ones first; a result of a donated argument lies there."""
+    order = sorted(range(len(plan.storages)), key=lambda number: (-plan.storages[number].size, number))
+    homes: list[tuple[int, list[tuple[int, int]]]] = []
+    for number in order:
+        one = plan.storages[number]
+        if one.is_output:
+            if one.tenants[-1][0] in donated:
+                plan.shared.add(number)
+            else:
+                homes.append((one.size, [(one.born, len(plan.steps))]))
+            continue
+        for size, busy in reversed(homes):
+            if size >= one.size > 0 and all(one.dies < born or dies < one.born for born, dies in busy):
+                busy.append((one.born, one.dies))
+                plan.shared.add(number)
+                break
+
+
+def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]) -> FusedPlan:
+    """The buffers of a program, and sums of them."""
+    given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
+    body = _Body(graph, types, given)
+    plan = body.plan(is_main=True)
+    results = [body.size(value) for value in graph.outputs]
+    _packed(plan, frozenset(body.root(graph.outputs[result]) for _, result in aliased if result < len(results)))
+    temporaries = [one for number, one in enumerate(plan.storages) if not one.is_output and number not in plan.shared]
+    plan.temporary = max(heights(temporaries, plan.inside, len(plan.steps)), default=0)
+    plan.arguments = sum(body.size(value) for value in graph.inputs)
+    plan.constants = sum(body.size(value) for value in graph.weights)
+    plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
+    plan.aliased = sum(results[result] for _, result in aliased if result < len(results))
+    products = [one.size for one in plan.storages if not one.is_output and _is_product(one.tenants[0][0].node)]
+    largest = max(products, default=0)
+    plan.low = largest if largest > max(results, default=0) else 0
+    plan.high = max(plan.temporary, _most(graph, types, given, results))
+    return plan
+
+
+def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int]) -> int:
+    """The most that any order takes that is near: nothing is fused or written over, and each operand is brought into another order."""
+    loose = _Body(graph, types, given, is_loose=True)
+    plan = loose.plan(is_main=True)
+    own = [one for one in plan.storages if not one.is_output]
+    copies = sum(loose.size(graph.inputs[place]) for place in range(len(graph.inputs)) if graph.inputs[place] in set(given))
+    within = {step: 2 * size for step, size in plan.inside.items()}
+    return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0)
+
+
+@dataclass(frozen=True)
+class XlaMemory(Analysis[FusedPlan]):
+    """Predict what XLA's CPU compiler says of a program's memory: bytes of arguments, results and temporaries."""
+
+    name: ClassVar[str] = "xla-memory"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
+        return plan_fused(graph, ctx.get(Shapes), ctx.program.aliased)
+
+    def report(self, result: FusedPlan, ctx: PassContext) -> Report:
+        rows = [
+            (
+                one.tenants[-1][0],
+                one.size,
+                one.born,
+                one.dies,
+                "result" if one.is_output else "in a result" if number in result.shared else "",
+            )
+            for number, one in enumerate(result.storages)
+        ]
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary=result.summary(),
+            notes=(XLA_NOTE,),
+            tables=(Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),),
+        )
