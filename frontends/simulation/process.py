@@ -23,6 +23,7 @@ from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.compiled import Compiler, GeneratedFolder
 from irscope.frontends.simulation.cuda import Device, device_count
 from irscope.frontends.simulation.kernels import Kernels, Listener
+from irscope.frontends.simulation.launchers import Launchers
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
 from irscope.frontends.simulation.sparse import SparseKernels
@@ -91,6 +92,8 @@ class Process:
         current.devices = device_count()
         self.device = Device(self.machine)
         self.device.install()
+        self.launchers = Launchers()
+        self.launchers.install()
         self.world = World(self)
         if torch.distributed.is_available():
             self.world.install()
@@ -155,6 +158,7 @@ class Process:
         machine.begin_again()
         self.pinned.peak = self.pinned.bytes
         self.kernels.unknown.clear()
+        self.launchers.started.clear()
         self.world.traffic.clear()
         self.world.not_modelled.clear()
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import torch
 import torch.distributed as dist
@@ -371,11 +372,24 @@ class World:
                     library.impl(name[3:], getattr(self, name), "CUDA", allow_override=True)
 
     def _rendezvous(self, url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[tuple[Any, int, int]]:
-        """Everybody is there at once."""
+        """Everybody is there at once. What is missing is missed as torch does."""
         # The compiled side keeps no reference to a store in Python.
         self._store = AnsweringStore()
-        here = int(os.environ["RANK"]) if rank < 0 else rank
-        yield self._store, here, int(os.environ["WORLD_SIZE"]) if world_size < 0 else world_size
+        asked = parse_qs(urlsplit(url).query)
+        by_environment = url.startswith("env://")
+        numbers = []
+        for given, name in ((rank, "rank"), (world_size, "world_size")):
+            if given >= 0:
+                numbers.append(given)
+            elif name in asked:
+                numbers.append(int(asked[name][0]))
+            elif by_environment:
+                numbers.append(int(_variable(name.upper())))
+            else:
+                raise ValueError(f"Error initializing torch.distributed using {url}: {name} parameter missing")
+        for name in ("MASTER_ADDR", "MASTER_PORT") if by_environment else ():
+            _variable(name)
+        yield self._store, numbers[0], numbers[1]
 
     # -- collectives -----------------------------------------------------------------------------------------------
 
@@ -546,6 +560,15 @@ def _operands_looked_at_once() -> None:
     module._propagate_use_strided_shard_flag = propagate_once
 
 
+def _variable(name: str) -> str:
+    """Return a variable of the environment that `env://` wants."""
+    found = os.environ.get(name)
+    if found is None:
+        where = "Error initializing torch.distributed using env:// rendezvous"
+        raise ValueError(f"{where}: environment variable {name} expected, but not set")
+    return found
+
+
 def _members(group: Any) -> tuple[int, ...]:
     """The ranks of a group."""
     for known, ranks in c10d._world.pg_group_ranks.items():
@@ -553,16 +576,3 @@ def _members(group: Any) -> tuple[int, ...]:
         if getattr(known, "group_name", None) == group.group_name:
             return tuple(ranks)
     return tuple(range(group.size()))
-
-
-def environment(rank: int, world: int, local: int) -> dict[str, str]:
-    """What torchrun sets."""
-    return {
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "LOCAL_RANK": str(rank % local),
-        "LOCAL_WORLD_SIZE": str(local),
-        "GROUP_RANK": str(rank // local),
-        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
-        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
-    }

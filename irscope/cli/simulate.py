@@ -30,7 +30,7 @@ from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks
 from irscope.tools.simulate_settings import Tried, try_settings
-from irscope.tools.simulation import Options, Simulation, error_line
+from irscope.tools.simulation import Options, Simulation, error_line, world_of
 from irscope.tools.simulation_files import KINDS, write_simulation
 
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
@@ -43,10 +43,11 @@ _alone = False
 class Command:
     """Run a training program on GPUs that are not there, as any rank of any world, and tell what memory it takes.
 
-    The program is the user's own, unmodified: it runs in this process as `python SCRIPT ARGS` would, with RANK, WORLD_SIZE, LOCAL_RANK and
-    the rest set as torchrun sets them. CUDA devices exist for it, and process groups of any size; nothing is computed on the device and no
-    memory is taken there. What it asks torch.cuda about memory is answered by the simulated allocator, so it prints what it would print on
-    the card, and torch.OutOfMemoryError is raised where it would be. Options of irscope stand before SCRIPT, those of the program after it.
+    The program is the user's own, unmodified: it runs in this process as `python SCRIPT ARGS` would, and with --world as one rank that
+    torchrun starts, with RANK, WORLD_SIZE, LOCAL_RANK and the rest set. Where the program starts its ranks itself, one of them is played.
+    CUDA devices exist for it, and process groups of any size; nothing is computed on the device and no memory is taken there. What it asks
+    torch.cuda about memory is answered by the simulated allocator, so it prints what it would print on the card, and
+    torch.OutOfMemoryError is raised where it would be. Options of irscope stand before SCRIPT, those of the program after it.
 
     -o names a file by what it is: .jsonl is a recording of the last step, which `irscope compare` reads; .pickle a snapshot as
     torch.cuda.memory._dump_snapshot writes it, for https://pytorch.org/memory_viz; .json a trace for https://ui.perfetto.dev, and with
@@ -70,7 +71,12 @@ class Command:
             help="such as h100; `irscope devices` lists them; default: see irscope config, else h200",
         )
         add_memory_argument(parser)
-        parser.add_argument("--world", type=int, default=1, metavar="N", help="ranks of the job; default: 1")
+        parser.add_argument(
+            "--world",
+            type=int,
+            metavar="N",
+            help="ranks of the job, as torchrun starts it; default: python starts it, without RANK and the rest",
+        )
         parser.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
         )
@@ -135,7 +141,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.rank != "all" and not args.rank.isdecimal():
-            raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint=f"0 to {args.world - 1}, or all")
+            raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint="a number from 0 on, or all")
         if not args.is_module:
             _refuse_model(args.script)
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"
@@ -146,7 +152,7 @@ class Command:
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
-            world=args.world,
+            world=world_of(args.world),
             rank=rank,
             local=args.local,
             steps=args.steps,

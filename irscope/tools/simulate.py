@@ -24,7 +24,7 @@ from irscope.passkit.script import RUNNERS, run_script
 from irscope.passkit.settings import Settings
 from irscope.report.values import Quantity, quantity
 from irscope.session import check_target
-from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of
+from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of, world_of
 from irscope.training import WORLD_CATEGORIES
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def simulate(
     function: Callable[..., Any],
     *args: Any,
     device: str = "",
-    world: int = 1,
+    world: int | None = None,
     rank: int = 0,
     torch: str = "",
     alloc_conf: str = "",
@@ -68,13 +68,14 @@ def simulate(
     """Call a function on a simulated CUDA device: what it puts there takes no memory and computes nothing.
 
     For the rest of this process `torch.cuda` is the simulated device's. A second call begins as in a new process, with what an earlier one
-    left alive. `world` and `rank` are what torchrun would set. The result has `steps`, `marks`, `tape` and `to_json()`.
+    left alive. `world` and `rank` are what torchrun would set; without a world nothing is set, as
+    where python starts the program. The result has `steps`, `marks`, `tape` and `to_json()`.
     """
     options = Options(
         device,
         torch,
         alloc_conf,
-        world,
+        world_of(world),
         rank,
         steps=steps,
         seconds=seconds,
@@ -249,6 +250,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.uses = watch.uses | ({"compile": dict(process.compiler.uses)} if process.compiler.uses else {})
     found.classes = watch.classes
     found.unknown = dict(process.kernels.unknown)
+    found.started = tuple(dict.fromkeys(process.launchers.started))
     found.not_modelled = sorted(process.world.not_modelled)
     found.now = dict(process.machine.counters())
     found.pinned_peak = process.pinned.peak
@@ -345,21 +347,11 @@ def _prepared(target: Target, options: Options) -> Process:
 
 @contextlib.contextmanager
 def _environment(options: Options) -> Iterator[None]:
-    """What torchrun sets."""
-    from irscope.frontends.simulation.world import environment
+    """Set what torchrun sets, where it starts the program."""
+    from irscope.frontends.simulation.launchers import environment, set_variables
 
-    local = options.local or min(options.world, 8)
-    made = environment(options.rank, options.world, local)
-    before = {key: os.environ.get(key) for key in made}
-    os.environ.update(made)
-    try:
+    with set_variables(environment(options.rank, options.world, options.a_machine) if options.world else {}):
         yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ class Program:
 
 def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
     """The arguments of `irscope` that simulate one rank; `more` are further options."""
-    line = ["simulate", "--world", str(options.world), "--rank", str(options.rank)]
+    line = ["simulate", *(["--world", str(options.world), "--rank", str(options.rank)] if options.world else [])]
     line += ["--events", _events(options), "--local", str(options.local)]
     line += ["--steps", str(options.steps), "--time", str(options.seconds)]
     given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
@@ -296,10 +296,10 @@ class Ranks:
         if self.unknown:
             text = f"{len(self.unknown)} ranks were not simulated, and none that was stands for them: {ranks_text(self.unknown)}"
             found.append(Diagnostic(Severity.WARNING, "IRS647", text))
-        elif (count := sum(len(one.simulated) for one in self.classes)) < self.options.world:
+        elif (count := sum(len(one.simulated) for one in self.classes)) < self.options.ranks:
             done = ranks_text(sorted(rank for one in self.classes for rank in one.simulated))
             text = (
-                f"{count} of {self.options.world} ranks were simulated, {done}; the others have the place in their groups of one that was, "
+                f"{count} of {self.options.ranks} ranks were simulated, {done}; the others have the place in their groups of one that was, "
                 "and differ only if the program treats them so by something else than a number that stands in it"
             )
             found.append(Diagnostic(Severity.NOTE, "IRS647", text))
@@ -338,7 +338,7 @@ class Ranks:
         summary: dict[str, Any] = {
             "verdict": self._verdict(),
             "program": f"{self.program.script} on {self.target.text}",
-            "worst_rank": f"{worst.document['rank']} of {self.options.world}" + (f": {worst.name}" if worst.name else ""),
+            "worst_rank": f"{worst.document['rank']} of {self.options.ranks}" + (f": {worst.name}" if worst.name else ""),
             "reserved_peak_bytes": peak_of(worst.document, "reserved"),
             "device_bytes": self.target.device.room_bytes or 0,
             "classes_count": len(self.classes),
@@ -364,7 +364,7 @@ class Ranks:
 
     def _verdict(self) -> str:
         worst = self.classes[0]
-        many = self.options.world > 1
+        many = self.options.ranks > 1
         who = f", on rank {worst.document['rank']}" if many else ""
         alike = sum(len(one.ranks) for one in self.classes if one.document["outcome"] == worst.document["outcome"])
         if self.interrupted:
@@ -372,12 +372,12 @@ class Ranks:
         if worst.document["outcome"] in ("error", "needs_value"):
             good = [one for one in self.classes if one.document["outcome"] in ("finished", "steps", "oom")]
             others = "; " + verdict_of(good[0].document, self.target, f", on rank {good[0].document['rank']}") if good else ""
-            return f"unknown: {alike} of {self.options.world} ranks fail{others}"
+            return f"unknown: {alike} of {self.options.ranks} ranks fail{others}"
         if many and len(self.classes) == 1 and not self.unknown:
             return verdict_of(worst.document, self.target, ", on every rank")
         said = verdict_of(worst.document, self.target, who)
         if worst.document["outcome"] == "oom":
-            return f"{said}; {alike} of {self.options.world} ranks run out of memory"
+            return f"{said}; {alike} of {self.options.ranks} ranks run out of memory"
         low, high = (choose(most_reserved(one.document) for one in self.classes) for choose in (min, max))
         return said + (f"; ranks reserve {_text(low)} to {_text(high)}" if _text(low) != _text(high) else "")
 
@@ -437,7 +437,7 @@ class _Search:
     def axes(self) -> list[Axis]:
         """The dimensions of the world, as the groups of what was simulated show them."""
         groups = [(one["group"], _members(one["ranks"])) for made in self.found.values() for one in made["collectives"]]
-        return axes_of(self._options.world, groups)
+        return axes_of(self._options.ranks, groups)
 
     def places(self, axis: Axis) -> list[int]:
         """For each place along an axis the one that stands for it."""
@@ -461,7 +461,7 @@ class _Search:
 
     def classified(self, axes: Sequence[Axis], named: Sequence[int]) -> dict[int, int]:
         """For each rank the one that stands for it."""
-        world = self._options.world
+        world = self._options.ranks
         grids = [self.places(axis) for axis in axes]
         stands = self._crossed(axes, grids)
         # Ranks that the program names, and some of no particular place, may be special without being at an end.
@@ -492,7 +492,7 @@ class _Search:
     def _crossed(self, axes: Sequence[Axis], grids: Sequence[Sequence[int]]) -> dict[int, int]:
         """What differs along two axes may differ again where both do."""
         self.simulate(sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids)))
-        found = range(self._options.world)
+        found = range(self._options.ranks)
         return {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in found}
 
 
@@ -543,7 +543,7 @@ def _signature(document: Mapping[str, Any]) -> str:
 
 def all_ranks(program: Program, options: Options, most: int) -> Ranks:
     """Simulate one of each kind of ranks, at most so many."""
-    world = options.world
+    world = options.ranks
     target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
     check_script(program.script, program.is_module)
     check_machine()

@@ -59,7 +59,8 @@ class Options:
     device: str = ""
     torch: str = ""
     alloc_conf: str = ""
-    world: int = 1
+    world: int = 0
+    """Ranks of the job that torchrun starts; 0 where python starts the program."""
     rank: int = 0
     local: int = 0
     """Ranks on one machine; 0 for all of the world, eight at most."""
@@ -85,16 +86,38 @@ class Options:
     """Is told how far the run is: how many of how many, and of what."""
 
     def __post_init__(self) -> None:
-        if self.world < 1:
-            raise UsageError(f"a world of {self.world} ranks has none", code="IRS643", hint="`--world 1` is one card alone")
         if self.steps < 0 or self.local < 0 or not 0 <= self.seconds <= _LONGEST:
             raise UsageError(
                 "steps, seconds and ranks of a machine are not negative, and seconds have an end", code="IRS643", hint="0 is no limit"
             )
-        if not 0 <= self.rank < self.world:
-            raise UsageError(
-                f"there is no rank {self.rank} in a world of {self.world}", code="IRS643", hint=f"0 to {max(self.world, 1) - 1}"
-            )
+        if not 0 <= self.rank < self.ranks:
+            hint = f"0 to {self.ranks - 1}" if self.world else "--world N says how many there are"
+            raise UsageError(f"there is no rank {self.rank} in a world of {self.ranks}", code="IRS643", hint=hint)
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the job."""
+        return self.world or 1
+
+    @property
+    def a_machine(self) -> int:
+        """Ranks of one machine."""
+        return self.local or min(self.ranks, 8)
+
+    @property
+    def launcher(self) -> str:
+        """Who starts the program."""
+        if not self.world:
+            return "python"
+        machines = -(-self.world // self.a_machine)
+        return "torchrun" + (f" --nnodes {machines}" if machines > 1 else "") + f" --nproc-per-node {self.a_machine}"
+
+
+def world_of(given: int | None) -> int:
+    """Return the ranks that torchrun starts, 0 where nobody asked for any. Raises UsageError for a world without ranks."""
+    if given is not None and given < 1:
+        raise UsageError(f"a world of {given} ranks has none", code="IRS643", hint="`--world 1` is one rank that torchrun starts")
+    return given or 0
 
 
 def memory_of(target: Target, options: Options) -> int | None:
@@ -141,6 +164,8 @@ class Simulation:
     """How often each of the settings was used instead of the program's own."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Operators of whose kernels only the results are counted, with the number of calls."""
+    started: Sequence[str] = ()
+    """Ranks that the program starts itself: which of them was played."""
     not_modelled: Sequence[str] = ()
     """Options of NCCL that the program sets."""
     compiled: Compilations | None = None
@@ -159,6 +184,11 @@ class Simulation:
     def diagnostics(self) -> list[Diagnostic]:
         """What is to be said about the figures."""
         return [Diagnostic(Severity.WARNING, code, text) for code, text in _remarks(self)]
+
+    @property
+    def launched_as(self) -> str:
+        """Who started the program, and which rank of those that it starts itself is told of."""
+        return "; ".join((self.options.launcher, *self.started))
 
     def peak(self, key: str) -> int:
         """The most that a counter was."""
@@ -265,8 +295,9 @@ class Simulation:
             "schema": SCHEMA,
             "script": self.script,
             "device": options.device or self.target.device.name,
-            "world": options.world,
+            "world": options.ranks,
             "rank": options.rank,
+            "launched_as": self.launched_as,
             "torch": "{}.{}".format(*self.target.torch),
             "outcome": self.outcome,
             "error": self.error,
@@ -330,7 +361,8 @@ class Simulation:
             "outcome": self._outcome_text,
             "reserved_peak_bytes": self.peak("reserved"),
             "device_bytes": self.target.device.room_bytes or 0,
-            "rank": f"{self.options.rank} of {self.options.world}",
+            "rank": f"{self.options.rank} of {self.options.ranks}",
+            "launched_as": self.launched_as,
             "steps_count": len(self.steps),
             "pinned_host_bytes": self.pinned_peak,
         }

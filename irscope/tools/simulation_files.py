@@ -122,7 +122,7 @@ def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
 
 def _header(simulation: Simulation) -> Header:
     options, target = simulation.options, simulation.target
-    settings: dict[str, str | int | float | bool] = {"simulated": True, "world": options.world, "rank": options.rank}
+    settings: dict[str, str | int | float | bool] = {"simulated": True, "world": options.ranks, "rank": options.rank}
     if target.alloc_conf:
         settings["PYTORCH_CUDA_ALLOC_CONF"] = target.alloc_conf
     return Header(

@@ -165,6 +165,9 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "lazy",
         "missing_bytes",
         "phases",
+        "launched_as",
+        "files",
+        "traceback",
     } and promised < set(found)
     assert found["schema"] == "irscope.simulation/1" and found["torch"] == "2.13"
     for step in found["steps"]:

@@ -1,0 +1,105 @@
+"""Programs that start their own ranks: the one that is played runs in this process, and the others are taken to do as it does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from irscope.passkit.script import run_script
+
+
+def environment(rank: int, world: int, local: int) -> dict[str, str]:
+    """Return the variables that torchrun sets."""
+    machines = -(-world // local)
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(rank % local),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(rank // local),
+        "GROUP_WORLD_SIZE": str(machines),
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(world),
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+        "TORCHELASTIC_RUN_ID": os.environ.get("TORCHELASTIC_RUN_ID", "none"),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+    }
+
+
+@contextlib.contextmanager
+def set_variables(made: Mapping[str, str]) -> Iterator[None]:
+    """Within the context these variables of the environment are set; then they are as before."""
+    before = {key: os.environ.get(key) for key in made}
+    os.environ.update(made)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+class Launchers:
+    """Replaces `torch.multiprocessing.spawn` and torchrun's own launcher: no process is started."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        """What the program started, and which of it was played."""
+
+    def install(self) -> None:
+        """Put them in place."""
+        import torch.multiprocessing
+
+        spawning: Any = sys.modules["torch.multiprocessing.spawn"]
+        package: Any = torch.multiprocessing
+        spawning.start_processes = package.start_processes = self._start
+        if not torch.distributed.is_available():
+            return
+        with contextlib.suppress(ImportError):  # elastic launching has requirements of its own
+            from torch.distributed.launcher import api
+
+            launch: Any = api.elastic_launch
+            launch.__call__ = lambda launched, *args: self._launch(launched._config, launched._entrypoint, args)
+
+    def _start(self, function: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any) -> Any:
+        """As `start_processes`: the function is called with its number in place of the processes."""
+        played = int(os.environ.get("LOCAL_RANK", "0")) % max(nprocs, 1)
+        self.started.append(f"rank {played} of the {nprocs} that it starts")
+        function(played, *args)
+        return None if join else _Ended()
+
+    def _launch(self, config: Any, entry: Any, args: Sequence[Any]) -> dict[int, Any]:
+        """As torchrun: what it starts is called, or run as a script, with its variables."""
+        local = int(config.nproc_per_node)
+        world = int(config.max_nodes) * local
+        played = int(os.environ.get("RANK", "0")) % world
+        self.started.append(f"rank {played} of the {world} that it starts")
+        with set_variables(environment(played, world, local)):
+            if callable(entry):
+                return {played: entry(*args)}
+            given = [str(one) for one in (args if "python" in os.path.basename(str(entry)) else (entry, *args))]
+            while given and given[0] == "-u":
+                del given[0]
+            is_module = given[:1] == ["-m"]
+            script, *rest = given[is_module:]
+            run_script(script, rest, is_module=is_module)
+        return {played: None}
+
+
+class _Ended:
+    """Processes that have ended, as `torch.multiprocessing.ProcessContext`."""
+
+    processes: tuple[Any, ...] = ()
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        return True
+
+    def pids(self) -> list[int]:
+        return []
