@@ -20,7 +20,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.files.text import program_in
 from irscope.frontends.load import load_program, path_of, settled
-from irscope.frontends.zoo.names import is_name
+from irscope.frontends.zoo.names import is_function, is_name
 from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
@@ -276,6 +276,14 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
             where=text,
             hint="torchvision:resnet50, or ./train.py:build",
         )
+    if is_function(text):
+        if options.compile is not False:
+            raise UsageError(
+                "--compile is about modules of PyTorch", code="IRS396", where=text, hint="leave it out: XLA compiles the program"
+            )
+        from irscope.frontends.stablehlo.capture import load_function
+
+        return load_function(text, options, sink)
     if is_name(text):
         from irscope.frontends.zoo.packages import check_installed
 

@@ -33,7 +33,7 @@ from irscope.frontends.files.folders import read_folder
 from irscope.frontends.simulation import capture_module
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.agreement import compare_weights
-from irscope.frontends.zoo.names import SCRIPT, Name, parse_name
+from irscope.frontends.zoo.names import JAX, SCRIPT, Name, parse_name
 from irscope.frontends.zoo.packages import find_recipe, may_run, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.frontends.zoo.scripts import Script
@@ -203,6 +203,8 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True, sink: Di
     Of a folder with weights the headers are read, and what they and the configuration disagree about is said.
     """
     name, adapter = with_base(parse_name(text), options.base)
+    if name.package == JAX:
+        raise UsageError("it is a function of JAX, and here a module of PyTorch is wanted", code="IRS670", where=text)
     if options.method:
         raise UsageError("a named model has no methods to choose from", code="IRS623", where=text, hint="leave --method out")
     with quiet():

@@ -1,6 +1,6 @@
 """What a text on the command line names: a file, a folder, a model of an installed package, or what a script of the user's makes.
 
-    model.onnx  ./llama-folder  timm:resnet18{num_classes=10}  ./train.py:build  ./my_model.py:MyNet{width=64}
+    model.onnx  ./llama-folder  timm:resnet18{num_classes=10}  ./train.py:build  ./my_model.py:MyNet{width=64}  jax:./model.py:fn
 
 A file of that name wins. Nothing is imported or run here.
 """
@@ -24,8 +24,11 @@ from irscope.weights.source import Forbidden, Malformed, ModelFolder
 PACKAGES: Final = ("torchvision", "timm", "transformers")
 SCRIPT: Final = "script"
 """What stands for the package where a model is made by the user's own file."""
+JAX: Final = "jax"
+"""What stands for the package where a function of JAX is in the user's own file."""
 _OPTIONS: Final = r"(?:\{(?P<options>.*)\})?"
 _NAME: Final = re.compile(rf"(?P<package>{'|'.join(PACKAGES)}):(?P<model>[^{{}}]+){_OPTIONS}", re.DOTALL)
+_FUNCTION: Final = re.compile(rf"{JAX}:(?P<model>[^{{}}]*\.py:[A-Za-z_]\w*){_OPTIONS}", re.DOTALL)
 _SCRIPT: Final = re.compile(rf"(?P<model>[^{{}}]*\.py:[A-Za-z_]\w*){_OPTIONS}", re.DOTALL)
 _FOLDER: Final = re.compile(rf"(?P<model>[^{{}}]+){_OPTIONS}", re.DOTALL)
 _ALIKE: Final = re.compile(r"(?P<package>[A-Za-z][A-Za-z_-]{2,}):(?P<model>[\w./-]+)(?:\{.*\})?", re.DOTALL)
@@ -62,7 +65,13 @@ def is_name(text: str) -> bool:
 def is_script(text: str) -> bool:
     """Whether a text names what a file of the user's makes."""
     parts = _parts(text)
-    return parts is not None and parts[0] == SCRIPT
+    return parts is not None and parts[0] in (SCRIPT, JAX)
+
+
+def is_function(text: str) -> bool:
+    """Whether a text names a function of JAX in a file of the user's."""
+    parts = _parts(text)
+    return parts is not None and parts[0] == JAX
 
 
 def looks_like_name(text: str) -> str:
@@ -92,9 +101,9 @@ def _parts(text: str) -> tuple[str, str, str] | None:
     is_folder = os.path.isdir(text)
     if os.path.lexists(text) and not is_folder:
         return None
-    for pattern in () if is_folder else (_NAME, _SCRIPT):
+    for pattern, package in () if is_folder else ((_NAME, ""), (_FUNCTION, JAX), (_SCRIPT, SCRIPT)):
         if (match := pattern.fullmatch(text)) is not None:
-            return match["package"] if pattern is _NAME else SCRIPT, match["model"].strip(), match["options"] or ""
+            return package or match["package"], match["model"].strip(), match["options"] or ""
     match = _FOLDER.fullmatch(text)
     if match is None or not os.path.isdir(match["model"]):
         return None

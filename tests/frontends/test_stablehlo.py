@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib.util
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -13,7 +16,7 @@ import pytest
 import irscope
 from irscope.budget import Allowance, reading
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import LoadError
+from irscope.errors import IrscopeError, LoadError
 from irscope.frontends.stablehlo import build, read_module
 from irscope.frontends.stablehlo.model import type_of
 from irscope.frontends.stablehlo.text import parse
@@ -261,6 +264,81 @@ def test_bytecode_that_is_cut_or_changed_is_one_line_or_a_program() -> None:
         text = bytes(data if number % 2 else data[: random.randrange(start + 4, len(data))])
         with reading("program", len(text)), contextlib.suppress(LoadError):
             build(read_module(text, "program"), "", DiagnosticSink(), "program")
+
+
+# -- functions of JAX
+
+FAKE = {  # what is asked of JAX, for where it is not installed
+    "__init__.py": """
+import functools
+__version__ = "0.0"
+class ShapeDtypeStruct:
+    def __init__(self, shape, dtype): self.shape, self.dtype = tuple(shape), dtype
+class tree_util:
+    @staticmethod
+    def tree_leaves(tree): return list(tree)
+class jit:
+    def __init__(self, f): self.f = f
+    def lower(self, *args):
+        self.said = self.f(*args)
+        return self
+    def as_text(self, debug_info): return self.said
+""",
+    "numpy.py": "def dtype(name): return name\n",
+}
+FUNCTIONS = """
+import jax
+def text(*args, op="add"):
+    types = [f"tensor<{'x'.join(map(str, one.shape))}xf32>" for one in args]
+    said = ", ".join(f"%{at}: {type_}" for at, type_ in enumerate(types))
+    return (f"module @m {{\\n func.func public @main({said}) -> ({types[0]}) {{\\n"
+            f"%r = stablehlo.{op} %0, %0 : {types[0]}\\nreturn %r : {types[0]}\\n}}\\n}}")
+def twice(x): return text(x)
+def build(n=4): return twice, (jax.ShapeDtypeStruct((n, 8), "float32"),)
+def broken(x): raise ValueError("so it is")
+def nothing(): return 3
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "jax").mkdir()
+    for name, text in FAKE.items():
+        (tmp_path / "jax" / name).write_text(text)
+    (tmp_path / "model.py").write_text(FUNCTIONS.replace("\\\\n", "\\n"))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jax"]:
+        monkeypatch.delitem(sys.modules, name)
+    yield tmp_path / "model.py"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jax"]:
+        del sys.modules[name]
+
+
+def test_a_function_is_lowered_for_stated_inputs(functions: Path) -> None:
+    model = irscope.load(f"jax:{functions}:twice", inputs={"x": "f32[4,8]"})
+    assert [node.op for node in model.graph] == ["math.add"]
+    assert model.program.metadata["package"] == "jax 0.0"
+
+
+def test_a_function_may_bring_its_arguments(functions: Path) -> None:
+    model = irscope.load(f"jax:{functions}:build{{n=16}}")
+    assert [str(value.type) for value in model.graph.inputs] == ["f32[16,8]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("broken", "IRS385"), ("missing", "IRS385"), ("nothing", "IRS623"), ("text", "IRS623"), ("twice", "IRS623")]
+)
+def test_what_goes_wrong_is_one_line(name: str, code: str, functions: Path) -> None:
+    inputs = {"x": "f32[4,8]"} if name in ("broken", "missing", "text") else {}
+    with pytest.raises(IrscopeError) as caught:
+        irscope.load(f"jax:{functions}:{name}", inputs=inputs)
+    assert caught.value.code == code
+
+
+def test_without_jax_the_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, package=None: None)
+    with pytest.raises(LoadError, match="jax is not installed"):
+        irscope.load(f"jax:{tmp_path}/model.py:f")
 
 
 HOSTILE = {
