@@ -27,7 +27,7 @@ _ENDLESS: Final = 2**63 - 1
 _POOL: Final = 32
 """Streams of one priority, handed out in turn."""
 _FIRST_HANDLE: Final = 0x5000
-_NCCL: Final = 2 << 32 | 29 << 16 | 7
+NCCL: Final = 2 << 32 | 29 << 16 | 7
 """The version that comes with torch 2.13."""
 _SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, (10, 0): 232448}
 """Shared memory that a block can have at most, by capability (CUDA C++ Programming Guide); 99 KiB on the others."""
@@ -118,7 +118,7 @@ class Device:
         core._host_emptyCache = lambda: None
         for name in ("is_enabled", "tuning_is_enabled"):
             setattr(core, f"_cuda_tunableop_{name}", lambda: False)
-        core._nccl_version, core._nccl_version_suffix = (lambda: _NCCL), (lambda: b"")
+        core._nccl_version, core._nccl_version_suffix = (lambda: NCCL), (lambda: b"")
         core._CudaStreamBase, core._CudaEventBase = _stream_base(self), _event_base(self)
         streams = importlib.reload(torch.cuda.streams)
         cuda: Any = torch.cuda
@@ -133,6 +133,7 @@ class Device:
             cudaHostRegister=lambda *_: 0,
             cudaHostUnregister=lambda *_: 0,
         )
+        core._cudart = cuda._cudart
         cuda._exchange_device = core._cuda_exchangeDevice
         cuda._maybe_exchange_device = core._cuda_maybeExchangeDevice
         install_generators(self.c_getDeviceCount())
@@ -187,6 +188,10 @@ class Device:
             is_multi_gpu_board=False,
             L2_cache_size=device.l2_cache_bytes or 0,
             shared_memory_per_block_optin=_SHARED.get(self.capability, 101376),
+            shared_memory_per_multiprocessor=_SHARED.get(self.capability, 101376) + 1024,
+            pci_domain_id=0,
+            pci_bus_id=current.device,
+            pci_device_id=0,
             max_threads_per_block=1024,
             uuid="00000000-0000-0000-0000-000000000000",
             gcnArchName="",

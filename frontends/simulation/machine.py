@@ -88,6 +88,8 @@ class Machine:
         """From which request of the tape on, and of how many entries at most, snapshots tell what the allocator did."""
         self.told_by: Callable[[int], list[dict[str, Any]]] | None = None
         """Tells it, from a request on, with the tape's own addresses."""
+        self.observers: list[Callable[..., None]] = []
+        """Told when memory is refused: the device, the request, what is allocated and what the device has left."""
         self.lock = threading.RLock()
         """Held by each kernel: a program may load weights or prefetch in threads of its own."""
 
@@ -111,7 +113,10 @@ class Machine:
         try:
             piece.block = block = self.gpu.malloc(piece.bytes, piece.stream)
         except OutOfMemory:
-            raise torch.OutOfMemoryError(self.refusal(piece.bytes)) from None
+            said = self.refusal(piece.bytes)
+            for one in self.observers:
+                one(current.device, piece.bytes, self.gpu.counters().allocated, self.gpu.device_free)
+            raise torch.OutOfMemoryError(said) from None
         piece.address = BASE + block.address
         self.pieces[piece.address] = piece
         piece.size = block.size
@@ -280,6 +285,7 @@ class Machine:
             self.gpu.set_memory_fraction(1.0)
         self._program_high, self._interval_high = dict.fromkeys(COUNTERS, 0), dict.fromkeys(COUNTERS, 0)
         self.stats = Statistics()
+        self.observers.clear()
         for piece in self.pieces.values():
             if piece.block is not None:
                 self.stats.take(piece.block)

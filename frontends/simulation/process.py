@@ -22,6 +22,7 @@ from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_with
 from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.compiled import Compiler, GeneratedFolder
 from irscope.frontends.simulation.cuda import Device, device_count
+from irscope.frontends.simulation.cuda_names import complete_core
 from irscope.frontends.simulation.kernels import Kernels, Listener
 from irscope.frontends.simulation.launchers import Launchers
 from irscope.frontends.simulation.machine import Machine
@@ -92,6 +93,7 @@ class Process:
         current.devices = device_count()
         self.device = Device(self.machine)
         self.device.install()
+        complete_core(lambda: self.device.current, self.machine.observers)
         self.launchers = Launchers()
         self.launchers.install()
         self.world = World(self)

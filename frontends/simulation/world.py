@@ -15,7 +15,8 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from irscope.frontends.eager.pretend import current
-from irscope.frontends.simulation.cuda import Device
+from irscope.frontends.simulation.cuda import NCCL, Device
+from irscope.frontends.simulation.cuda_names import complete_groups
 from irscope.frontends.simulation.machine import Machine
 from irscope.memory.caching.device import Event as Moment
 
@@ -287,12 +288,15 @@ class _Config:
         self._names.add(name)
         object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> int:
+    def __getattr__(self, name: str) -> int | None:
         if name.startswith("_"):
             raise AttributeError(name)
-        return _UNDEFINED
+        return None if name in _TEXTS else _UNDEFINED
 
 
+_TEXTS: Final = ("net_name", "comm_name")
+_NO_COLOR: Final = -2
+"""Of `split_color`, where nothing was set."""
 _UNDEFINED: Final = -(1 << 31)
 """NCCL_CONFIG_UNDEF_INT."""
 
@@ -325,19 +329,24 @@ class World:
         """Make "nccl" a backend that works for any rank of any world."""
         core: Any = torch._C._distributed_c10d
         fake: Any = core.FakeProcessGroup
-        fake.supports_coalescing = True
-        fake.supports_splitting = False
-        fake._set_sequence_number_for_group = lambda group: None
-        fake._get_sequence_number_for_group = lambda group: 0
-        fake.name = lambda group: "nccl"
-
+        complete_groups((NCCL >> 32, NCCL >> 16 & 0xFFFF, NCCL & 0xFFFF))
         config = _Config(self.not_modelled)
 
         class Options(fake.Options):  # type: ignore[misc]
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 super().__init__()
-                self.is_high_priority_stream = False
+                self.is_high_priority_stream = self.use_pg_for_symm_mem_rendezvous = False
+                self.enable_reconfigure = self.lazy_init = False
+                self.split_from, self.split_color = None, _NO_COLOR
                 self.config = config
+
+            def __deepcopy__(self, seen: Any) -> Options:
+                made = Options()
+                made.__dict__.update(self.__dict__)
+                return made
+
+            def __copy__(self) -> Options:
+                return self.__deepcopy__(None)
 
         class Meta(type):
             def __call__(cls, store: Any, rank: int, size: int, options: Any = None, **kwargs: Any) -> Any:
@@ -346,7 +355,11 @@ class World:
             def __instancecheck__(cls, one: Any) -> bool:
                 return isinstance(one, fake)
 
-        group = Meta("ProcessGroupNCCL", (), {"Options": Options})
+            def __getattr__(cls, name: str) -> Any:
+                return getattr(fake, name)
+
+        group = Meta("ProcessGroupNCCL", (), {"Options": Options, "NCCLConfig": lambda: _Config(self.not_modelled)})
+        core.ProcessGroupNCCL = group
         module: Any = c10d
         module.ProcessGroupNCCL, module._NCCL_AVAILABLE = group, True
         # Gloo's groups wait for peers on the network too; collectives of host tensors go through the same stand-in.
