@@ -292,7 +292,9 @@ class _Reader:
             if self._depth > _MOST_DEPTH_OF_ATTRIBUTES:
                 raise refuse("attributes of the bytecode are nested too deeply")
             spend(2, "attributes")
-            if not is_own:
+            if dialect not in ("vhlo", "builtin") and is_own:
+                self._attributes[index] = ""  # of Shardy: not read
+            elif not is_own:
                 self._attributes[index] = data.rstrip(b"\0").decode("utf-8", "replace")
             else:
                 read = self._of_vhlo if dialect == "vhlo" else self._of_builtin

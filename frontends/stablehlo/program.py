@@ -78,8 +78,27 @@ class Builder:
         made.symbols = dict(self.symbols)
         made.uncounted = "a program of JAX does not tell which of its arguments are parameters"
         made.aliased = _aliased(function)
+        made.mesh, made.cuts = self._sharded(function)
         made.metadata = {key: text for key, text in self._facts(function).items() if text}
         return made
+
+    def _sharded(self, function: Function) -> tuple[dict[str, int], dict[Value, tuple[tuple[str, ...], ...]]]:
+        """The mesh, and how arguments and results are cut. One that is not understood is a warning, and counts as whole."""
+        mesh: dict[str, int] = {axis: size for axes in self.module.meshes.values() for axis, size in axes.items()}
+        cuts: dict[Value, tuple[tuple[str, ...], ...]] = {}
+        unread = 0
+        for value, attributes in zip(
+            (*self.graph.inputs, *self.graph.outputs), (*function.argument_attributes, *function.result_attributes), strict=False
+        ):
+            said = attributes.get("sdy.sharding", attributes.get("mhlo.sharding"))
+            if said is not None:
+                cut = _cut(str(said), mesh)
+                unread += cut is None
+                cuts[value] = cut or ()
+        if unread:
+            message = f"how {unread} arguments and results are sharded is not understood: they count as whole on each device"
+            self.sink.warn("IRS171", message, hint="the text of .lower(...).as_text() says it", about="sharding")
+        return mesh if cuts else {}, cuts
 
     def _said_inside(self, body: Region) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
         """Names of arguments and of open sizes: an export of shapes that are symbols says both in the function that `main` calls."""
@@ -433,6 +452,28 @@ def _aliased(function: Function) -> tuple[tuple[int, int], ...]:
     """Arguments that a result takes the place of."""
     said = [(index, one.get("tf.aliasing_output")) for index, one in enumerate(function.argument_attributes)]
     return tuple((index, result) for index, result in said if isinstance(result, int))
+
+
+_AXES: Final = re.compile(r"\{([^{}]*)\}")
+_TILES: Final = re.compile(r"devices=\[([\d,]+)\]")
+
+
+def _cut(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], ...] | None:
+    """The axes of the mesh that cut each axis: `#sdy.sharding<@mesh, [{}, {"model"}]>`, or `{devices=[4,2]<=[8]}`, whose axes of the
+    mesh have no names but their places; None for what is not understood."""
+    if text.startswith("#sdy.sharding"):
+        listed = text[text.find("[") : text.rfind("]") + 1]
+        return tuple(tuple(re.findall(r'"([^"]*)"', one)) for one in _AXES.findall(listed))
+    if "replicated" in text or "maximal" in text:
+        return ()
+    tiles = _TILES.search(text)
+    if tiles is None:
+        return None
+    counts = [int(one) for one in tiles[1].split(",")]
+    if "last_tile_dim" in text or "last_tile_dims" in text:
+        counts.pop()
+    mesh.update({f"axis{place}x{count}": count for place, count in enumerate(counts) if count > 1})
+    return tuple((f"axis{place}x{count}",) if count > 1 else () for place, count in enumerate(counts))
 
 
 def _is_donated(attributes: Mapping[str, Attribute]) -> bool:

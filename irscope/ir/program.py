@@ -242,6 +242,10 @@ class Program:
     """The file's nodes and names, where they were asked for (`LoadOptions.keep_calls`) and the format has them."""
     aliased: tuple[tuple[int, int], ...] = ()
     """Inputs that are donated to a result, by their numbers: the caller gives them up, and the result lies where the input did."""
+    mesh: dict[str, int] = field(default_factory=dict)
+    """Devices along each axis of a mesh, for a program that runs sharded on all of them."""
+    cuts: dict[Value, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    """For inputs and results of a sharded program: the axes of the mesh that cut each of their axes."""
     traits: Traits = field(default_factory=Traits)
     """How it is run and what its file leaves open."""
     observed: Observed | None = None
@@ -310,6 +314,7 @@ def copied(program: Program) -> Program | None:
         metadata=dict(program.metadata),
         assumed=list(program.assumed),
         packed={values[value]: part for value, part in program.packed.items()},
+        cuts={values[value]: cut for value, cut in program.cuts.items()},
         declared={values[value]: type_ for value, type_ in program.declared.items()},
     )
 

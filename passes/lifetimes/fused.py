@@ -7,7 +7,8 @@ a kernel may write over an operand of its size that nothing reads later; dead pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar, Final
@@ -22,6 +23,7 @@ from irscope.ops.spec import Family, OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant, read_values
+from irscope.passes.lifetimes.sharded import Exchange, Sharding
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Table
@@ -70,6 +72,9 @@ class FusedPlan:
     low: int = 0
     high: int = 0
     kernels: int = 0
+    devices: int = 1
+    exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
+    """What devices of a sharded program exchange, with the bytes on one device."""
 
     @property
     def total(self) -> Quantity:
@@ -85,6 +90,8 @@ class FusedPlan:
             "alias_bytes": self.aliased,
             "temp_bytes": Quantity(self.temporary, Provenance.MODELLED, lo=self.low, hi=self.high),
             "kernels": self.kernels,
+            **({"devices": self.devices} if self.devices > 1 else {}),
+            **({"exchanged_bytes": Quantity(sum(size for _, size in self.exchanges), Provenance.MODELLED)} if self.exchanges else {}),
         }
 
     def ranges(self) -> list[LiveRange]:
@@ -122,6 +129,10 @@ class _Body:
         self, graph: Graph, types: Inferred, writable: Iterable[Value] = (), around: _Body | None = None, is_loose: bool = False
     ) -> None:
         self.graph, self.types, self.around = graph, types, around
+        self.parts: Callable[[Value], int] = (lambda value: 1) if around is None else around.parts
+        """Into how many parts a value is cut, of which a device has one."""
+        self.partial: frozenset[Node] = frozenset() if around is None else around.partial
+        """Nodes that leave partial sums, which are added over devices into another buffer."""
         self.steps = list(graph)
         self.place = {node: step for step, node in enumerate(self.steps)}
         self.roots: dict[Value, Value] = {} if around is None else around.roots
@@ -152,7 +163,7 @@ class _Body:
         if not isinstance(known, int):
             self.unsized.append(value)
             return 0
-        return known
+        return -(-known // self.parts(value))
 
     def elements(self, value: Value) -> int:
         type_ = self.types.type_of(value)
@@ -368,6 +379,10 @@ class _Body:
                 reads = {product: None}
         elif spec is not None and spec.family is Family.POOLING and node.op == _SCATTERED and makes:
             before, reads = self._scattered(node, reads)
+        if node in self.partial and makes:
+            partial = ("product", node, 1)
+            before.append(Kernel(node, reads, [(partial, makes[0][1])]))
+            reads = {partial: None}
         return [*before, Kernel(node, reads, makes)]
 
     def _scattered(self, node: Node, reads: dict[object, None]) -> tuple[list[Kernel], dict[object, None]]:
@@ -568,10 +583,12 @@ def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
                 break
 
 
-def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]) -> FusedPlan:
-    """The buffers of a program, and sums of them."""
+def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None) -> FusedPlan:
+    """The buffers of a program, and sums of them; of a sharded one on one device."""
     given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
     body = _Body(graph, types, given)
+    if sharding is not None:
+        body.parts, body.partial = sharding.parts, frozenset(one.node for one in sharding.exchanges)
     plan = body.plan(is_main=True)
     results = [body.size(value) for value in graph.outputs]
     _packed(plan, frozenset(body.root(graph.outputs[result]) for _, result in aliased if result < len(results)))
@@ -584,18 +601,27 @@ def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]
     products = [one.size for one in plan.storages if not one.is_output and _is_product(one.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
-    plan.high = max(plan.temporary, _most(graph, types, given, results))
+    plan.high = max(plan.temporary, _most(graph, types, given, results, body.parts))
+    if sharding is not None:
+        plan.exchanges = [(one, -(-one.nbytes // sharding.parts(one.node.outputs[0]))) for one in sharding.exchanges]
     return plan
 
 
-def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int]) -> int:
+def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int], parts: Callable[[Value], int]) -> int:
     """The most that any order takes that is near: nothing is fused or written over, and each operand is brought into another order."""
     loose = _Body(graph, types, given, is_loose=True)
+    loose.parts = parts
     plan = loose.plan(is_main=True)
     own = [one for one in plan.storages if not one.is_output]
     copies = sum(loose.size(graph.inputs[place]) for place in range(len(graph.inputs)) if graph.inputs[place] in set(given))
     within = {step: 2 * size for step, size in plan.inside.items()}
     return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0)
+
+
+def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:
+    rows = [(one.node.name, one.kind, size, one.devices) for one, size in plan.exchanges]
+    columns = ["at:node", "exchange", "bytes:bytes", "devices:count"]
+    return (Table.of(rows, columns=columns, title="exchanged between devices"),) if rows else ()
 
 
 @dataclass(frozen=True)
@@ -606,7 +632,11 @@ class XlaMemory(Analysis[FusedPlan]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
-        return plan_fused(graph, ctx.get(Shapes), ctx.program.aliased)
+        types, program = ctx.get(Shapes), ctx.program
+        sharding = Sharding(graph, types, program.mesh, program.cuts) if program.mesh else None
+        plan = plan_fused(graph, types, program.aliased, sharding)
+        plan.devices = math.prod(program.mesh.values())
+        return plan
 
     def report(self, result: FusedPlan, ctx: PassContext) -> Report:
         rows = [
@@ -624,5 +654,8 @@ class XlaMemory(Analysis[FusedPlan]):
             options=self.text,
             summary=result.summary(),
             notes=(XLA_NOTE,),
-            tables=(Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),),
+            tables=(
+                *_exchanges(result),
+                Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),
+            ),
         )

@@ -107,7 +107,7 @@ def planned(name: str) -> FusedPlan:
     return irscope.run(irscope.load(DATA / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", ONE_DEVICE)
+@pytest.mark.parametrize("name", TRUTH)
 def test_sums_of_memory_are_those_of_the_compiler(name: str) -> None:
     row, plan = TRUTH[name], planned(name)
     assert (plan.arguments, plan.outputs, plan.aliased) == (row["argument_bytes"], row["output_bytes"], row["alias_bytes"])
@@ -118,6 +118,29 @@ def test_temporaries_are_near_those_of_the_compiler() -> None:
     """Within a tenth for most programs; the rest are fused otherwise than by simple rules."""
     near = [name for name in ONE_DEVICE if abs(planned(name).temporary - TRUTH[name]["temp_bytes"]) <= 0.1 * TRUTH[name]["temp_bytes"]]
     assert len(near) >= 0.7 * len(ONE_DEVICE), sorted(set(ONE_DEVICE) - set(near))
+
+
+def test_a_sharded_program_has_the_memory_of_one_device() -> None:
+    """w1 is cut by columns in 2, w2 by rows in 2, x by rows in 4: the second product leaves partial sums on 2 devices."""
+    plan = planned("sharded_mlp")
+    assert plan.temporary == TRUTH["sharded_mlp"]["temp_bytes"] == 128 * 512 * 4 + 128 * 256 * 4
+    assert [(one.kind, size, one.devices) for one, size in plan.exchanges] == [("all-reduce", 128 * 256 * 4, 2)]
+    assert plan.devices == 8
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ('sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {"model"}]>', 8),
+        ('mhlo.sharding = "{devices=[4,2]<=[8]}"', 8),
+        ('mhlo.sharding = "{devices=[4,1,2]<=[8] last_tile_dim_replicate}"', 4),
+        ('mhlo.sharding = "{replicated}"', 1),
+    ],
+)
+def test_arguments_are_cut_as_it_is_said(said: str, parts: int, tmp_path: Path) -> None:
+    text = main("return %x : tensor<64x64xf32>", f"%x: tensor<64x64xf32> {{{said}}}", "tensor<64x64xf32>")
+    text = text.replace("module @m {", 'module @m {\nsdy.mesh @mesh = <["data"=4, "model"=2]>')
+    assert irscope.run(opened(text, tmp_path), "xla-memory")["xla-memory"].value.arguments == 64 * 64 * 4 // parts
 
 
 def test_remat_is_seen() -> None:
