@@ -20,6 +20,7 @@ from typing import Any, Final
 import torch
 from torch.optim import Optimizer
 
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import around_compilations
 
 _FILE: Final = sys.modules[Optimizer.__module__].__file__
@@ -160,11 +161,11 @@ class _Traced:
 
 def _watch_graphs(steps: _Steps, undo: ExitStack) -> None:
     """Note what Dynamo traces of steps, and put that around the graphs."""
-    optimizers: Any = importlib.import_module("torch._dynamo.variables.optimizer").OptimizerVariable
+    optimizers, reader = internals.dynamo_optimizers()
     graphs: Any = importlib.import_module("torch._dynamo.output_graph").OutputGraph
-    reads, compiles = optimizers.var_getattr, graphs.call_user_compiler
+    reads, compiles = getattr(optimizers, reader), graphs.call_user_compiler
 
-    def var_getattr(variable: Any, tx: Any, name: str) -> Any:
+    def read(variable: Any, tx: Any, name: str) -> Any:
         if name in ("_init_group", "_optimizer_step_code"):
             found = vars(tx.output).setdefault(_TRACED, _Traced())
             optimizer = weakref.ref(variable.value)
@@ -180,8 +181,8 @@ def _watch_graphs(steps: _Steps, undo: ExitStack) -> None:
         found = vars(output).get(_TRACED)
         return function if found is None else _around(function, found, steps)
 
-    optimizers.var_getattr, graphs.call_user_compiler = var_getattr, call_user_compiler
-    undo.callback(setattr, optimizers, "var_getattr", reads)
+    undo.callback(internals.replaced(optimizers, reader, read))
+    graphs.call_user_compiler = call_user_compiler
 
     def restore() -> None:
         # What was put around it meanwhile, such as what follows graph breaks, stays.

@@ -9,7 +9,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import torch
 
 from irscope.devices import Target, target_of
 from irscope.diagnostics import DiagnosticSink
+from irscope.frontends.eager import internals
 from irscope.immutable import immutable
 from irscope.passkit.settings import Settings
 
@@ -89,14 +90,10 @@ pinned = SimpleNamespace(allocator=0, plain=None, sizes={})
 def pretended_cuda(target: Target | None = None, sink: DiagnosticSink | None = None) -> Iterator[str]:
     """Within the context, fake tensors may be on the device that is yielded: "cuda", or "cpu" where that cannot be had.
 
-    A torch that was built with CUDA knows the device, whether there is a card or not. Any other is made to believe in one; where that
-    is not possible one diagnostic says so, and operators are captured on the CPU and counted as if they ran on a card.
+    The device takes the place of one that is there, which is not touched, and of none, however torch was built. Where it cannot be had
+    one diagnostic says so, and operators are captured on the CPU and counted as if they ran on a card.
     """
     target = target or target_of(Settings())
-    if _knows_cuda():
-        with cudnn_without_card(), nullcontext() if torch.cuda.is_available() else card(target):
-            yield "cuda"
-        return
     patch = _patch()
     if isinstance(patch, str):
         if sink is not None:
@@ -119,15 +116,12 @@ def _applied(patch: Patch) -> Iterator[None]:
         patch.apply()
     _depth += 1
     try:
-        yield
+        with internals.no_device_context():
+            yield
     finally:
         _depth -= 1
         if _depth == 0:
             patch.undo()
-
-
-def _knows_cuda() -> bool:
-    return torch.version.cuda is not None or torch.version.hip is not None
 
 
 @functools.cache
@@ -152,7 +146,7 @@ def _works() -> bool:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     accelerator = torch._C._accelerator_getAccelerator()
-    with FakeTensorMode(), torch.no_grad():
+    with internals.no_device_context(), FakeTensorMode(), torch.no_grad():
         made = torch.empty(2, device="cuda") + 1
     return accelerator.type == "cuda" and made.device.type == "cuda"
 

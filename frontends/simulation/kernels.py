@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -56,6 +57,12 @@ def cuda_operators() -> list[str]:
                 own.add(name)
     own.update(name for name, to in delegated.items() if to in own)
     return sorted(own)
+
+
+def built_kernels() -> frozenset[str]:
+    """Return the operators that have a compiled kernel for CUDA in this process: none in a build without CUDA."""
+    names = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+    return frozenset(name.removeprefix("aten::") for name in names if name.startswith("aten::"))
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------------
@@ -145,7 +152,8 @@ class Kernels:
         library = self._library = torch.library.Library("aten", "IMPL")
         self._fallback = torch.library.Library("_", "IMPL")
         has = torch._C._dispatch_has_kernel_for_dispatch_key
-        names = {*cuda_operators(), *_WHOLE, *(name.removeprefix("aten::") for name in self.special)}
+        real = built_kernels()
+        names = {*cuda_operators(), *_WHOLE, *real, *(name.removeprefix("aten::") for name in self.special)}
         for name in sorted(names):
             full = f"aten::{name}"
             try:
@@ -153,10 +161,12 @@ class Kernels:
                 implicit = has(full, "CompositeImplicitAutograd")
             except RuntimeError:  # an operator of another version of torch
                 continue
-            if composite or full in self.special or implicit:
+            if composite or full in self.special or implicit or name in real:
                 packet, _, overload = name.partition(".")
                 op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-                library.impl(name, self._kernel(op), "CUDA", allow_override=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that kernels for CUDA are replaced
+                    library.impl(name, self._kernel(op), "CUDA", allow_override=True)
         self._fallback.fallback(self._any, "CUDA")
 
     def register_all(self) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from irscope.devices import Target
 from irscope.errors import UsageError
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_without_card, current, pinned
 from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.compiled import Compiler, GeneratedFolder
@@ -86,8 +87,6 @@ class Process:
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(_applied(patch))
         self._stack.enter_context(cudnn_without_card())
-        fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
-        fakes.init_gpu_context = lambda device: None
         self.pinned = PinnedMemory()
         self.machine = Machine(target, pending_frees, memory)
         current.devices = device_count()
@@ -185,7 +184,7 @@ class Process:
                 self._own.impl(name, kernel, key, allow_override=True)
         cudnn: Any = torch.backends.cudnn
         cudnn.is_acceptable = lambda tensor: tensor.is_cuda and tensor.dtype in _BY_CUDNN and cudnn.enabled
-        cudnn.rnn.get_cudnn_mode = lambda mode: RNN_MODES[mode.lower()]
+        internals.answer_cudnn_modes(RNN_MODES)
 
     def _methods(self) -> None:
         machine, original = self.machine, torch.UntypedStorage.resize_

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from irscope.errors import UsageError
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import around_compilations
 
 NAMES: Final = (
@@ -72,10 +73,10 @@ def _note_sharded(used: dict[str, Any], module: Any, holds_others: bool) -> None
     used["modules"] += 1
     for group in groups:
         used["shards"] = max(used["shards"], int(group.mesh_info.shard_mesh_size))
-        dtype = group.mp_policy.param_dtype
-        known = next((name for name, one in _DTYPES.items() if one == dtype), None if dtype is None else str(dtype))
-        if known not in used["param_dtype"]:
-            used["param_dtype"].append(known)
+        for dtype in internals.fsdp_param_dtypes(group):
+            known = next((name for name, one in _DTYPES.items() if one == dtype), None if dtype is None else str(dtype))
+            if known not in used["param_dtype"]:
+                used["param_dtype"].append(known)
         after = group.post_forward_mesh_info
         reshard = False if after is None else True if after == group.mesh_info else int(after.shard_mesh_size)
         if not holds_others and reshard not in used["reshard_after_forward"]:

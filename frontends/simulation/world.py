@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
@@ -349,7 +350,7 @@ class World:
                 return self.__deepcopy__(None)
 
         class Meta(type):
-            def __call__(cls, store: Any, rank: int, size: int, options: Any = None, **kwargs: Any) -> Any:
+            def __call__(cls, store: Any, rank: int, size: int, options: Any = None, *device: Any, **kwargs: Any) -> Any:
                 return fake._create_internal(rank, size, Options())
 
             def __instancecheck__(cls, one: Any) -> bool:
@@ -362,6 +363,9 @@ class World:
         core.ProcessGroupNCCL = group
         module: Any = c10d
         module.ProcessGroupNCCL, module._NCCL_AVAILABLE = group, True
+        for name in ("ProcessGroupNCCL2", "ProcessGroupNCCLLazy"):  # from 2.15 on, where a build has NCCL
+            if hasattr(module, name):
+                setattr(module, name, group)
         # Gloo's groups wait for peers on the network too; collectives of host tensors go through the same stand-in.
         module.ProcessGroupGloo, module._GLOO_AVAILABLE = Meta("ProcessGroupGloo", (), {}), True
         package: Any = dist
@@ -375,6 +379,7 @@ class World:
         package.ProcessGroup._end_coalescing = lambda group, device: self._end_together(group)
         # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
         core.Logger.set_runtime_stats_and_log = lambda logger: None
+        internals.forget_timers_of_cuda()
         _operands_looked_at_once()
         library = torch.library.Library("c10d", "IMPL")
         self._libraries.append(library)
