@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from irscope import diskcache
 from irscope._version import __version__
 from irscope.budget import reading
-from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_TORCH, find_device
+from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
@@ -204,13 +204,15 @@ class Model:
 
 
 def _target_by_default(reports: Sequence[Report], settings: Settings) -> Iterator[Assumed]:
-    device, version = find_device(DEFAULT_DEVICE), ".".join(map(str, DEFAULT_TORCH))
+    device = find_device(DEFAULT_DEVICE)
+    taken, why = default_torch()
+    version = ".".join(map(str, taken))
     # A pass may have a device of its own, as in roofline{device=a100}.
     shown = [report.summary.get("device") for report in reports if "device=" not in report.options]
     if not settings.device and any(name in shown for name in (device.name, device.title)):
         yield Assumed("device", device.name, "default; --device NAME", is_guess=False)
     if not settings.torch and any(report.summary.get("torch") == version for report in reports):
-        yield Assumed("torch", version, "default; --torch VERSION", is_guess=False)
+        yield Assumed("torch", version, f"{why}; --torch VERSION", is_guess=False)
 
 
 def open_model(

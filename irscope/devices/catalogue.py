@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -163,6 +164,32 @@ TORCH_VERSIONS: tuple[tuple[int, int], ...] = ((2, 8), (2, 9), (2, 10), (2, 11),
 """Versions whose rules irscope knows."""
 DEFAULT_DEVICE = "h200"
 DEFAULT_TORCH = (2, 13)
+"""The version that is taken where no torch is installed."""
+_VERSION_LINE = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"](\d+)\.(\d+)", re.M)
+
+
+@functools.lru_cache(maxsize=1)
+def installed_torch() -> tuple[int, int] | None:
+    """Return the version of the torch that is installed, from its file: importing it would take seconds."""
+    try:
+        spec = importlib.util.find_spec("torch")
+        text = Path(spec.origin).with_name("version.py").read_text("utf-8") if spec is not None and spec.origin else ""
+    except (ImportError, OSError, ValueError):
+        return None
+    numbers = _VERSION_LINE.search(text)
+    return None if numbers is None else (int(numbers[1]), int(numbers[2]))
+
+
+def default_torch() -> tuple[tuple[int, int], str]:
+    """Return the version that is taken where nobody names one, and why: that of the installed torch, or the newest known one below it."""
+    there = installed_torch()
+    if there is None or there == DEFAULT_TORCH:
+        return DEFAULT_TORCH, "default"
+    known = [version for version in TORCH_VERSIONS if version <= there]
+    if there in known:
+        return there, "installed"
+    taken = known[-1] if known else TORCH_VERSIONS[0]
+    return taken, f"installed is {there[0]}.{there[1]}, whose rules are not known"
 
 
 @immutable(slots=False)
@@ -200,9 +227,9 @@ def target_of(settings: TargetSettings) -> Target:
 
 
 def torch_version(text: str) -> tuple[int, int]:
-    """A version such as 2.13 or 2.13.0+cu130; empty for the default. Raises UsageError for one whose rules are not known."""
+    """Return a version such as 2.13 or 2.13.0+cu130; empty for the default. Raises UsageError for one whose rules are not known."""
     if not text:
-        return DEFAULT_TORCH
+        return default_torch()[0]
     numbers = text.strip().removeprefix("v").split("+")[0].split(".")
     if len(numbers) >= 2 and all(part.isascii() and part.isdigit() for part in numbers[:2]):
         found = (int(numbers[0]), int(numbers[1]))

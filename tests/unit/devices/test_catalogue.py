@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -228,3 +231,32 @@ def test_the_command_lists_and_explains(capsys: pytest.CaptureFixture[str]) -> N
     assert report["summary"]["ridge"]["bf16"] == pytest.approx(206.1, abs=0.1)
     assert main(["devices", "h2000"]) == 2
     assert "IRS420" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("there", "taken", "why"),
+    [
+        (None, (2, 13), "default"),
+        ((2, 13), (2, 13), "default"),
+        ((2, 15), (2, 15), "installed"),
+        ((2, 99), TORCH_VERSIONS[-1], "installed is 2.99, whose rules are not known"),
+        ((2, 3), TORCH_VERSIONS[0], "installed is 2.3, whose rules are not known"),
+    ],
+)
+def test_the_version_of_torch_is_that_of_the_installed_one(
+    there: tuple[int, int] | None, taken: tuple[int, int], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "installed_torch", lambda: there)
+    assert catalogue.default_torch() == (taken, why)
+    assert torch_version("") == taken and torch_version("2.9") == (2, 9)
+
+
+def test_the_installed_version_is_read_without_importing_torch() -> None:
+    code = "import sys; from irscope.devices.catalogue import installed_torch; print(installed_torch()); assert 'torch' not in sys.modules"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        numbers = metadata.version("torch").split(".")[:2]
+    except metadata.PackageNotFoundError:
+        assert told == "None"
+    else:
+        assert told == str((int(numbers[0]), int(numbers[1])))
