@@ -167,10 +167,24 @@ def _convert(use: Use) -> Value | None:
     if to is DType.UNKNOWN:
         return None
     if use.operation.short == "bitcast_convert":
-        x = use.operand(0).type
-        is_same = isinstance(x, TensorType) and (x.dtype.bits or 0) == (to.bits or 0)
-        return use.one("view.view_dtype", use.operands, {"to": to}) if is_same else None
+        return _bitcast(use, to)
     return use.one("tensor.to", use.operands[:1], {"dtype": to})
+
+
+def _bitcast(use: Use, to: DType) -> Value | None:
+    """The bits as elements of another width: narrower ones get an axis of their own, wider ones take the last axis in."""
+    x, shape = use.operand(0).type, use.shape()
+    if not isinstance(x, TensorType) or x.shape is None or not x.dtype.bits or not to.bits:
+        return None
+    if x.dtype.bits == to.bits:
+        return use.one("view.view_dtype", use.operands, {"to": to})
+    if shape is None or not x.is_static:
+        return None
+    value = use.operand(0)
+    if not x.shape:
+        value = use.one("view.reshape", [value], {"shape": (1,)}, tensor(x.dtype, (1,)))
+    made = use.one("view.view_dtype", [value], {"to": to}, tensor(to, None))
+    return use.one("view.reshape", [made], {"shape": shape})
 
 
 @rule("reduce_precision")

@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import ClassVar, Final
 
 from irscope.immutable import mutable
-from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import Control, OpRole
@@ -38,6 +37,8 @@ _POINTER: Final = 8
 XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
+_COMPUTED: Final = 32
+"""Bits of the floats that products are computed in, at least."""
 _PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
 _SCATTERED: Final = "reduce.scatter_windows"
 
@@ -70,7 +71,8 @@ class FusedPlan:
     aliased: int = 0
     temporary: int = 0
     low: int = 0
-    high: int = 0
+    high: int | None = 0
+    """None where an operation is not known, which may take anything."""
     kernels: int = 0
     devices: int = 1
     exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
@@ -80,7 +82,13 @@ class FusedPlan:
     def total(self) -> Quantity:
         """Memory while the program runs: arguments, constants, results and temporaries."""
         there = self.arguments + self.constants + self.outputs - self.aliased
-        return Quantity(there + self.temporary, Provenance.MODELLED, lo=there + self.low, hi=there + self.high)
+        return self.modelled(there)
+
+    def modelled(self, there: int) -> Quantity:
+        """The bytes of temporaries beside others, with their interval."""
+        high = None if self.high is None else there + self.high
+        note = "" if self.high is not None else "what an operation that is not known takes is not known"
+        return Quantity(there + self.temporary, Provenance.MODELLED, note=note, lo=there + self.low, hi=high)
 
     def summary(self) -> dict[str, object]:
         """What the compiler's own analysis would say."""
@@ -88,7 +96,7 @@ class FusedPlan:
             "argument_bytes": self.arguments,
             "output_bytes": self.outputs,
             "alias_bytes": self.aliased,
-            "temp_bytes": Quantity(self.temporary, Provenance.MODELLED, lo=self.low, hi=self.high),
+            "temp_bytes": self.modelled(0),
             "kernels": self.kernels,
             **({"devices": self.devices} if self.devices > 1 else {}),
             **({"exchanged_bytes": Quantity(sum(size for _, size in self.exchanges), Provenance.MODELLED)} if self.exchanges else {}),
@@ -363,7 +371,7 @@ class _Body:
                 root = None if value is None else self.root(value)
                 if root is None or not (wide or self._is_turned(node, place)):
                     continue
-                copy, size = ("copy", node, place), self.size(root) * (2 if wide else 1)
+                copy, size = ("copy", node, place), self.size(root) * (wide or 1)
                 made = root.node
                 sources = self.leaves(made) if made is not None and made in self.fused else (root,)
                 before.append(Kernel(node, dict.fromkeys(sources), [(copy, size)]))
@@ -373,9 +381,9 @@ class _Body:
             for place, value in enumerate(node.inputs[:2]):  # an operand may be both as it is and copied
                 if value is not None and ("copy", node, place) not in reads and (root := self.root(value)).node not in self.fused:
                     reads[root] = None
-            if wide and makes:
+            if wide and makes and self._wide_result(makes[0]) > makes[0][1]:
                 product = ("product", node, 0)
-                before.append(Kernel(node, reads, [(product, 2 * makes[0][1])]))
+                before.append(Kernel(node, reads, [(product, self._wide_result(makes[0]))]))
                 reads = {product: None}
         elif spec is not None and spec.family is Family.POOLING and node.op == _SCATTERED and makes:
             before, reads = self._scattered(node, reads)
@@ -405,10 +413,16 @@ class _Body:
     def _order(self, value: Value) -> tuple[int, int]:
         return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
 
-    def _widened(self, node: Node) -> bool:
-        """Whether the product is computed in f32, of operands that are converted."""
+    def _widened(self, node: Node) -> int:
+        """How many times as large a product's operands are in f32, to which they are converted; 0 where they are multiplied as they are."""
         type_ = self.types.type_of(node.inputs[0])
-        return isinstance(type_, TensorType) and type_.dtype in (DType.BF16, DType.F16)
+        bits = type_.dtype.bits if isinstance(type_, TensorType) and type_.dtype.is_float else None
+        return _COMPUTED // bits if bits is not None and bits < _COMPUTED else 0
+
+    def _wide_result(self, made: tuple[object, int]) -> int:
+        type_ = self.types.type_of(made[0]) if isinstance(made[0], Value) else None
+        bits = (type_.dtype.bits if isinstance(type_, TensorType) else None) or _COMPUTED
+        return made[1] * max(1, _COMPUTED // bits)
 
     def _is_turned(self, node: Node, place: int) -> bool:
         """Whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the left,
@@ -564,6 +578,17 @@ def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> 
     return found
 
 
+def _height(storages: Sequence[Storage], inside: dict[int, int], steps: int) -> int:
+    """The most bytes at once; what lies on top, the smallest, is not rounded up."""
+    found = heights(storages, inside, steps)
+    most = max(found, default=0)
+    if not most:
+        return 0
+    at = found.index(most)
+    sizes = [one.size for one in storages if one.born <= at <= one.dies and one.size]
+    return most - (-min(sizes) % _ALIGNMENT if sizes and not inside.get(at) else 0)
+
+
 def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
     """Put temporaries into memory of results that is not used then, large ones first; a result of a donated argument lies there."""
     order = sorted(range(len(plan.storages)), key=lambda number: (-plan.storages[number].size, number))
@@ -593,7 +618,7 @@ def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]
     results = [body.size(value) for value in graph.outputs]
     _packed(plan, frozenset(body.root(graph.outputs[result]) for _, result in aliased if result < len(results)))
     temporaries = [one for number, one in enumerate(plan.storages) if not one.is_output and number not in plan.shared]
-    plan.temporary = max(heights(temporaries, plan.inside, len(plan.steps)), default=0)
+    plan.temporary = _height(temporaries, plan.inside, len(plan.steps))
     plan.arguments = sum(body.size(value) for value in graph.inputs)
     plan.constants = sum(body.size(value) for value in graph.weights)
     plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
@@ -601,7 +626,8 @@ def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]
     products = [one.size for one in plan.storages if not one.is_output and _is_product(one.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
-    plan.high = max(plan.temporary, _most(graph, types, given, results, body.parts))
+    is_known = all(find_op(node.op) is not None for node in graph.walk())
+    plan.high = max(plan.temporary, _most(graph, types, given, results, body.parts)) if is_known else None
     if sharding is not None:
         plan.exchanges = [(one, -(-one.nbytes // sharding.parts(one.node.outputs[0]))) for one in sharding.exchanges]
     return plan
@@ -615,7 +641,8 @@ def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequen
     own = [one for one in plan.storages if not one.is_output]
     copies = sum(loose.size(graph.inputs[place]) for place in range(len(graph.inputs)) if graph.inputs[place] in set(given))
     within = {step: 2 * size for step, size in plan.inside.items()}
-    return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0)
+    scalars = _ALIGNMENT * sum(len(node.regions) + 1 for node in graph.walk() if node.regions)
+    return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0) + scalars
 
 
 def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:

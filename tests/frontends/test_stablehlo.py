@@ -111,6 +111,7 @@ def planned(name: str) -> FusedPlan:
 def test_sums_of_memory_are_those_of_the_compiler(name: str) -> None:
     row, plan = TRUTH[name], planned(name)
     assert (plan.arguments, plan.outputs, plan.aliased) == (row["argument_bytes"], row["output_bytes"], row["alias_bytes"])
+    assert plan.high is not None
     assert plan.low <= row["temp_bytes"] <= plan.high
 
 
@@ -177,6 +178,7 @@ def test_names_of_jax_are_scopes_and_lines() -> None:
         ),
         ("%0 = stablehlo.slice %x [1:4:2, 0:3] : (tensor<4x8xf32>) -> tensor<2x3xf32>", "view.slice", (2, 3)),
         ("%0 = stablehlo.reverse %x, dims = [0] : tensor<4x8xf32>", "tensor.flip", (4, 8)),
+        ("%0 = stablehlo.bitcast_convert %x : (tensor<4x8xf32>) -> tensor<4x8x4xui8>", "view.reshape", (4, 8, 4)),
         ("%0 = chlo.erf_inv %x : tensor<4x8xf32> -> tensor<4x8xf32>", "math.erfinv", (4, 8)),
         (
             "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
@@ -239,6 +241,13 @@ def test_case_is_a_chain_of_branches(tmp_path: Path) -> None:
     inside = [node.op for node in graph.walk()]
     assert inside.count("cf.if") == 2
     assert {"math.add", "math.mul", "math.sub"} <= set(inside)
+
+
+def test_memory_has_no_upper_end_where_an_operation_is_not_known(tmp_path: Path) -> None:
+    body = "%0 = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
+    summary = irscope.run(opened(main(body), tmp_path), "xla-memory")["xla-memory"].report().summary
+    assert summary["temp_bytes"].hi is None
+    assert summary["temp_bytes"].note
 
 
 def test_what_is_not_known_is_named_and_never_free(tmp_path: Path) -> None:
