@@ -40,8 +40,9 @@ class Command:
             "target", metavar="SCRIPT|MODEL", nargs="?", default="", help="what made the snapshot: it is simulated, and compared"
         )
         parser.add_argument("arguments", metavar="ARGS", nargs="*", help="arguments of the script")
-        parser.add_argument("--device", default="", help="the device that SCRIPT or MODEL is simulated on; default: as elsewhere")
+        parser.add_argument("--device", default="", help="device that SCRIPT or MODEL is simulated on; default: the snapshot's")
         add_memory_argument(parser)
+        parser.add_argument("--torch", default="", metavar="VERSION", help="release whose rules hold; default: the snapshot's")
         parser.add_argument("--world", type=int, metavar="N", help="ranks of the job that SCRIPT is one of, where torchrun starts it")
         parser.add_argument("--rank", type=int, default=0, metavar="R", help="the one that wrote the snapshot")
         parser.add_argument("--of-device", type=int, metavar="N", help="the device of the snapshot; default: the one that did most")
@@ -58,7 +59,7 @@ class Command:
         from irscope.tools.explain import explain_file
         from irscope.tools.simulation import Options, world_of
 
-        options = Options(device=args.device, world=world_of(args.world), rank=args.rank)
+        options = Options(device=args.device, torch=args.torch, world=world_of(args.world), rank=args.rank)
         found = explain_file(Path(args.what), args.target, args.arguments, options, device=args.of_device, tries=not args.no_try)
         document = found.document()
         if args.format == "json":

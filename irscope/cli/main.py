@@ -223,8 +223,8 @@ def _settle(args: argparse.Namespace) -> None:
 
 
 def _program_in(arguments: Sequence[str]) -> int:
-    """Where the arguments of a program begin that `irscope record` follows: behind the first script, or behind -m and its module."""
-    if arguments[:1] == ["record"]:
+    """Where the arguments of a program begin that irscope runs or simulates: behind the first script, or behind -m and its module."""
+    if arguments[:1] in (["record"], ["explain"]):
         for place, one in enumerate(arguments[1:], 1):
             if one == "-m" or (one.endswith(".py") and not one.startswith("-") and os.path.isfile(one)):
                 return place + 1 + (one == "-m")

@@ -261,7 +261,11 @@ class Simulation:
     def missing(self) -> int | None:
         """By how much the device is too small for the request that was refused, once the cache is given back; None where none was."""
         refused = next((one.what for one in reversed(self.tape.actions) if one.verb == "refused"), None)
-        return None if refused is None else max(refused - self._at_fullest[1].device_free, 1)
+        return None if refused is None else max(refused - self.left_at_refusal(), 1)
+
+    def left_at_refusal(self) -> int:
+        """Return what the device had left when a request was refused and the program ended of it."""
+        return self._at_fullest[1].device_free
 
     def alive_at_refusal(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
         """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""

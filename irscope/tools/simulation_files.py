@@ -13,7 +13,7 @@ from typing import Final
 import irscope
 from irscope.files import write_binary, write_text
 from irscope.memory.tape import Bytes, Origin, Outcome, Replayed, Tape
-from irscope.passes.exports.timeline import AllocatorLog, allocations_of_program, chrome_trace, snapshot_bytes
+from irscope.passes.exports.timeline import AllocatorLog, Refusal, allocations_of_program, chrome_trace, snapshot_bytes
 from irscope.recording import (
     COLD,
     WARM,
@@ -39,6 +39,9 @@ from irscope.tools.simulation import Simulation
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
 """What names of files end in."""
+SNAPSHOT_DEVICE: Final = "irscope_device"
+SNAPSHOT_TORCH: Final = "irscope_torch"
+"""Among the settings of a snapshot: what was simulated."""
 _MOST_ALIVE: Final = 100
 _MOST_ROWS: Final = 5000
 """Of a table, so that its line stays well below what a reader takes."""
@@ -57,8 +60,24 @@ def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] 
 
 def allocator_log(simulation: Simulation) -> AllocatorLog:
     """What the allocator did, event by event."""
-    expandable = "expandable_segments:true" in simulation.target.alloc_conf.lower()
-    return allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable)
+    target = simulation.target
+    expandable = "expandable_segments:true" in target.alloc_conf.lower()
+    log = allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable, refusal=_refusal(simulation))
+    log.settings = {
+        "PYTORCH_CUDA_ALLOC_CONF": target.alloc_conf,
+        "expandable_segments": expandable,
+        SNAPSHOT_DEVICE: simulation.options.device or target.device.name,
+        SNAPSHOT_TORCH: "{}.{}".format(*target.torch),
+    }
+    return log
+
+
+def _refusal(simulation: Simulation) -> Refusal | None:
+    """Return the request for which the program ended."""
+    if simulation.outcome != "oom":
+        return None
+    found = next((one for one in reversed(simulation.tape.actions) if one.verb == "refused"), None)
+    return None if found is None else Refusal(found.at, found.what, found.other, simulation.left_at_refusal(), simulation.line)
 
 
 def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recording:

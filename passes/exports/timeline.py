@@ -26,7 +26,9 @@ from irscope.passes.memory.cuda import DeviceMemory
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 
-Action: TypeAlias = Literal["segment_alloc", "segment_map", "segment_free", "segment_unmap", "alloc", "free"]
+Action: TypeAlias = Literal["segment_alloc", "segment_map", "segment_free", "segment_unmap", "alloc", "free", "oom"]
+_REFUSED: Final = "out of memory"
+"""Name of the frame of a request that was."""
 LOADING = -1
 """In place of a step while the model is loaded."""
 
@@ -58,6 +60,7 @@ class Event:
 
     action: Action
     address: int
+    """Where the block or segment is; of a request that was refused what the device had left."""
     size: int
     """Bytes as asked for; of segments what the device gives."""
     block: int
@@ -70,6 +73,19 @@ class Event:
     stream: int = 0
     phase: str = ""
     """Of a program: forward, backward, optimizer."""
+
+
+@immutable
+class Refusal:
+    """The request that ended a program."""
+
+    at: int
+    """The number of requests before it."""
+    size: int
+    stream: int
+    left: int
+    """What the device had left."""
+    line: str
 
 
 @dataclass
@@ -86,6 +102,8 @@ class AllocatorLog:
     """Forward passes."""
     spans: list[str] = field(default_factory=list)
     """Names of what a program did, where that is no model's nodes: its steps."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Of the allocator."""
 
     @property
     def length(self) -> int:
@@ -107,16 +125,20 @@ def allocations_of(memory: DeviceMemory) -> AllocatorLog:
     return _Recorder(AllocatorLog(memory.steps), memory.tape, memory.sizes, replayed, expandable).run()
 
 
-def allocations_of_program(tape: Tape[Origin], replayed: Replayed, *, expandable: bool) -> AllocatorLog:
+def allocations_of_program(tape: Tape[Origin], replayed: Replayed, *, expandable: bool, refusal: Refusal | None = None) -> AllocatorLog:
     """What the allocator did for a program whose tape was replayed with every span watched; its spans are the steps of one run."""
     log = AllocatorLog([], runs=1, spans=[span.name for span in tape.spans])
-    return _Recorder(log, tape, tape.numbers("central"), replayed, expandable).run()
+    return _Recorder(log, tape, tape.numbers("central"), replayed, expandable, refusal).run()
 
 
 class _Recorder:
     """Lists what the allocator did, stretch by stretch."""
 
-    def __init__(self, log: AllocatorLog, tape: Tape[Any], sizes: list[int], replayed: Replayed, expandable: bool) -> None:
+    def __init__(
+        self, log: AllocatorLog, tape: Tape[Any], sizes: list[int], replayed: Replayed, expandable: bool, refusal: Refusal | None = None
+    ) -> None:
+        self._refusal = refusal
+        """What is still to be noted."""
         self._tape = tape
         self._sizes = sizes
         self._replayed = replayed
@@ -145,7 +167,10 @@ class _Recorder:
                 self._at = self._first + place
                 if place in given:
                     self._note_segments(given[place], run, min(step, last))
+                self._note_refusal(run, min(step, last))
                 self._note(event, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
+        self._at = len(self._tape.events)
+        self._note_refusal(run, last)
         found.owners = {block.address: self._owners[slot] for slot, block in self._replayed.held.items()}
         return found
 
@@ -168,6 +193,13 @@ class _Recorder:
         stream = tape.streams.get(slot, 0)
         made = Event(action, address, self._sizes[slot], block, run, step, self._owners[slot], stream, self._phase())
         self._found.events.append(made)
+
+    def _note_refusal(self, run: int, step: int) -> None:
+        one = self._refusal
+        if one is not None and self._at >= one.at:
+            owner = Owner(_REFUSED, "", None, origin=Origin("", one.line))
+            self._found.events.append(Event("oom", one.left, one.size, one.size, run, step, owner, one.stream, self._phase()))
+            self._refusal = None
 
     def _phase(self) -> str:
         at = bisect_right(self._begins, self._at)
@@ -299,7 +331,7 @@ def snapshot(log: AllocatorLog) -> dict[str, Any]:
     return {
         "segments": [_segment(segment, log.owners, stacks) for segment in log.segments],
         "device_traces": [trace(log, stacks=stacks)],
-        "allocator_settings": {},
+        "allocator_settings": dict(log.settings),
         "external_annotations": [*_annotations(log, lambda event: event.phase), *_annotations(log, lambda event: _step_name(log, event))],
     }
 
@@ -464,6 +496,8 @@ def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
     by_category: dict[str, int] = {}
     counts = {"requested": 0, "allocated": 0, "reserved": 0}
     for event, time in zip(log.events, _times(log), strict=True):
+        if event.action == "oom":
+            continue  # nothing is taken
         sign = -1 if event.action in ("free", "segment_free", "segment_unmap") else 1
         if event.owner is None:
             counts["reserved"] += sign * event.size

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from irscope.cli.main import main
 from irscope.recording import figures, peak_of, read_recording
+from irscope.tools.explain import explain_file
+from irscope.tools.simulate_ranks import Program, arguments_of
+from irscope.tools.simulation import Options
 from tests.cli.test_simulate import LOOP, simulate
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -93,3 +97,82 @@ def test_a_recording_says_what_memory_was_short_of(tmp_path: Path) -> None:
     assert report["outcome"] == "oom" and not recording.complete
     assert (problem.kind, problem.requested) == ("out_of_memory", 4 << 30)
     assert problem.alive_bytes == 19 * (4 << 30) and len(problem.alive) == 19
+
+
+LAYERS = """
+import argparse, torch
+from torch import nn
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int, default=1)
+batch = parser.parse_args().batch
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(1024, 4096), nn.Linear(4096, 1024)
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(6))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+model = Net().cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(2):
+    model(torch.randn(batch * 1024, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_memory_that_was_refused_is_explained_as_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "oom.pickle"
+    options = ("--device", "h100", "--memory", "3GiB", "--torch", "2.15", "--alloc-conf", "expandable_segments:True", "-o", str(path))
+    done = simulate(tmp_path, LAYERS, *options, arguments=("--batch", "16"))
+    assert done.returncode == 1, done.stderr
+    snapshot = pickle.loads(path.read_bytes())
+    [entry] = [one for one in snapshot["device_traces"][0] if one["action"] == "oom"]
+    assert f"Tried to allocate {entry['size'] >> 20}.00 MiB" in done.stdout
+    assert entry["addr"] < entry["size"] and entry["frames"][-1]["line"] == 24
+
+    explained = explain_file(path)
+    assert explained.verdict.startswith(f"out of memory: {entry['size'] >> 20}.00 MiB more at") and "train.py:24" in explained.verdict
+    assert explained.release == "2.15"
+    assert "expandable_segments:True" not in [one.change.name for one in explained.tried[1]]
+    tables = {table.title: table.to_dicts() for table in explained.tables()}
+    assert "blocks.0-5" in {row["module"] for row in tables["alive where memory was refused"]}
+
+    seen: list[list[str]] = []
+    monkeypatch.setattr("irscope.cli.explain.Command.run", lambda self, args: seen.append([args.target, *args.arguments]) or 0)
+    script = str(tmp_path / "train.py")
+    assert main(["explain", "--no-try", str(path), script, "--batch", "16"]) == 0
+    assert seen == [[script, "--batch", "16"]]
+    found = predicted_with(monkeypatch, path, script)
+    assert found == {"--device": "h100:3GiB", "--torch": "2.15", "--alloc-conf": "expandable_segments:True"}
+
+
+def predicted_with(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> dict[str, str]:
+    """What a script is simulated with to explain a snapshot."""
+    lines: list[list[str]] = []
+
+    def asked(program: object, options: Options, *more: str) -> list[str]:
+        lines.append(arguments_of(Program(script), options, *more))
+        raise LookupError
+
+    monkeypatch.setattr("irscope.tools.explain.prediction.arguments_of", asked)
+    with pytest.raises(LookupError):
+        explain_file(path, script)
+    [line] = lines
+    return {flag: line[line.index(flag) + 1] for flag in ("--device", "--torch", "--alloc-conf")}
+
+
+def test_settings_that_a_release_does_not_take_are_named(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, "run.pickle")
+    snapshot = pickle.loads(path.read_bytes())
+    conf = "large_segment_size_mb:40,expandable_segments:True,no_such_thing:3"
+    snapshot["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": conf, "irscope_torch": "2.8"}
+    path.write_bytes(pickle.dumps(snapshot))
+    [note] = [one for one in explain_file(path).report().notes if "does not take" in one]
+    assert note.startswith("torch 2.8 does not take ") and "no_such_thing:3" in note and "expandable" not in note

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from irscope.errors import LoadError
+from irscope.devices.catalogue import DEFAULT_TORCH, torch_version
+from irscope.errors import LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
 from irscope.passes.lifetimes.timeline import shown_steps
@@ -27,7 +28,8 @@ from irscope.tools.explain.prediction import SCRIPTS, Prediction, predict
 from irscope.tools.explain.recorded import snapshot_of
 from irscope.tools.explain.sources import Sources
 from irscope.tools.explain.space import ROUNDING, Space
-from irscope.tools.simulation import Options
+from irscope.tools.simulation import Options, grouped
+from irscope.tools.simulation_files import SNAPSHOT_DEVICE, SNAPSHOT_TORCH
 
 _ALIVE: Final = ["category", "module", "line", "bytes", "blocks:count"]
 _MOST_STEPS: Final = 200
@@ -43,6 +45,8 @@ class Explanation:
     history: History
     sources: Sources
     prediction: Prediction | None = None
+    release: str = "{}.{}".format(*DEFAULT_TORCH)
+    """Of torch, whose rules the requests are asked again by."""
 
     @cached_property
     def faults(self) -> list[Fault]:
@@ -57,7 +61,7 @@ class Explanation:
     @cached_property
     def tried(self) -> tuple[Outcome | None, list[Outcome], str]:
         """The same requests with other settings."""
-        return try_changes(self.history, self.faults)
+        return try_changes(self.history, self.faults, self.release)
 
     @property
     def asked(self) -> int:
@@ -170,7 +174,7 @@ class Explanation:
         yield Table.of(
             [*rows_of_kinds, ("requested, the sum", self.asked), ("rounding", rounding)], ["category", "bytes"], f"{where}, by category"
         )
-        yield Table.of(history.rows(alive), _ALIVE, f"alive {where}", whole="bytes")
+        yield Table.of(grouped(history.rows(alive), self._classes), _ALIVE, f"alive {where}", whole="bytes")
         if any(size for _, _, size in parts):
             made: list[tuple[object, ...]] = [*parts]
             made.append(("reserved, the sum", len(self.space.pieces), sum(size for _, _, size in parts)))
@@ -182,6 +186,13 @@ class Explanation:
         yield from self._steps()
         yield from self._tried_tables()
         yield from self._prediction_tables()
+
+    @property
+    def _classes(self) -> Mapping[str, str]:
+        """Modules by path, all of one class, as a snapshot does not tell it: layers that differ in numbers alone are shown together."""
+        _, some = np.unique(self.history.blocks.stack, return_index=True)
+        modules = {self.history.module(number) for number in some.tolist()}
+        return dict.fromkeys((".".join(one.split(".")[:end]) for one in modules for end in range(1, one.count(".") + 2)), "")
 
     def _steps(self) -> Iterator[Table]:
         history = self.history
@@ -252,7 +263,9 @@ class Explanation:
         history = self.history
         notes = [f"{fault.kind} ({fault.place}): {fault.fix}" for fault in self.faults]
         if why:
-            notes.append(f"no changes were tried: {why}")
+            notes.append(why)
+        if self.tried[0] is not None:
+            notes.append(f"changes were tried by the rules of torch {self.release}; --torch names another release")
         if history.length and not history.has_stacks:
             notes.append("the history has no stacks: torch.cuda.memory._record_memory_history(stacks='python') writes them")
         if history.has_pools and not why:
@@ -315,11 +328,23 @@ def explain(
             known = ", ".join(map(str, snapshot.devices)) or "none"
             raise LoadError(f"has nothing of device {device}; of {known}", code="IRS663", where=snapshot.path)
         snapshot = snapshot.of_device(device)
+    chosen = _as_it_ran(snapshot, options or Options())
     history = History(snapshot)
     if not len(history.blocks):
         raise LoadError("holds neither a history nor a block in use: nothing is to be explained", code="IRS663", where=snapshot.path)
     script = Path(target) if target.endswith(SCRIPTS) else None
-    found = Explanation(snapshot.path, history, Sources(script))
+    found = Explanation(snapshot.path, history, Sources(script), release="{}.{}".format(*torch_version(chosen.torch)))
     if target:
-        found.prediction = predict(snapshot, target, arguments, options or Options(), tries=tries)
+        found.prediction = predict(snapshot, target, arguments, chosen, tries=tries)
     return found
+
+
+def _as_it_ran(snapshot: Snapshot, options: Options) -> Options:
+    """Return the options with the device, the release and the allocator's settings of the snapshot, where nobody said others."""
+    said = snapshot.settings
+    device, torch, conf = (str(said.get(key) or "") for key in (SNAPSHOT_DEVICE, SNAPSHOT_TORCH, "PYTORCH_CUDA_ALLOC_CONF"))
+    try:
+        torch_version(torch)
+    except UsageError:  # a release whose rules are not known
+        torch = ""
+    return replace(options, device=options.device or device, torch=options.torch or torch, alloc_conf=options.alloc_conf or conf)

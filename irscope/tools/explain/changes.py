@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +18,7 @@ from irscope.tools.explain.history import History, Numbers
 MOST_REQUESTS: Final = 400_000
 """Of a history that is asked again."""
 _SETTINGS: Final = ("expandable_segments:True", "max_split_size_mb:128", "roundup_power2_divisions:8")
+_COMMA: Final = re.compile(r",(?![^\[]*\])")
 _SCALED: Final = ("activation", "temporary", "input", "output", "loaded")
 _FINEST: Final = 1 / 64
 
@@ -47,12 +49,12 @@ class Outcome:
 class Replays:
     """Asks an allocator for the same."""
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, history: History, release: str) -> None:
+        self._history, self._release = history, release
         blocks = history.blocks
         self._scales = np.isin(history.category, _SCALED) & (history.round_of > 0)
         self._streams = {stream: number for number, stream in enumerate([0, *sorted(set(blocks.stream.tolist()) - {0})])}
-        self.conf = _conf_of(history)
+        self.conf, self.left_out = _conf_of(history, release)
 
     @property
     def why_not(self) -> str:
@@ -78,7 +80,7 @@ class Replays:
         """Make all requests up to where memory ran out, and the one that was refused."""
         history, blocks = self._history, self._history.blocks
         conf = ",".join(filter(None, (self.conf, change.conf)))
-        gpu = CachingAllocator("2.13", conf, PLENTY if limit is None else limit)
+        gpu = CachingAllocator(self._release, conf, PLENTY if limit is None else limit)
         died, size = blocks.died, blocks.size
         if change.fault is not None:
             died, size = self._without(change.fault)
@@ -128,22 +130,31 @@ class Replays:
         return died, size
 
 
-def _conf_of(history: History) -> str:
-    found = history.snapshot.settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
+def _conf_of(history: History, release: str) -> tuple[str, str]:
+    """Return the allocator's settings, and those that this release does not take."""
+    settings = history.snapshot.settings
+    found = settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
     if not isinstance(found, str) or len(found) > 1000:
-        return ""
-    try:
-        CachingAllocator("2.13", found, PLENTY)
-    except UsageError:
-        return ""
-    return found
+        found = ""
+    if settings.get("expandable_segments") is True and "expandable_segments" not in found:
+        found = ",".join(filter(None, (found, "expandable_segments:True")))
+    taken, refused = [], []
+    # A comma within brackets parts no settings.
+    for one in filter(None, (part.strip() for part in _COMMA.split(found))):
+        try:
+            CachingAllocator(release, one, PLENTY)
+        except UsageError:
+            refused.append(one)
+        else:
+            taken.append(one)
+    return ",".join(taken), ",".join(refused)
 
 
-def try_changes(history: History, faults: list[Fault]) -> tuple[Outcome | None, list[Outcome], str]:
-    """The requests as they were, and with each change; the most saved first. Or why nothing was asked again."""
-    replays = Replays(history)
+def try_changes(history: History, faults: list[Fault], release: str) -> tuple[Outcome | None, list[Outcome], str]:
+    """The requests as they were, and with each change; the most saved first. Or why nothing was asked again; or what was left out."""
+    replays = Replays(history, release)
     if replays.why_not:
-        return None, [], replays.why_not
+        return None, [], f"no changes were tried: {replays.why_not}"
     limit = replays.limit
     as_is = replays.run(Change("as it was", ""))
     if limit is not None and replays.run(Change("as it was", ""), limit=limit).fits:
@@ -163,7 +174,8 @@ def try_changes(history: History, faults: list[Fault]) -> tuple[Outcome | None, 
         smaller = _batch(replays, limit)
         found += [smaller] if smaller is not None else []
     found.sort(key=lambda one: one.reserved)
-    return as_is, found, ""
+    left_out = replays.left_out
+    return as_is, found, f"torch {release} does not take {left_out}: changes were tried without that" if left_out else ""
 
 
 def _batch(replays: Replays, limit: int) -> Outcome | None:

@@ -63,8 +63,9 @@ def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: 
         if target.endswith(SCRIPTS):
             line = arguments_of(Program(target, arguments), options, "--quiet", "--format", "json", "-o", str(path), *["--try"] * tries)
         else:
-            device = ["--device", options.device] if options.device else []
-            line = ["export", "--quiet", *device, "-o", str(path), target]
+            given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf}
+            named = [part for flag, value in given.items() if value for part in (flag, value)]
+            line = ["export", "--quiet", *named, "-o", str(path), target]
         try:
             done = processes.run(processes.irscope(line), seconds=_SECONDS)
         except processes.Late:

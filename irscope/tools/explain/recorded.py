@@ -24,8 +24,9 @@ from irscope.recording import (
 )
 from irscope.report.report import Report
 from irscope.tools.explain.history import PHASES, History
-from irscope.tools.simulation_files import said_of, table_said
+from irscope.tools.simulation_files import SNAPSHOT_TORCH, said_of, table_said
 
+_CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NAMES: Final = ("alloc", "free_requested")
 _MOST_SHOWN: Final = 200_000
 """Entries of a history that are shown, the last ones before the moment that is explained and what comes then."""
@@ -78,7 +79,9 @@ def snapshot_of(recording: Recording) -> Snapshot:
     table = np.array(rows, dtype=np.int64).reshape(-1, 8)
     action, address_, size, stream, time, stack_, note, pool = table.T
     columns = Columns(action, address_, size, stream, time, stack_, note, pool, list(_NAMES), [""], listed, list(frames), [(0, 0)])
-    return Snapshot(recording.path, (), columns, (np.arange(len(rows), dtype=np.int64),), {}, tuple(_phases(phases)))
+    header = recording.header
+    told = {SNAPSHOT_TORCH: header.versions.get("torch", ""), _CONF: header.settings.get(_CONF, "")}
+    return Snapshot(recording.path, (), columns, (np.arange(len(rows), dtype=np.int64),), told, tuple(_phases(phases)))
 
 
 def _phases(phases: list[str]) -> list[Annotation]:
