@@ -11,9 +11,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode, UnsupportedOperatorException
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from irscope.frontends.eager.fakes import RULES
+from irscope.frontends.eager.pretend import current
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.routes import KERNELS as SHAPES
@@ -32,6 +33,12 @@ _WHOLE: Final = ("convolution", "convolution_backward")
 """Operators that torch splits differently on each device; the rules for their memory see them whole."""
 _IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
 """Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured."""
+_TRIED: Final = 1 << 20
+"""Bytes of operands up to which a kernel of the CPU is run as it is to see what an operator makes."""
+_BEARABLE: Final = 1 << 26
+"""Bytes of operands up to which it is run as it is where fewer elements do not tell."""
+_FEW: Final = 4
+"""Sizes up to this stay as they are where a kernel is tried on few elements; larger ones become little more than it."""
 _STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
 
 
@@ -315,39 +322,87 @@ class Kernels:
             return self._tried(op, given, named)
 
     def _tried(self, op: Any, given: Any, named: Any) -> Any:
-        """Results of an operator that has no shape function, by running the CPU's kernel on zeros."""
-        fakes: list[Any] = []
-        zeros: list[torch.Tensor] = []
-
-        def zero(one: Any) -> Any:
-            if isinstance(one, torch.Generator) or (isinstance(one, torch.device) and one.type == "cuda"):
-                return None if isinstance(one, torch.Generator) else torch.device("cpu")
-            if not isinstance(one, torch.Tensor):
-                return one
-            fakes.append(one)
-            zeros.append(torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu").zero_())
-            return zeros[-1]
-
-        def fake(one: Any) -> Any:
-            if not isinstance(one, torch.Tensor):
-                return one
-            place = next((place for place, known in enumerate(zeros) if known is one), None)
-            return self._fake(one, "cuda") if place is None else fakes[place]
-
-        plain, options = tree_map(zero, (tuple(given), dict(named)))
-        try:
-            if op.namespace != "aten" and not self.allow_unknown:
-                raise NotImplementedError
-            result = op(*plain, **options)
-        except (NotImplementedError, RuntimeError) as error:
+        """Results of an operator that has no shape function: by the one of its form that returns what it makes, or else by the CPU's kernel
+        on zeros; on few of them where the operands are large."""
+        functional = _functional(op)
+        if functional is not None:
+            return self._into_operands(op, functional, given, named)
+        if op.namespace != "aten" and not self.allow_unknown:
             raise UnknownKernel(
                 f"operator {op} has no rule for what it makes (torch.library.register_fake gives it one), and its kernels do not run here"
-            ) from error
-        for one, known in zip(fakes, zeros, strict=True):
-            if one.shape != known.shape:
+            )
+        operands = [one for one in tree_flatten((tuple(given), dict(named)))[0] if isinstance(one, torch.Tensor)]
+        size = sum(one.numel() * one.element_size() for one in operands)
+        whole: list[Mapping[int, int]] = [{}]
+        ways = [whole] if size <= _TRIED or self.allow_unknown else [_sizes_to_try(operands), *[whole] * (size <= _BEARABLE)]
+        for tries in ways:
+            try:
+                return self._on_zeros(op, given, named, tries)
+            except (NotImplementedError, RuntimeError, IndexError, ValueError) as error:
+                reason: Exception = error
+        hint = "; --allow-unknown-kernels lets it run on the host with zeros, at full size"
+        raise UnknownKernel(
+            f"operator {op} has no rule for what it makes, and its kernel does not run here"
+            + (hint if whole not in ways and not isinstance(reason, NotImplementedError) else "")
+        ) from reason
+
+    def _into_operands(self, op: Any, functional: Any, given: Any, named: Any) -> Any:
+        """What an operator with operands for its results (`out=`) does: they get the shapes of the results."""
+        values = dict(zip((one.name for one in op._schema.arguments), given, strict=False)) | dict(named)
+        written = [one.name for one in op._schema.arguments if _is_written(one)]
+        plain = [one.name for one in functional._schema.arguments if not one.kwarg_only]
+        keywords = {one.name: values[one.name] for one in functional._schema.arguments if one.kwarg_only and one.name in values}
+        made = self._shapes(functional, tuple(values[name] for name in plain if name in values), keywords)
+        results = [values[name] for name in written]
+        for result, like in zip(results, [made] if isinstance(made, torch.Tensor) else made, strict=False):
+            if isinstance(like, torch.Tensor) and result.shape != like.shape:
                 with self._mode:
-                    one.resize_(known.shape)
-        return tree_map(fake, result)
+                    result.resize_(like.shape)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _on_zeros(self, op: Any, given: Any, named: Any, tries: Sequence[Mapping[int, int]]) -> Any:
+        """Results by the CPU's kernel, with other sizes in place of some; what is the same at each try is at the sizes that are wanted."""
+        operands: list[Any] = []
+        runs: list[tuple[list[torch.Tensor], Any]] = []
+        for sizes in tries:
+            operands = []
+            zeros: list[torch.Tensor] = []
+
+            def zero(one: Any, sizes: Mapping[int, int] = sizes, operands: list[Any] = operands, zeros: list[Any] = zeros) -> Any:
+                if isinstance(one, torch.Generator) or (isinstance(one, torch.device) and one.type == "cuda"):
+                    return None if isinstance(one, torch.Generator) else torch.device("cpu")
+                if not isinstance(one, torch.Tensor):
+                    return sizes.get(one, one) if type(one) is int else one
+                operands.append(one)
+                shape = tuple(sizes.get(size, size) for size in one.shape)
+                strides = one.stride() if not sizes else _dense_strides(shape, one.stride())
+                zeros.append(torch.empty_strided(shape, strides, dtype=one.dtype, device="cpu").zero_())
+                return zeros[-1]
+
+            plain, options = tree_map(zero, (tuple(given), dict(named)))
+            result = op(*plain, **options)
+            runs.append((zeros, result))
+        for place, operand in enumerate(operands):
+            shape = _wanted_shape([tuple(zeros[place].shape) for zeros, _ in runs], tries)
+            if tuple(operand.shape) != shape:
+                with self._mode:
+                    operand.resize_(shape)
+        flat = [tree_flatten(result)[0] for _, result in runs]
+        _, spec = tree_flatten(runs[0][1])
+        return tree_unflatten([self._as_wanted(alike, operands, runs, tries) for alike in zip(*flat, strict=True)], spec)
+
+    def _as_wanted(self, alike: Sequence[Any], operands: list[Any], runs: Any, tries: Sequence[Mapping[int, int]]) -> Any:
+        first = alike[0]
+        if not isinstance(first, torch.Tensor):
+            return first
+        place = next((place for place, known in enumerate(runs[0][0]) if known is first), None)
+        if place is not None:
+            return operands[place]
+        shape = _wanted_shape([tuple(one.shape) for one in alike], tries)
+        strides = first.stride() if not tries[0] else _dense_strides(shape, first.stride())
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            like = torch.empty_strided(shape, strides, dtype=first.dtype, device="meta")
+            return FakeTensor(self._mode, like, torch.device("cuda", current.device))
 
     def _fake(self, one: torch.Tensor, device: Any = None) -> Any:
         # Made by hand: dispatched by the mode, torch.empty_strided takes several times as long.
@@ -424,6 +479,55 @@ class Kernels:
             plan.unknown = op.namespace != "aten" or (bool(plan.forms) and op.name() not in NOTHING and torch.Tag.pointwise not in op.tags)
             return ()
         return memory_events(call, self.machine.target)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _functional(op: Any) -> Any:
+    """The overload that returns what this one writes into operands that it is given for that."""
+    arguments = op._schema.arguments
+    read = {one.name for one in arguments if not _is_written(one)}
+    if len(read) == len(arguments) or not all(one.is_out for one in arguments if _is_written(one)):
+        return None
+    for name in op.overloadpacket.overloads():
+        other = getattr(op.overloadpacket, name)
+        if {one.name for one in other._schema.arguments} == read and not any(map(_is_written, other._schema.arguments)):
+            return other
+    return None
+
+
+def _sizes_to_try(operands: Sequence[torch.Tensor]) -> list[Mapping[int, int]]:
+    """Smaller sizes for those that are large. They lie differently far apart each time: a size that is another one and a number more, as
+    of convolutions, is not taken for a third one."""
+    large = sorted({size for one in operands for size in one.shape if size > _FEW})
+    return [{size: _FEW + 2 + apart * (place + 1) for place, size in enumerate(large)} for apart in (2, 3, 5)]
+
+
+def _wanted_shape(shapes: Sequence[tuple[int, ...]], tries: Sequence[Mapping[int, int]]) -> tuple[int, ...]:
+    """The shape at the sizes that are wanted, by those at the sizes that were tried. ValueError where it is not one of them, nor fixed."""
+    if not tries[0]:
+        return shapes[0]
+    if len({len(shape) for shape in shapes}) != 1:
+        raise ValueError("the number of dimensions depends on sizes")
+    found = []
+    for sizes in zip(*shapes, strict=True):
+        same = [size for size in tries[0] if all(one[size] == made for one, made in zip(tries, sizes, strict=True))]
+        if not same and len(set(sizes)) != 1:
+            raise ValueError("a size is computed from others")
+        found.append(same[0] if same else sizes[0])
+    return tuple(found)
+
+
+def _dense_strides(shape: Sequence[int], like: Sequence[int]) -> tuple[int, ...]:
+    """Strides in the order of others, without gaps; what is the same along a dimension stays so."""
+    strides, step = [0] * len(shape), 1
+    for place in sorted(range(len(shape)), key=lambda place: (like[place], -place)):
+        if like[place]:
+            strides[place] = step
+            step *= max(shape[place], 1)
+    return tuple(strides)
 
 
 def _one_of_each(given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -263,6 +263,58 @@ def test_bad_programs_end_with_a_line(tmp_path: Path, text: str, options: tuple[
     assert ("Traceback" in done.stderr) == any(error in said for error in ("ValueError", "JSONDecodeError", "RuntimeError"))
 
 
+NO_META = """import resource, time
+import torch
+large, fp8 = (torch.empty(16384, 8192, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.float8_e4m3fn))
+images, scale = torch.empty(64, 64, 256, 256, device="cuda"), torch.ones((), device="cuda")
+aten = torch.ops.aten
+def empty(*shape, dtype=torch.float32):
+    return torch.empty(shape, device="cuda", dtype=dtype)
+began = time.process_time()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+product = empty(0, dtype=torch.bfloat16)
+torch._scaled_mm(fp8, fp8.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, out=product)
+results = [
+    product,
+    aten.adaptive_avg_pool2d.out(images, [7, 7], out=empty(0)),
+    *aten._aminmax.dim(large, 1),
+    torch.logcumsumexp(large, 1),
+    torch._masked_softmax(large, torch.zeros(16384, 8192, device="cuda", dtype=torch.bool), 1, 0),
+    *aten.fake_quantize_per_channel_affine_cachemask(large, empty(16384), empty(16384, dtype=torch.int32), 0, 0, 255),
+    *torch.geqrf(large),
+    torch._standard_gamma_grad(large, large),
+    torch._sample_dirichlet(large),
+]
+print([(*result.shape, result.element_size()) for result in results])
+took = time.process_time() - began, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+assert took[0] < 5 and took[1] < 200, took
+aten.slow_conv_dilated2d(images, empty(64, 64, 3, 3), [3, 3], None, [1, 1], [1, 1], [2, 2])
+"""
+
+
+def test_operators_without_a_shape_function_compute_nothing_at_full_size(tmp_path: Path) -> None:
+    done = simulate(tmp_path, NO_META)
+    table = (16384, 8192, 4)
+    shapes = [
+        (16384, 16384, 2),
+        (64, 64, 7, 7, 4),
+        (16384, 4),
+        (16384, 4),
+        table,
+        table,
+        table,
+        (16384, 8192, 1),
+        table,
+        (8192, 4),
+        table,
+        table,
+    ]
+    assert done.stdout.splitlines()[0] == str(shapes), done.stderr
+    line = len(NO_META.splitlines())
+    assert done.returncode == 4 and f"train.py:{line}: operator aten.slow_conv_dilated2d.default has no rule" in done.stderr
+    assert "--allow-unknown-kernels lets it run on the host with zeros" in done.stderr
+
+
 FAILS = """import torch
 def load():
     try:
