@@ -390,6 +390,7 @@ def strict_code(args: argparse.Namespace, models: Sequence[Model], reports: Sequ
     said_of = [*(model.diagnostics for model in models), *(report.diagnostics for report in reports)]
     wrong = [diagnostic for diagnostics in said_of for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     said += [f"errors of the model, first {wrong[0].code}: {wrong[0].message}"] if wrong else []
+    said += dict.fromkeys(report.inferred for report in reports if report.inferred)
     said += [f"assumed {'; '.join(one.text for one in guesses)}"] if guesses else []
     for line in said:
         sys.stderr.write(one_line(f"irscope: error IRS540: --strict: {line}") + "\n")

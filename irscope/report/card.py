@@ -157,6 +157,8 @@ class CardMemory:
     """Bytes that the device lacks; None where the model fits, or that is not known."""
     devices: tuple[str, ...]
     """Where it does not fit: known devices with enough memory, the smallest first."""
+    as_file: tuple[Quantity, Quantity] | None = None
+    """Allocated, else bytes of tensors, and reserved where the file itself is run; there where the peak is that of its Python module."""
     is_optimised: bool = True
     """False where it is for the graph as the file has it, which a default session of the runtime would optimise first."""
 
@@ -307,6 +309,8 @@ class Card:
             found["missing"] = memory.missing
         if memory.as_pytorch is not None:
             found["pytorch_allocated"], found["pytorch_reserved"] = memory.as_pytorch
+        if memory.as_file is not None:
+            found["file_peak"], found["file_reserved"] = memory.as_file
         return found
 
     def fields(self) -> dict[str, Scalar]:
@@ -324,6 +328,8 @@ class Card:
             "missing": None,
             "pytorch_allocated": None,
             "pytorch_reserved": None,
+            "file_peak": None,
+            "file_reserved": None,
             **numbers,
             **formulas,
             "bound_by": self.cost.bound_by or None,

@@ -258,6 +258,10 @@ class CardWriter:
         if memory.parts:
             yield self.item("memory", self.sum_text())
             yield self.item("", self.counters_text())
+            if self.card.memory.as_file is not None:
+                allocated, reserved = (self.number(one, Kind.BYTES) for one in self.card.memory.as_file)
+                counted = f"{allocated}, reserved {reserved}" if reserved != "?" else allocated
+                yield self.item("", f"as its Python module; run as a file: {counted}", rank=2)
         else:
             ends = memory.peak.ends
             limits = f"{self.number(memory.peak, Kind.BYTES)}: " if memory.peak.value is None and None not in ends else "not known: "

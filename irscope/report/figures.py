@@ -58,6 +58,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
         Figure("missing", Kind.BYTES, is_budgetable=False, per_device=True),
         Figure("pytorch_allocated", Kind.BYTES),
         Figure("pytorch_reserved", Kind.BYTES),
+        Figure("file_peak", Kind.BYTES),
+        Figure("file_reserved", Kind.BYTES),
         Figure("fits", Kind.BOOL, of="runtime", per_device=True, marks_change=True),
         Figure("nodes", Kind.COUNT, of="file", marks_change=True),
         Figure("unknown_ops", Kind.COUNT, marks_change=True),

@@ -98,6 +98,8 @@ class Report:
     partial: bool = False
     """Whether something that was asked for is missing; the command line then ends with exit code 5."""
 
+    inferred: str = ""
+    """An inference from text that its numbers rest on, and how to do without: with --strict an error, as a guess is."""
     is_assumed: bool = False
     """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
     headline: tuple[str, ...] = ()

@@ -286,6 +286,7 @@ class _Maker:
             module="" if node is None else node.scope.path,
             location=_place(node),
             as_pytorch=self._as_pytorch(counters),
+            as_file=self._as_file(timeline),
             missing=missing,
             devices=() if missing is None else _enough(self.device, counters, peak),
             is_optimised=timeline.model != "ort" or "ort_level" in self.at.program.metadata,
@@ -341,6 +342,16 @@ class _Maker:
         if memory.central is None or memory.is_open:
             return None
         return self.marked(memory.worst("allocated")), self.marked(memory.worst("reserved"))
+
+    def _as_file(self, timeline: Timeline) -> tuple[Quantity, Quantity] | None:
+        """What running the file itself takes, where the peak is that of the Python module from which it was made."""
+        if timeline.peak_by_lives is None or self.program.format in LIVE:
+            return None
+        memory = self.ctx.get(CudaMemory(model="ssa"))
+        if memory.central is not None and not memory.is_open:
+            return self.marked(memory.worst("allocated")), self.marked(memory.worst("reserved"))
+        found = self.ctx.get(Liveness(model="ssa")).footprint
+        return None if found is None or found.peak.value is None else (self.marked(found.peak), NOT_KNOWN)
 
     def _verdict(self, counters: _Counters, peak: Quantity) -> tuple[Quantity, str]:
         """Whether it fits, and what that rests on."""

@@ -616,9 +616,12 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
         # What is needed is asked, not what there is after the cache was given back.
         outcome = memory.replay(BOUNDLESS)
     central = outcome.worst(counter)
-    if memory.low is None:
+    if not memory.lows:
         return Need(central, *place, least=central, most=central)
-    least, most = min(central, memory.low.worst(counter)), None if memory.high is None else max(central, memory.high.worst(counter))
+    least, most = (
+        min(central, *(one.worst(counter) for one in memory.lows)),
+        None if memory.high is None else max(central, memory.high.worst(counter)),
+    )
     found = bracketed(counter, central, (least, most), memory.unbounded)
     return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=found.provenance is not Provenance.EXACT)
 

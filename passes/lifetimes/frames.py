@@ -18,6 +18,7 @@ from irscope.passes.graph.alias import written_operand
 from irscope.passes.lifetimes.lives import Facts, Hold, Holds
 
 _METHOD = re.compile(r"\bself\.(\w+)\(").findall
+_PUTS_IN_LIST = re.compile(r"^[A-Za-z_]\w*\.(?:append|appendleft|extend|insert|setdefault)\(").match
 _PUTS_IN_CACHE = re.compile(r"\b\w*(?:past|cache)\w*\.update\(").search
 _LONGEST = 500
 _ATTENTION = ("attn", "attention", "weights", "probs", "scores")
@@ -94,6 +95,57 @@ def held_by_calls(facts: Facts, reads: Iterable[tuple[int, Value]]) -> dict[Valu
         if outermost is not None:
             holds.add(storage, spans[outermost][1], "call", outermost.path)
     return holds.found
+
+
+_WITHOUT_VARIABLES = frozenset({"Sequential", "torch.nn.modules.container.Sequential"})
+"""Modules whose forward keeps nothing but the result of the module before. Files name classes with or without where they are from."""
+_SETS_ATTRIBUTE = re.compile(r"\bself\.[\w.]+(?:\[[^\]]*\])?\s*=(?!=)").search
+
+
+def longest_holds(facts: Facts) -> dict[Value, Hold]:
+    """Until when a tensor may live, whatever lists, dicts and tuples keep it: the innermost call around its definition and its uses
+    returns, and with it goes the last function that has a reference. What a module keeps in an attribute lives on."""
+    spans = call_spans(facts.steps)
+    last = len(facts.steps) - 1
+    outside: dict[tuple[Scope, Scope], Scope] = {}
+    kept: dict[Loc, bool] = {}
+    holds = Holds()
+    for storage, born in facts.born.items():
+        node = facts.steps[born]
+        around = node.scope
+        for step, _ in facts.uses[storage]:
+            if step <= last and (other := facts.steps[step].scope) is not around:
+                pair = (around, other)
+                if pair not in outside:
+                    outside[pair] = _call_around(around, other)
+                around = outside[pair]
+        if node.loc is not None and node.loc not in kept:
+            kept[node.loc] = _is_kept_in_attribute(node.loc)
+        if node.loc is not None and kept[node.loc]:
+            holds.add(storage, last, "local", "an attribute of a module")
+        elif around.cls not in _WITHOUT_VARIABLES:
+            holds.add(storage, spans[around][1], "call", around.path)
+    return holds.found
+
+
+def _call_around(scope: Scope, other: Scope) -> Scope:
+    """The innermost call that both are part of."""
+    while scope is not other:
+        deeper, rest = (scope, other) if scope.depth >= other.depth else (other, scope)
+        if deeper.parent is None:
+            return deeper
+        scope, other = deeper.parent, rest
+    return scope
+
+
+def _is_kept_in_attribute(loc: Loc) -> bool:
+    """Whether a statement on the way to a node assigns to an attribute of a module."""
+    at: Loc | None = loc
+    while at is not None:
+        if _SETS_ATTRIBUTE(at.statement[:_LONGEST]):
+            return True
+        at = at.caller
+    return False
 
 
 class Locals:
@@ -237,7 +289,9 @@ class Locals:
                 frame.names.pop(name, None)
                 frame.names[name], frame.places[name] = storages, _place(frame)
             elif written_operand(self._facts.steps[end]) is None:
-                frame.names[container] = [*self._kept_items(frame, container, end), *storages]
+                is_replaced = frame.loc is not None and frame.loc.statement.count(name) > 1
+                items = self._kept_items(frame, container, end) if is_replaced else frame.names.get(container, [])
+                frame.names[container] = [*items, *storages]
                 frame.places.setdefault(container, _place(frame))
 
     def _look_at(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
@@ -245,7 +299,9 @@ class Locals:
         self._name(frame, loc, names, end)
         if _PUTS_IN_CACHE(loc.statement):
             self._keep_in_cache(frame, end)
-        if not names:
+        if _PUTS_IN_LIST(loc.statement):
+            frame.kept.extend(storage for group in self._results(frame.since, end) for storage in group)
+        elif not names:
             frame.pending.update((storage, loc) for group in self._results(frame.since, end) for storage in group)
 
     def _keep_in_cache(self, frame: _Frame, end: int) -> None:
@@ -305,7 +361,8 @@ class Locals:
                 return
 
     def _kept_items(self, frame: _Frame, container: str, end: int) -> list[Value]:
-        """Items of a list that are not replaced. Which item is replaced is not recorded; it is taken to be one whose last use is here."""
+        """Items of a list that are not replaced, where a statement reads the item that it assigns. Which item that is is not recorded;
+        it is taken to be one whose last use is here."""
         items = frame.names.get(container, [])
         replaced = [item for item in items if frame.since <= self._facts.last_use(item) <= end]
         if replaced:
@@ -547,8 +604,11 @@ def targets_of(statement: str) -> tuple[str, ...]:
     if item is not None:
         return (item["key"],)
     found = _TARGETS.match(statement)
-    if found is None or not statement[: found.start("operator") if found["operator"] else found.end() - 1][-1:].isspace():
-        # Without a space it is an argument of a call that goes over several lines.
+    if found is None:
+        return ()
+    is_spaced = statement[: found.start("operator") if found["operator"] else found.end() - 1][-1:].isspace()
+    if not is_spaced and (not is_whole(statement) or statement.rstrip().endswith(",")):
+        # Without a space it is an argument of a call that goes over several lines, unless nothing goes on after it.
         return ()
     names = [name.strip().lstrip("*") for name in found["targets"].strip("() ").split(",")]
     return tuple(name for name in names if name)

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 from irscope.immutable import mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
-from irscope.ir.program import LocalNames, Traits
+from irscope.ir.program import LocalNames, Program, Traits
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
 from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.frames import Locals, held_by_calls
+from irscope.passes.lifetimes.frames import Locals, held_by_calls, longest_holds
 from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.lives import Body, Hold, LiveRange, alive_bytes, as_observed, inner_peaks, label_of
 from irscope.passes.lifetimes.traced import TracedLocals
@@ -40,6 +40,13 @@ class Lifetimes:
     """Results that share or copy depending on strides that are not known."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
     """When storages of unknown size live; their sizes are unknown within the limits there are, and no sum counts them."""
+    is_modelled: bool = False
+    """Whether live ranges are what the lines of a file suggest, where Python may keep tensors in ways that it does not show."""
+
+    @property
+    def deaths(self) -> list[int]:
+        """The last step of each storage."""
+        return [one.dies for one in (*self.ranges, *self.unsized_ranges)]
 
     def alive(self) -> list[Dim]:
         """Bytes alive at each step."""
@@ -58,6 +65,9 @@ class Ranges(Analysis[Lifetimes]):
     Runtime does, xla as XLA's CPU compiler packs what it does not fuse; auto follows the file."""
     undecided: Literal["copy", "share"] = "copy"
     """Whether a result counts as a view or a copy where unknown strides decide that."""
+    held: Literal["likely", "least", "most"] = "likely"
+    """How long tensors live where that is modelled: as names in the file suggest, until their last use, or until the call ends that
+    they are made and used in."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Lifetimes:
         with paused_gc():
@@ -81,12 +91,15 @@ class Ranges(Analysis[Lifetimes]):
         body = Body(list(ctx.each(graph, "live ranges", len(graph))), aliases, types, unsized)
         body.read(graph.outputs)
         holds: list[dict[Value, Hold]] = []
-        if model == "eager":
+        is_modelled = self.is_modelled(program)
+        if model == "eager" and not (is_modelled and self.held == "least"):
             facts = body.facts()
             holds.append(held_by_calls(facts, body.reads()))
             # TorchScript's own variables are not those of the Python that it was made from.
             names = TracedLocals if program.traits.local_names is LocalNames.LINES else Locals
             holds.append(names(facts).holds())
+            if is_modelled and self.held == "most":
+                holds.append(longest_holds(facts))
         inside = {}
         for step, node in enumerate(body.steps):
             size = _hidden(node, types, aliases.strides) + peaks.get(node, 0)
@@ -95,11 +108,16 @@ class Ranges(Analysis[Lifetimes]):
         ranges = body.ranges(holds)
         if model == "eager" and program.watched is not None:
             ranges = as_observed(ranges, program.watched, body.steps)
-        return Lifetimes(model, body.steps, ranges, inside, unsized, len(aliases.undecided), body.unsized_ranges(holds))
+        undecided = len(aliases.undecided)
+        return Lifetimes(model, body.steps, ranges, inside, unsized, undecided, body.unsized_ranges(holds), is_modelled)
 
     def resolved(self, traits: Traits) -> str:
         """The model, where auto follows the file."""
         return traits.lifetimes if self.model == "auto" else self.model
+
+    def is_modelled(self, program: Program) -> bool:
+        """Whether live ranges rest on what lines of source say: nobody watched the run, and no compiler wrote them down."""
+        return self.resolved(program.traits) == "eager" and program.watched is None and not program.traits.is_plan
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:
         every = (*result.ranges, *result.unsized_ranges)
@@ -111,6 +129,18 @@ class Ranges(Analysis[Lifetimes]):
             summary={"model": result.model, "storages": len(every), "undecided": result.undecided},
             tables=(Table.of(rows, columns=columns, title="storages"),),
         )
+
+
+MODELLED_LIVES = "live ranges are modelled by lines of source"
+"""Why a peak that depends on what Python holds is modelled, in a few words."""
+
+
+def other_lives(ctx: PassContext, model: Literal["auto", "ssa", "eager", "jit", "ort", "xla"], likely: Lifetimes) -> list[Lifetimes]:
+    """The shortest and the longest live ranges there may be, where they are modelled; nothing where no tensor's differs."""
+    if not likely.is_modelled:
+        return []
+    found = [ctx.get(Ranges(model=model, held="least")), ctx.get(Ranges(model=model, held="most"))]
+    return found if any(one.deaths != likely.deaths for one in found) else []
 
 
 def _of_plan(plan: OrtPlan) -> Lifetimes:

@@ -17,11 +17,11 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
 from irscope.passes.graph.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
-from irscope.passes.lifetimes.ranges import Lifetimes
+from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
 from irscope.report.table import Column, Limit, Mark, Series, Table, total
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity, derived, least_sure, plain
+from irscope.report.values import Provenance, Quantity, derived, least_sure, plain, quantity
 
 
 @mutable
@@ -59,6 +59,8 @@ class Timeline:
     """Results that are views or copies depending on unknown strides; they are counted as copies."""
     peak_if_shared: Dim | None = None
     """The peak where all of these share."""
+    peak_by_lives: tuple[Dim, Dim] | None = None
+    """The peak of the shortest and of the longest live ranges there may be, where they are modelled."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
     """Live ranges of storages of unknown size, which no sum counts."""
     declared: dict[str, list[str]] = field(default_factory=dict)
@@ -621,7 +623,18 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
             note = timeline.open_note() if most is not None else ""
             peak = Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
-    return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, lacking=lacking)
+    ends = timeline.peak_by_lives
+    if ends is not None:
+        for category in ("output", "activation"):
+            parts[category] = [_modelled(cell) for cell in parts[category]]
+        if peak.value is not None:
+            low, high = (dim_cell(there + end) for end in ends)
+            peak = Quantity(peak.value, Provenance.MODELLED, note=MODELLED_LIVES, lo=low, hi=high)
+    return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, ends is None, lacking=lacking)
+
+
+def _modelled(cell: object) -> object:
+    return cell if isinstance(cell, Quantity) and cell.value is None else replace(quantity(cell), provenance=Provenance.MODELLED)
 
 
 def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:

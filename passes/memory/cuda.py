@@ -24,7 +24,7 @@ from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import label_of
-from irscope.passes.lifetimes.ranges import Lifetimes, Ranges
+from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Lifetimes, Ranges, other_lives
 from irscope.passes.lifetimes.timeline import (
     INSIDE,
     Footprint,
@@ -46,7 +46,7 @@ from irscope.report.celltext import signed
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, Quantity, derived
+from irscope.report.values import Provenance, Quantity, derived, quantity
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
 Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
@@ -114,8 +114,9 @@ class DeviceMemory:
     sizes: list[int] | None = None
     """Bytes of each slot, as predicted; None where they depend on symbols."""
     central: Replayed | None = None
-    low: Replayed | None = None
-    """Lower bound, where something is unknown or modelled; None where everything is exact."""
+    lows: tuple[Replayed, ...] = ()
+    """What may be less, where something is unknown or modelled; nothing where everything is exact. A counter's lower bound is the least of
+    them: less that is asked for may well be more that is reserved."""
     high: Replayed | None = None
     """Upper bound; None where there is none."""
     is_open: bool = False
@@ -124,6 +125,10 @@ class DeviceMemory:
     """Why there is no upper end."""
     shortage: Shortage | None = None
     findings: list[Diagnostic] = field(default_factory=list)
+    most_of_kernels: Replayed | None = None
+    """Upper bound where only what kernels take is uncertain."""
+    other_lives: list[Basis] = field(default_factory=list)
+    """The same with the shortest and with the longest live ranges that there may be, where nothing but lines of source says which."""
 
     def counter(self, moment: Moment, counter: Counter) -> Quantity:
         """One of the allocator's counters, with its interval."""
@@ -138,9 +143,9 @@ class DeviceMemory:
         """What a counter of the replay says, between what it says of its ends."""
         assert self.central is not None
         central = read(self.central)
-        if self.low is None:
+        if not self.lows:
             return Quantity(central)
-        ends = (read(self.low), None if self.high is None else read(self.high))
+        ends = (min(map(read, self.lows)), None if self.high is None else read(self.high))
         found = bracketed(counter, central, ends, self._why_open())
         return replace(found, value=None, provenance=Provenance.UNKNOWN) if self.is_open else found
 
@@ -155,13 +160,16 @@ class DeviceMemory:
     @property
     def fits(self) -> Quantity:
         """Whether the device has enough memory; modelled where the answer differs within the interval."""
-        low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
+        low = min((one.worst("reserved") for one in self.lows), default=None)
+        high = None if self.high is None else self.high.worst("reserved")
         return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
 
     def _why_open(self) -> str:
         """Why there is an interval: the first reason."""
         if self.unbounded:
             return self.unbounded
+        if self.other_lives:
+            return MODELLED_LIVES
         spreads = self.tape.spreads if self.tape is not None else {}
         return next((spread.reason for spread in spreads.values()), "some results are either views or copies of their operand")
 
@@ -268,6 +276,9 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and lacks_shape(value.type))
             return
         basis = result.basis = Basis(load, lifetimes, ctx.get(Alias()), ctx.get(Shapes))
+        result.other_lives = [
+            Basis(load, lifetimes, basis.aliases, basis.types) for lifetimes in other_lives(ctx, self.model, basis.lifetimes)
+        ]
         result.tape = basis.tape(result.target)
         self._replay(result, basis, ctx)
 
@@ -300,16 +311,22 @@ class CudaMemory(Analysis[DeviceMemory]):
         if basis is not None and basis.lifetimes.undecided:
             other = Basis(basis.load, ctx.get(Ranges(model=self.model, undecided="share")), ctx.get(Alias(undecided="share")), basis.types)
             tapes.append(other.tape(result.target))
+        if basis is not None:
+            tapes += [other.tape(result.target) for other in result.other_lives]
         if len(tapes) == 1 and result.tape.is_exact and not result.is_open:
             return
-        result.low = min((_end(result, tape, "low") for tape in tapes), key=_asked_first)
+        result.lows = tuple([_end(result, tape, end) for tape in tapes for end in _LOWER])
         if basis is not None and basis.lifetimes.unsized:
             result.unbounded = f"the size of {basis.lifetimes.unsized[0].name or 'a tensor'} is not known"
             return
         try:
-            result.high = max([_end(result, tape, "high") for tape in tapes], key=_asked_first)
+            ends = [_end(result, tape, "high") for tape in tapes]
+            result.high, result.most_of_kernels = max(ends, key=asked_first), ends[0]
         except Unbounded as error:
             result.unbounded = str(error)
+
+
+_LOWER: tuple[End, ...] = ("low", "central")
 
 
 def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
@@ -331,7 +348,8 @@ def _end(result: DeviceMemory, tape: ForwardTape, end: End) -> Replayed:
     return tape.replay(CachingAllocator.of(result.target, BOUNDLESS), sizes)
 
 
-def _asked_first(outcome: Replayed) -> int:
+def asked_first(outcome: Replayed) -> int:
+    """What the order of ends goes by: bytes that are asked for, which never fall where sizes rise or tensors live longer."""
     return outcome.at(COLD, "requested")
 
 
@@ -373,10 +391,12 @@ def _footprint(memory: DeviceMemory, shown: Run, peak: Quantity, which: str = ""
         held = moments.stretch.held
         columns = {category: [held.get(category, 0)] for category in columns}
         columns[ROUNDING] = [moments.stretch.allocated - sum(held.values())]
-    at, limits = moments.peak_step, limits_of(memory.target.device)
-    return Footprint(
-        "device", what, run, memory.steps, columns, moments.allocated, peak, at, rows.at, moments.is_sure, limits=limits, over=rows.over
-    )
+    is_sure = moments.is_sure and not memory.other_lives
+    if memory.other_lives:
+        for category in (OUTPUT, ACTIVATION, ROUNDING):
+            columns[category] = [replace(quantity(size), provenance=Provenance.MODELLED) for size in columns[category]]
+    at, limits, heights = moments.peak_step, limits_of(memory.target.device), moments.allocated
+    return Footprint("device", what, run, memory.steps, columns, heights, peak, at, rows.at, is_sure, limits=limits, over=rows.over)
 
 
 class _Rows:
@@ -469,6 +489,7 @@ def _allocator_report(subject: Pass, memory: DeviceMemory) -> Report:
         units=UNITS,
         tables=(*_alive_tables(memory), *_segments(memory)),
         series=_series(memory),
+        inferred=inferred_lives(subject.name) if memory.other_lives else "",
         coverage=Coverage(1 if memory.central is not None and not memory.is_open else 0, 1),
         notes=(CONVENTION, *(() if memory.footprint is None else (memory.footprint.note,)), *counters_notes(memory)),
     )
@@ -526,6 +547,11 @@ def counters_summary(memory: DeviceMemory) -> dict[str, object]:
     return found
 
 
+def inferred_lives(name: str) -> str:
+    """What --strict says of live ranges that are modelled."""
+    return f"{MODELLED_LIVES}; `--passes '{name}{{model=ssa}}'` is of running the file itself"
+
+
 def counters_notes(memory: DeviceMemory) -> tuple[str, ...]:
     """Notes on the meaning of the numbers."""
     if memory.central is None:
@@ -547,7 +573,7 @@ def _workspace(memory: DeviceMemory) -> object:
     if not reason or memory.counter("cold", "requested").provenance is Provenance.EXACT:
         return 0
     assert memory.central is not None
-    more = None if memory.high is None else _asked_first(memory.high) - _asked_first(memory.central)
+    more = None if memory.most_of_kernels is None else asked_first(memory.most_of_kernels) - asked_first(memory.central)
     most = None if more is None else max(more + moments.modelled, 0)
     return Quantity(moments.modelled, Provenance.MODELLED, note=reason, lo=0, hi=most)
 

@@ -29,7 +29,7 @@ from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.timeline import Timeline, limits_of
-from irscope.passes.memory.cuda import Basis, CudaMemory
+from irscope.passes.memory.cuda import Basis, CudaMemory, asked_first
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
 from irscope.passes.memory.tapes import ForwardTape, operator_call
@@ -47,8 +47,10 @@ LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort", "xla"]
 class Simulator:
     """Replays one model at many bindings."""
 
-    def __init__(self, target: Target, tape: ForwardTape, basis: Basis) -> None:
+    def __init__(self, target: Target, tape: ForwardTape, basis: Basis, longest: Simulator | None = None) -> None:
         self.target = target
+        self._longest = longest
+        """What replays it with the longest live ranges that there may be, where they are modelled."""
         self._tape = tape
         self._basis = basis
         self._tapes: dict[Shape, ForwardTape] = {}
@@ -73,7 +75,11 @@ class Simulator:
 
     def most(self, points: Points) -> list[Replayed | None]:
         """The same with everything that is not known or modelled at the upper end of its interval; None where nothing bounds it."""
-        return self._boundless(points, "high")
+        found = self._boundless(points, "high")
+        if self._longest is None:
+            return found
+        pairs = zip(found, self._longest.most(points), strict=True)
+        return [None if one is None or other is None else max(one, other, key=asked_first) for one, other in pairs]
 
     def _boundless(self, points: Points, end: End) -> list[Replayed | None]:
         device = self._loaded(BOUNDLESS)
@@ -111,7 +117,7 @@ class Simulator:
     @property
     def is_modelled(self) -> bool:
         """Whether something is counted of which the size is not exact."""
-        return not self._tape.is_exact
+        return not self._tape.is_exact or self._longest is not None
 
     @cached_property
     def _fixed(self) -> int:
@@ -190,7 +196,9 @@ def simulator(ctx: PassContext, model: LifetimeModel) -> Simulator | None:
     basis = memory.basis
     if memory.tape is None or basis is None or memory.is_open or basis.lifetimes.unsized:
         return None
-    return Simulator(memory.target, memory.tape, basis)
+    longest = memory.other_lives[-1] if memory.other_lives else None
+    beside = None if longest is None else Simulator(memory.target, longest.tape(memory.target), longest)
+    return Simulator(memory.target, memory.tape, basis, beside)
 
 
 _SEGMENTS_FIRST = (2, 13)
@@ -398,7 +406,8 @@ class Curve(Analysis[PeakCurve]):
         replayed = simulator(ctx, self.model) if self.allocator else None
         counted = None if replayed is None else replayed.counted(points)
         nodes = [timeline.steps[step].name if timeline.steps else "" for step in peaks.step]
-        return PeakCurve(points, peaks, nodes, timeline, counted, replayed is not None and replayed.is_modelled)
+        is_modelled = timeline.peak_by_lives is not None or (replayed is not None and replayed.is_modelled)
+        return PeakCurve(points, peaks, nodes, timeline, counted, is_modelled)
 
     def report(self, result: PeakCurve, ctx: PassContext) -> Report:
         points = result.points

@@ -8,14 +8,13 @@ from typing import ClassVar, Literal
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable
-from irscope.ir.dims import total_of
+from irscope.ir.dims import dim_max, total_of
 from irscope.ir.graph import Facet, Graph
-from irscope.ir.program import LocalNames
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.fused import XLA_NOTE, FusedPlan, XlaMemory
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Ranges, other_lives
 from irscope.passes.lifetimes.timeline import (
     INSIDE,
     ROLES,
@@ -40,6 +39,7 @@ from irscope.passes.memory.cuda import (
     counters_notes,
     counters_summary,
     headline,
+    inferred_lives,
     peak_summary,
     verdict_line,
     verdict_summary,
@@ -80,6 +80,10 @@ class Liveness(Analysis[Timeline]):
         if lifetimes.undecided:
             other = ctx.get(Ranges(model=self.model, undecided="share"))
             timeline.undecided, timeline.peak_if_shared = lifetimes.undecided, largest_size(other.alive())[0]
+        lives = other_lives(ctx, self.model, lifetimes)
+        if lives:
+            shortest, longest = (largest_size(other.alive())[0] for other in lives)
+            timeline.peak_by_lives = shortest, dim_max(timeline.peak, longest)
         if timeline.unsized:
             first = timeline.unsized[0]
             message = f"{len(timeline.unsized)} tensors have no known size and are not counted; the first is {first.name or 'unnamed'}"
@@ -115,7 +119,7 @@ class Liveness(Analysis[Timeline]):
                 **device.verdict,
                 **device.peak,
                 **found.summary(),
-                "activation_peak_bytes": _peak_cell(result),
+                "activation_peak_bytes": activation_peak(result),
                 "peak_node": "" if peak is None else as_far_as_known(peak.name) if result.unsized else peak.name,
                 "lower_bound_bytes": _bound_cell(result),
                 **{f"{role}_bytes": dim_cell(size) for role, size in result.resident.items()},
@@ -125,6 +129,7 @@ class Liveness(Analysis[Timeline]):
             tables=(found.alive(self.top), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
             series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
+            inferred=inferred_lives(self.name) if result.peak_by_lives is not None else "",
             notes=(CONVENTION, found.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
         )
 
@@ -142,10 +147,15 @@ def _freed(result: Timeline, ctx: PassContext) -> str:
 
 
 def _modelled(result: Timeline, ctx: PassContext) -> tuple[str, ...]:
-    return (_TRACED,) if result.model == "eager" and ctx.program.traits.local_names is LocalNames.LINES else ()
+    return (_BY_LINES,) if result.peak_by_lives is not None else ()
 
 
-_TRACED = "the file records which lines ran, not their text: where a variable's name is unknown, its live range is modelled"
+_BY_LINES = (
+    "live ranges are modelled by lines of source, which do not show what lists, dicts and attributes hold: "
+    "from the last use to the end of the call that a tensor is made and used in"
+)
+
+
 _SEEN = "model eager: a tensor lives as long as Python held it when the model was captured"
 _NOTES = {
     "ssa": "model ssa: a tensor is freed right after its last use",
@@ -205,7 +215,8 @@ def _xla_counters(plan: FusedPlan) -> _Counters:
     return _Counters((), {}, {}, {"xla": plan.summary()}, (), (XLA_NOTE,))
 
 
-def _peak_cell(result: Timeline) -> object:
+def activation_peak(result: Timeline) -> object:
+    """The peak of tensors beyond weights and inputs, with what is known of it where it is not exact."""
     if result.unsized:
         low, most = result.peak_limits()
         if low == most == result.peak:
@@ -213,6 +224,9 @@ def _peak_cell(result: Timeline) -> object:
         note = result.open_note() if most is not None else f"{len(result.unsized)} tensors have no known size"
         return Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     peak, other = result.peak, result.peak_if_shared
+    if result.peak_by_lives is not None:
+        low, high = (dim_cell(end) for end in result.peak_by_lives)
+        return Quantity(dim_cell(peak), Provenance.MODELLED, note=MODELLED_LIVES, lo=low, hi=high)
     if other is None or other == peak:
         return dim_cell(peak)
     low, high = sorted((peak, other), key=scale)

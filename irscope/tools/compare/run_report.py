@@ -127,7 +127,9 @@ def _said(figure: Figure, run: str) -> str:
         return ""
     predicted, measured = signed(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
     error = "" if figure.error is None else f", error {_signed(figure.error)}" + (" of the delta" if figure.name != "delta" else "")
-    return f"{figure.name} ({run}): predicted {predicted}, measured {measured}{error}"
+    low, high = figure.predicted.ends
+    span = "" if low is None or high is None or low == high else f" [{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}]"
+    return f"{figure.name} ({run}): predicted {predicted}{span}, measured {measured}{error}"
 
 
 def _signed(value: float) -> str:

@@ -15,15 +15,18 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.immutable import immutable
 from irscope.ir.graph import Node
+from irscope.ir.program import LIVE
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.cost.roofline import Roofline
+from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.cuda import Moment
+from irscope.passes.memory.liveness import activation_peak
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.settings import Settings
 from irscope.recording import MemoryEvent, OpRecord, Recording, figures, peak_of, without_workspaces
 from irscope.recording.records import Setting
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance, Quantity, quantity
 from irscope.session import Model, check_target, file_digest
 from irscope.tools.compare.matching import How, align, common_axis, rising
 from irscope.tools.compare.side import Side
@@ -103,8 +106,21 @@ def expected(side: Side, recording: Recording) -> Expected:
     else:
         found = _expected_of_tensors(side, made)
     found.notes.insert(0, f"lifetimes {side.timeline.model}: {_RUNS[side.timeline.model]}")
+    found.caveat = found.caveat or _of_other_program(side, recording)
     _times(side.model, recording, found)
     return found
+
+
+def _of_other_program(side: Side, recording: Recording) -> str:
+    """Of a file and the Python module that it was made from only one was recorded: which, and what that means for the prediction."""
+    recorded, program = recording.header.model.format, side.model.program
+    if program.format in LIVE or not Ranges(model="eager").is_modelled(program):
+        return ""
+    if side.timeline.peak_by_lives is not None:
+        return "recorded was the Python module, and this file shows its live ranges by lines of source alone: they are modelled"
+    if recorded == program.format:
+        return "recorded was this file itself, and so it is predicted: its card has that as `run as a file`"
+    return ""
 
 
 _RUNS = {
@@ -143,8 +159,9 @@ def _unknown(why: str) -> Quantity:
 
 def _expected_of_tensors(side: Side, made: dict[Node, int]) -> Expected:
     baseline = _resident_bytes(side)
-    peak = side.timeline.peak
-    most = baseline + peak if isinstance(peak, int) and not side.timeline.unsized else _unknown("sizes are not known")
+    timeline = side.timeline
+    is_known = isinstance(timeline.peak, int) and not timeline.unsized
+    most = baseline + quantity(activation_peak(timeline)) if is_known else _unknown("sizes are not known")
     one = Predicted(most, _unknown("a processor's allocator reserves nothing that is counted"))
     return Expected("requested", baseline, {COLD: one, WARM: one}, _alive_by_node(side), made, notes=[_CPU])
 

@@ -172,8 +172,8 @@ def test_training(capsys: pytest.CaptureFixture[str], devices: tuple[str, str], 
 
 
 def test_without_convolutions_no_memory_is_modelled(capsys: pytest.CaptureFixture[str], devices: tuple[str, str]) -> None:
-    at_one_size = ("run", "--passes", "liveness{model=eager},cuda-memory{model=eager},explain-peak", "--bind", "batch=4", MLP)
-    for arguments in (at_one_size, ("run", "--passes", "curve{over=batch=1..4 model=eager}", MLP)):
+    at_one_size = ("run", "--passes", "liveness{model=jit},cuda-memory{model=jit},explain-peak", "--bind", "batch=4", MLP)
+    for arguments in (at_one_size, ("run", "--passes", "curve{over=batch=1..4 model=jit}", MLP)):
         for report in reports(printed(capsys, *arguments, "--device", devices[0], "--format", "json")):
             assert "modelled" not in json.dumps({**report, "notes": []})
     found, differs = compared(capsys, devices, *at_one_size)
