@@ -14,14 +14,14 @@ from irscope import diskcache
 from irscope._version import __version__
 from irscope.budget import reading
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
-from irscope.diagnostics import Diagnostic, DiagnosticSink
+from irscope.diagnostics import Diagnostic, DiagnosticSink, Severity
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.files.text import program_in
 from irscope.frontends.load import load_program, path_of, settled
 from irscope.frontends.zoo.names import is_function, is_name
-from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named
+from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named, typed
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
@@ -241,6 +241,9 @@ def open_model(
         stated = _stated_types(program) if is_text and not options.inputs else {}
         manager.apply(types)
         program.misstated = tuple(misstated(stated, manager.get(Shapes)))
+    for name, only in program.only_sizes.items():
+        hint = "" if only.size is None else typed(f"--bind {name}={only.size}")
+        sink.add(Diagnostic(Severity.WARNING, "IRS203", only.text(name), hint=hint), about=name)
     found = (*sink, *program.misstated, *default_registry().problems)
     return _with_manager(Model(manager, found, options, _versions(program)))
 
@@ -365,7 +368,7 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
         low, high = bounds(symbol)
         example = program.examples.get(name)
         is_possible = example is not None and (low or 1) <= example and (high is None or example <= high)
-        sizes[name] = example if example is not None and is_possible else max(1, low or 1)
+        sizes[name] = program.only_numbers.get(name, example if example is not None and is_possible else max(1, low or 1))
         if is_possible:
             from_file.add(name)
     growing = [name for name in sizes if name not in from_file and roles.get(name) != "batch"]

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 
 from irscope.immutable import immutable
 from irscope.ir.graph import Node
+from irscope.ir.spelling import typed_input
 from irscope.ir.types import Type
 from irscope.passkit.settings import Settings
 
@@ -29,7 +30,7 @@ class Source:
         """MODEL and its options."""
         arguments = [self.path or "MODEL", *self.compiled]
         for name, type_ in self.inputs.items():
-            arguments += ["--input", f"{name}={type_}"]
+            arguments += ["--input", typed_input(name, type_)]
         if self.bind:
             arguments += ["--bind", ",".join(f"{name}={size}" for name, size in self.bind.items())]
         if self.settings.device:

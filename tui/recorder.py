@@ -12,6 +12,7 @@ from time import monotonic
 
 from irscope import processes
 from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.ir.spelling import typed_input
 from irscope.report.printable import legible
 from irscope.tui.command import Source
 
@@ -23,7 +24,7 @@ def record_command(source: Source, output: Path) -> list[str]:
     """The arguments that record the open model at the sizes on the screen."""
     arguments = ["record", "--trust", "-o", str(output), source.path]
     for name, type_ in source.inputs.items():
-        arguments += ["--input", f"{name}={type_}"]
+        arguments += ["--input", typed_input(name, type_)]
     if source.bind:
         arguments += ["--bind", ",".join(f"{name}={size}" for name, size in source.bind.items())]
     return arguments

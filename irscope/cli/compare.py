@@ -115,6 +115,12 @@ class Command:
     def run(self, args: argparse.Namespace) -> int:
         selection(args)
         paths = [Path(path) for path in (args.model, args.other)]
+        recorded = [is_recording(path) for path in paths]
+        if recorded.count(True) == 1 and (args.train or step_words(args)):
+            # The recording itself says that it is of a step, and how that was made.
+            model, other = (args.other, args.model) if recorded[0] else (args.model, args.other)
+            if read_recording(Path(other)).is_step:
+                return self._with_recording(model, other, args)
         if args.train or all(path.suffix == ".json" for path in paths):
             found = self._training(paths, args)
             if found is not None:
@@ -123,7 +129,6 @@ class Command:
             raise UsageError(
                 f"{words[0]} is about a training step", code="IRS662", hint="with --train the steps of two models are compared"
             )
-        recorded = [is_recording(path) for path in paths]
         if all(map(is_memory_run, paths)):
             limits = parse_thresholds(args.fail_on, MEMORY_MEASURES)
             runs = compare_runs(*map(read_run, paths))

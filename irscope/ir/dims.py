@@ -110,6 +110,27 @@ def ratio(a: Dim, b: Dim) -> Fraction | None:
     return shares.pop() if len(shares) == 1 else None
 
 
+def only_size(left: Dim, right: Dim) -> tuple[str, int | None] | None:
+    """The one named symbol in which two sizes that have to be equal differ, with the only size of it for which they are, None where
+    there is none; nothing where more than one size of the symbol, or of several, may make them equal."""
+    difference = left - right
+    if not isinstance(difference, SymDim) or difference.is_unknown:
+        return None
+    constant = factor = 0
+    name = ""
+    for mono, coefficient in difference.terms:
+        if not mono.atoms:
+            constant = coefficient
+        elif name or len(mono.atoms) != 1 or mono.atoms[0].kind != "symbol":
+            return None
+        else:
+            (atom,) = mono.atoms
+            name, factor, low, high = atom.name, coefficient, atom.lo, atom.hi
+    size, rest = divmod(-constant, factor)
+    is_possible = not rest and (low is None or size >= low) and (high is None or size <= high)
+    return name, size if is_possible else None
+
+
 def bind(d: Dim, env: Mapping[str, Dim]) -> Dim:
     """The size with symbols replaced by name, unknown ones with their question mark; names it does not mention are ignored."""
     d = as_dim(d)

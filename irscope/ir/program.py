@@ -60,6 +60,20 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
 
 
 @immutable
+class OnlySize:
+    """The one size of a symbol for which a node's operands fit together."""
+
+    size: int | None
+    """None where there is none."""
+    why: str
+    """The node and what has to be equal there."""
+
+    def text(self, symbol: str) -> str:
+        """Return it in words."""
+        return f"{symbol} {'can have no size' if self.size is None else f'can only be {self.size}'}: {self.why}"
+
+
+@immutable
 class PackedPart:
     """What one tensor of a quantised weight is for."""
 
@@ -215,6 +229,8 @@ class Program:
 
     assumed: list[Assumed] = field(default_factory=list)
     """Assumptions about the run: what was not specified, and the value that was assumed."""
+    only_sizes: dict[str, OnlySize] = field(default_factory=dict)
+    """Symbols for which the graph allows one size alone, as nodes contradict every other."""
     has_graph: bool = True
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
@@ -255,6 +271,11 @@ class Program:
     def root(self) -> Scope:
         """The scope of the model itself."""
         return self.graph.scope
+
+    @property
+    def only_numbers(self) -> dict[str, int]:
+        """The sizes of symbols that can have one alone."""
+        return {name: only.size for name, only in self.only_sizes.items() if only.size is not None}
 
     @property
     def watched(self) -> Observed | None:

@@ -415,6 +415,15 @@ def parse_input_type(text: str) -> Type:
     return parse_type(f"?[{inner.replace('x', ',') if _CROSSED.fullmatch(inner) else inner}]")
 
 
+def typed_input(name: str, type_: Type) -> str:
+    """Return what `--input` takes for the type of an input, as a user types it: without a name for the only one, sizes alone where no
+    element type was said."""
+    text = str(type_)
+    if text.startswith("?[") and text.endswith("]"):
+        text = sizes if _SIZES.fullmatch(sizes := text[2:-1]) else text[1:]
+    return f"{name}={text}" if name else text
+
+
 _CROSSED = re.compile(r"\d+(?:x\d+)+")
 
 

@@ -22,6 +22,7 @@ from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import LIVE, Program, Runtime
+from irscope.ir.spelling import typed_input
 from irscope.ir.types import TensorType
 from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
@@ -438,7 +439,8 @@ class _Maker:
             return LargestSize(free, None, None, None, str(error).partition("\n")[0].partition(" (`")[0], command)
         if found.largest is None:
             return LargestSize(free, None, None, None, "any size fits, as memory does not depend on it", "")
-        note = "the largest that the model allows" if found.limit == "range" else ""
+        only = model.program.only_sizes.get(symbol)
+        note = ("the largest that the model allows" if only is None else only.why) if found.limit == "range" else ""
         return LargestSize(free, found.largest, found.surely, None if found.exhaustive else found.bound, note, command)
 
     def _opened(self) -> Model:
@@ -470,7 +472,7 @@ class _Maker:
             return LargestSize("", None, None, None, "not looked for", _command("fit", self._options({}), self._path))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
-            return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}), self._path))
+            return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}, opened=option), self._path))
         return LargestSize("", None, None, None, _FIXED, "")
 
     # -- what it costs -----------------------------------------------------------------------------------------
@@ -577,7 +579,10 @@ class _Maker:
         elif unknown.operators:
             first = Command(_command("ops", "--coverage", self._path), "which operators are not known, and where")
         elif memory.peak.value is None and self._open:
-            first = Command(_command("run", options, bind_option(self._open), self._path), "the card with numbers for what is open")
+            first = Command(
+                _command("run", options, bind_option(self._open, self.program.only_numbers), self._path),
+                "the card with numbers for what is open",
+            )
         elif memory.peak.value is None:
             first = Command(_command("run", options, "--passes shapes", self._path), "which sizes are not known, and why")
         elif memory.fits.value is False:
@@ -594,14 +599,23 @@ class _Maker:
     def _path(self) -> str:
         return shlex.quote(self.program.path) if self.program.path else "MODEL"
 
-    def _options(self, sizes: Mapping[str, int], *, alone: bool = False) -> str:
-        """The options that give the same answer again, with numbers for open sizes, or with these `alone`."""
+    def _options(self, sizes: Mapping[str, int], *, alone: bool = False, opened: str = "") -> str:
+        """The options that give the same answer again, with numbers for open sizes, or with these `alone`; without the types of an input
+        that an option opens."""
         found: list[str] = []
         options = self.model.options
-        found += [f"--input {shlex.quote(f'{name}={type_}')}" for name, type_ in options.inputs.items()]
+        replaced = ("", shlex.split(opened)[1].rpartition("=")[0]) if opened else ()
+        given = {name: type_ for name, type_ in options.inputs.items() if name not in replaced}
+        found += [f"--input {shlex.quote(typed_input(name, type_))}" for name, type_ in given.items()]
         bind = {**({} if alone else options.bind), **sizes}
         if bind:
             found.append(f"--bind {shlex.quote(','.join(f'{name}={size}' for name, size in bind.items()))}")
+        if options.method:
+            found.append(f"--method {shlex.quote(options.method)}")
+        if options.use_ort:
+            found.append("--use-ort")
+        if options.ort_level != ("all" if options.use_ort else "off"):
+            found.append(f"--ort-level {options.ort_level}")
         if options.base:
             found.append(f"--base {shlex.quote(options.base)}")
         if options.compile is True:

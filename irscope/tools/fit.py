@@ -307,7 +307,7 @@ class Search:
     def _largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         symbol = find_symbol(self.model.program, free)
         self._check_bound(symbol, others)
-        span = _Span(symbol, others, *self.model.program.symbols[symbol].bounds)
+        span = _Span(symbol, others, *self._limits(symbol))
         bound = largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising)
         unlimited = bound.limit == "range" and span.high is None
         found = sure = bound
@@ -347,6 +347,15 @@ class Search:
             bind={**self.model.options.bind, **others},
             assumed=tuple(self.model.program.assumed),
         )
+
+    def _limits(self, symbol: str) -> tuple[int | None, int | None]:
+        """The sizes that the model allows. Raises UsageError where it allows none."""
+        only = self.model.program.only_sizes.get(symbol)
+        if only is None:
+            return self.model.program.symbols[symbol].bounds
+        if only.size is None:
+            raise UsageError(only.text(symbol), code="IRS620")
+        return only.size, only.size
 
     def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:
         """For ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits at all."""

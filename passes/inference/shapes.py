@@ -11,12 +11,12 @@ from typing import ClassVar, Final
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, type_binder, typed, unknown_option
-from irscope.ir.dims import SymDim, bounds, equal
+from irscope.ir.dims import SymDim, bounds, equal, only_size
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.printer import value_names
-from irscope.ir.program import Program
+from irscope.ir.program import OnlySize, Program
 from irscope.ir.types import UNKNOWN_TYPE, OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.ops.reals import Real
 from irscope.ops.registry import default_registry, find_op
@@ -51,6 +51,7 @@ class Shapes(Analysis[Inferred]):
                 ctx.sink.add(Diagnostic(Severity.WARNING, "IRS625", message), about=name)
         for problem in found.problems:
             ctx.sink.add(_diagnostic(problem), about=problem.text)
+        ctx.program.only_sizes = _only_sizes(found)
         for name, count in found.foreign.items():
             if ctx.program.traits.is_plan and name.startswith(GENERATED):
                 continue  # what a compiler generated has no record by nature; its costs are told as unknown
@@ -245,6 +246,21 @@ def _without_record(name: str, count: int) -> Diagnostic:
     near = closest(name, known)
     hint = f"did you mean {near!r}?" if near else f"`irscope ops` lists those of {dialect}"
     return Diagnostic(Severity.ERROR, "IRS206", f"{dialect} has no operator {name}", hint=hint, count=count)
+
+
+def _only_sizes(found: Inferred) -> dict[str, OnlySize]:
+    """Symbols that equations of operators leave a single size; of several equations for a symbol the first, unless two contradict."""
+    only: dict[str, OnlySize] = {}
+    for assumed in found.assumptions:
+        solved = only_size(assumed.left, assumed.right)
+        if solved is None:
+            continue
+        name, size = solved
+        before = only.get(name)
+        if before is None or (before.size is not None and before.size != size):
+            why = f"{assumed.why} at {assumed.node}: {assumed.left} is {assumed.right}"
+            only[name] = OnlySize(size if before is None else None, why)
+    return only
 
 
 def _diagnostic(problem: Problem) -> Diagnostic:
@@ -503,7 +519,10 @@ class _Remedies:
         chosen = self._numbers_for(elements, {name: one for name, one in symbols.items() if not one.is_unknown and name not in elements})
         if chosen is None:
             return "", decided_by
-        options = [*(input_option(value) for value in untyped), bind_option(symbols.values(), chosen)]
+        options = [
+            *(input_option(value) for value in untyped),
+            bind_option(symbols.values(), {**(chosen or {}), **self._program.only_numbers}),
+        ]
         return " ".join(filter(None, options)), decided_by
 
     def _numbers_for(self, elements: frozenset[str], sizes: Mapping[str, SymDim]) -> dict[str, int] | None:

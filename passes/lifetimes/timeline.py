@@ -21,7 +21,7 @@ from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
 from irscope.report.table import Column, Limit, Mark, Series, Table, total
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity, derived, least_sure, plain, quantity
+from irscope.report.values import Provenance, Quantity, derived, least_sure, plain
 
 
 @mutable
@@ -628,13 +628,15 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
         for category in ("output", "activation"):
             parts[category] = [_modelled(cell) for cell in parts[category]]
         if peak.value is not None:
-            low, high = (dim_cell(there + end) for end in ends)
-            peak = Quantity(peak.value, Provenance.MODELLED, note=MODELLED_LIVES, lo=low, hi=high)
+            lo, hi = (dim_cell(there + end) for end in ends)
+            peak = Quantity(peak.value, Provenance.MODELLED, note=MODELLED_LIVES, lo=lo, hi=hi)
     return Footprint("tensor", what, "", steps, parts, heights, peak, at, living, ends is None, lacking=lacking)
 
 
 def _modelled(cell: object) -> object:
-    return cell if isinstance(cell, Quantity) and cell.value is None else replace(quantity(cell), provenance=Provenance.MODELLED)
+    if isinstance(cell, Quantity):
+        return cell if cell.value is None else replace(cell, provenance=Provenance.MODELLED)
+    return Quantity(cell, Provenance.MODELLED) if isinstance(cell, int | str) else cell
 
 
 def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:

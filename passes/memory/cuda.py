@@ -290,7 +290,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         named = [symbol for symbol in symbols if not symbol.is_unknown]
         if named:
             result.reason = f"sizes depend on {', '.join(map(str, named))}"
-            result.fix = bind_option(named)
+            result.fix = bind_option(named, ctx.program.only_numbers)
             return
         result.is_open = bool(symbols or (basis is not None and basis.lifetimes.unsized))
         result.sizes = tape.numbers("central")

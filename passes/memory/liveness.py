@@ -215,7 +215,7 @@ def _xla_counters(plan: FusedPlan) -> _Counters:
     return _Counters((), {}, {}, {"xla": plan.summary()}, (), (XLA_NOTE,))
 
 
-def activation_peak(result: Timeline) -> object:
+def activation_peak(result: Timeline) -> Quantity | int | str | None:
     """The peak of tensors beyond weights and inputs, with what is known of it where it is not exact."""
     if result.unsized:
         low, most = result.peak_limits()
@@ -225,8 +225,8 @@ def activation_peak(result: Timeline) -> object:
         return Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
     peak, other = result.peak, result.peak_if_shared
     if result.peak_by_lives is not None:
-        low, high = (dim_cell(end) for end in result.peak_by_lives)
-        return Quantity(dim_cell(peak), Provenance.MODELLED, note=MODELLED_LIVES, lo=low, hi=high)
+        lo, hi = (dim_cell(end) for end in result.peak_by_lives)
+        return Quantity(dim_cell(peak), Provenance.MODELLED, note=MODELLED_LIVES, lo=lo, hi=hi)
     if other is None or other == peak:
         return dim_cell(peak)
     low, high = sorted((peak, other), key=scale)

@@ -103,6 +103,9 @@ def find_symbol(program: Program, name: str) -> str:
 
 def check_size(program: Program, symbol: str, size: int) -> None:
     """Raise UsageError for a size that the model does not allow."""
+    only = program.only_sizes.get(symbol)
+    if only is not None and size != only.size:
+        raise UsageError(f"{symbol} cannot be {size}: {only.text('it')}", code="IRS620")
     low, high = program.symbols[symbol].bounds
     if (low is not None and size < low) or (high is not None and size > high):
         limits = f"it is from {low} to {high}" if low is not None and high is not None else "it has limits of its own"

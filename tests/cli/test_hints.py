@@ -22,6 +22,7 @@ import pytest
 from irscope.cli.main import COMMANDS, main
 from irscope.codes import CODES
 from irscope.errors import ExitCode
+from irscope.ir.spelling import parse_input_type, typed_input
 from tests.cli.hint_models import write
 
 ROOT = Path(__file__).parents[2]
@@ -256,3 +257,46 @@ def test_hints_about_torch_models_work_when_typed(name: str, tmp_path: Path) -> 
         program = torch.export.export(nn.Linear(4, 4).eval(), (torch.zeros(2, 4),), dynamic_shapes={"input": {0: torch.export.Dim.AUTO}})
         torch.export.save(program, path)
     assert check(path, tmp_path) >= 1
+
+
+# ----------------------------------------------------------------------------------------------------
+# Commands of cards, where options were typed.
+
+OPTIONS = (
+    [],
+    ["--input", "2,3,64,64"],
+    ["--input", "[2,3,64,64]"],
+    ["--input", "f32[2,3,64,64]"],
+    ["--device", "l4", "--torch", "2.12"],
+    ["--ort-level", "basic"],
+    ["--input", "2,3,64,64", "--device", "l4"],
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("name", ["cnn.onnx", "net.pt2", "net.pt", "lstm.onnx", "tagger.irs"])
+def test_what_a_card_says_to_type_works_with_the_options_that_were_typed(name: str, options: list[str]) -> None:
+    if name == "lstm.onnx" and "--input" in options:
+        pytest.skip("its inputs are other ones")
+    path = next(path for path in SAMPLES if path.name == name)
+    said = run(["run", "--format", "json", *options, str(path)])
+    if said.code == ExitCode.USAGE or said.code == ExitCode.LOAD:
+        assert options  # the file does not take them, and says so
+        return
+    card = json.loads(said.out)["card"]
+    commands = [one["line"] for one in card["next"]] + ([card["largest"]["command"]] if card["largest"]["command"] else [])
+    assert commands
+    for command in commands:
+        after = run(shlex.split(command)[1:])
+        assert after.code in (ExitCode.OK, ExitCode.PARTIAL), (command, after.err)
+
+
+def test_an_input_without_a_name_is_typed_without_one(tmp_path: Path) -> None:
+    path = next(path for path in SAMPLES if path.name == "cnn.onnx")
+    card = json.loads(run(["run", "--format", "json", "--input", "2,3,64,64", str(path)]).out)["card"]
+    assert card["next"][0]["line"].startswith("irscope run --input 2,3,64,64 --passes advise ")
+    assert shlex.split(card["largest"]["command"])[1:] == ["fit", "--input", "image=f32[batch,3,64,64]", str(path)]
+    for text in ("1,3,224,224", "[16]", "f32[2,3]", "?[]", "i64[batch,8]"):
+        assert parse_input_type(typed_input("", parse_input_type(text))) == parse_input_type(text)
+        assert typed_input("x", parse_input_type(text)).startswith("x=")

@@ -111,5 +111,5 @@ def test_what_is_reserved_around_a_modelled_workspace_has_the_sign() -> None:
         return %y
         }
         """
-    titles = [allocated(result_of(model(text).manager, "cuda-memory{model=eager}")).title for text in (TWO_LAYERS, conv)]
+    titles = [allocated(result_of(model(text).manager, "cuda-memory{model=jit}")).title for text in (TWO_LAYERS, conv)]
     assert ["~" in title for title in titles] == [False, True]

@@ -53,8 +53,11 @@ def open_step_for(name: str, recording: Recording, options: LoadOptions, setting
     inputs, bind = dict(options.inputs), dict(options.bind)
     if not inputs and not bind:
         bind = dict(header.model.bind)
-        if not is_script(name):
+        if not is_script(name) and header.model.inputs:
             inputs = {one.name: parse_type(one.type) for one in header.model.inputs}
+            # Types that were recorded have numbers where the sizes were bound: nothing is left to bind there.
+            open_ = {str(size) for type_ in inputs.values() for size in type_.shape or ()}
+            bind = {symbol: size for symbol, size in bind.items() if symbol in open_}
     return open_training(name, replace(options, inputs=inputs, bind=bind), step_setup(recording), device_settings(recording, settings))
 
 

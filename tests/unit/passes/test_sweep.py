@@ -11,6 +11,7 @@ import pytest
 
 import irscope
 from irscope.cli.main import main
+from irscope.ir.dims import mod, only_size, symbol
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.memory.curve import Sweep, Swept
 from irscope.report import plot
@@ -130,3 +131,42 @@ def test_a_line_is_drawn_in_dots() -> None:
     assert chart([5, 5, 5])[1].count("⠀") == 0, "a level line is at the top all along"
     assert chart([0, 0]) == [] and chart([7]) == [] and chart([None, None, 3]) == []
     assert all(line.isascii() for line in chart([1, 2, 3], "ascii"))
+
+
+FIXED = """irscope 1
+format "onnx"
+symbol batch [1,*]
+graph @main {
+  input %x: f32[batch,3,4,4]
+  const %s: i64[2] = [1, 48]
+  %y: f32[1,48] = view.reshape(%x, %s) !"onnx::Reshape"
+  return %y
+}
+"""
+
+
+def test_a_size_that_a_node_contradicts_is_refused_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """48*batch elements are 48 for one batch alone: other sizes have no numbers, and the formulas hold for that one."""
+    path = tmp_path / "fixed.irs"
+    path.write_text(FIXED)
+    model = irscope.load(path)
+    assert model.program.only_numbers == {"batch": 1}
+    assert [one.code for one in model.diagnostics] == ["IRS203"] and "at y" in model.diagnostics[0].message
+    assert main(["sweep", "--over", "batch=1,2", str(path)]) == 2
+    assert "batch cannot be 2: it can only be 1" in capsys.readouterr().err
+    assert main(["run", "--passes", "curve{over=batch=1..2}", str(path)]) != 0
+    assert main(["sweep", "--over", "batch=1", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["fit", "--memory", "1GiB", "--format", "json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["largest"] == 1
+    assert main(["run", "--passes", "flops", str(path)]) == 0
+    assert "IRS203: batch can only be 1" in capsys.readouterr().err
+
+
+def test_equations_without_a_solution_and_with_several() -> None:
+    batch, seq = symbol("batch"), symbol("seq")
+    assert only_size(2048 * batch, 2048) == ("batch", 1)
+    assert only_size(batch + 3, 10) == ("batch", 7)
+    assert only_size(2048 * batch, 1000) == ("batch", None) and only_size(batch + 5, 3) == ("batch", None)
+    assert only_size(batch * seq, 4) is None and only_size(batch, seq) is None and only_size(batch * batch, 4) is None
+    assert only_size(mod(1000 * batch, 2048), 0) is None
