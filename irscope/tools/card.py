@@ -303,7 +303,7 @@ class _Maker:
             return self._ort_counters(found)
         if timeline.model == "xla":
             total = self.ctx.get(XlaMemory()).total
-            return _Counters("XLA's CPU compiler", total, total, NOT_KNOWN, None)
+            return _Counters("XLA, by the rules of its CPU compiler", total, total, NOT_KNOWN, None)
         memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""

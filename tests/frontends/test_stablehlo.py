@@ -157,6 +157,12 @@ def test_liveness_follows_the_compiler() -> None:
     assert summary["tensor_peak_bytes"].provenance is Provenance.MODELLED
 
 
+def test_nobody_is_told_to_write_over_operands_of_a_compiled_program() -> None:
+    model = irscope.load(DATA / "open_batch.jaxexport", bind={"b": 32})
+    table = irscope.run(model, "advise")["advise"].report().tables[0].to_dicts()
+    assert not [row for row in table if "over its operand" in str(row)]
+
+
 def test_open_sizes_have_formulas_of_the_last_use() -> None:
     model = irscope.load(DATA / "open_batch.jaxexport")
     assert irscope.run(model, "liveness")["liveness"].report().summary["model"] == "ssa"
