@@ -19,6 +19,7 @@ from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
 from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.objects import Objects
 from irscope.memory.caching.device import Event as Moment
 
 if TYPE_CHECKING:
@@ -380,6 +381,7 @@ class World:
         # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
         core.Logger.set_runtime_stats_and_log = lambda logger: None
         internals.forget_timers_of_cuda()
+        Objects(self._process.note_read).install()
         _operands_looked_at_once()
         library = torch.library.Library("c10d", "IMPL")
         self._libraries.append(library)

@@ -1,0 +1,48 @@
+"""Objects that ranks exchange: others say what this rank says, and what only they know is None."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_simulate import simulate
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
+EXCHANGE = """
+import json, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+found = {}
+for name, group in (("nccl", None), ("gloo", dist.new_group(backend="gloo"))):
+    alike, told = [{"seed": 3}, "name"], [None]
+    dist.broadcast_object_list(alike, src=0, group=group)
+    dist.broadcast_object_list(told, src=1, group=group)
+    every, sizes = [None] * world, [None] * world
+    dist.all_gather_object(every, {"n": 7}, group=group)
+    dist.all_gather_object(sizes, "x" * 3_000_000, group=group)
+    mine, gathered = [None], [None] * world if rank == 0 else None
+    dist.scatter_object_list(mine, [f"to {one}" for one in range(world)] if rank == 0 else None, src=0, group=group)
+    dist.gather_object({"n": 7}, gathered, dst=0, group=group)
+    received = [None]
+    dist.send_object_list([1], dst=1 - rank, group=group)
+    dist.recv_object_list(received, src=1 - rank, group=group)
+    found[name] = [alike, told, every, [len(one) for one in sizes], mine, gathered, received]
+print("found", json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_objects_of_other_ranks(tmp_path: Path, rank: int) -> None:
+    done = simulate(tmp_path, EXCHANGE, "--world", "2", "--rank", str(rank), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("found ")]
+    every = [{"n": 7}] * 2
+    mine = ["to 0"] if rank == 0 else [None]
+    expected = [[{"seed": 3}, "name"], [None], every, [3_000_000] * 2, mine, every if rank == 0 else None, [None]]
+    assert json.loads(line.removeprefix("found ")) == {"nccl": expected, "gloo": expected}
+    answered = {one["line"].rpartition(":")[2]: one["value"] for one in json.loads(done.stdout)["answers"]}
+    lines = EXCHANGE.splitlines()
+    assert answered[str(1 + next(place for place, text in enumerate(lines) if "recv_object_list" in text))] is None
