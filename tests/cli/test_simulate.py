@@ -148,6 +148,26 @@ def test_nothing_is_left_behind(tmp_path: Path, keeps: bool) -> None:
     assert ("but for 2 that were there before and are as they were" if keeps else "vanished with it") in said
 
 
+SHARDS = """
+import os
+import torch
+import torch.distributed.checkpoint as checkpoints
+net = torch.nn.Linear(1024, 1024).cuda()
+checkpoints.save({"net": net.state_dict()}, checkpoint_id="checkpoints/1")
+checkpoints.load({"net": net.state_dict()}, checkpoint_id="checkpoints/1")
+assert sorted(os.listdir("checkpoints/1")) == [".metadata", "__0_0.distcp"]
+torch.jit.script(net.cpu()).save("net.pt")
+assert isinstance(torch.jit.load("net.pt"), torch.nn.Module)
+"""
+
+
+def test_distributed_checkpoints_and_torchscript_are_read_back_and_vanish(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SHARDS, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert sorted(Path(file["path"]).name for file in json.loads(done.stdout)["files"]) == [".metadata", "__0_0.distcp", "net.pt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 def test_files_of_a_program_that_is_killed_vanish(tmp_path: Path) -> None:
     text = "import os, sys\nopen('a.txt', 'w').write('x')\nprint(os.path.realpath(f'/proc/self/fd/{open(\"a.txt\").fileno()}'))\n"
     text += "print(os.readlink(f'/proc/self/fd/{os.open(\"a.txt\", os.O_RDONLY)}'), file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)"
