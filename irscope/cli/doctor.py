@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 
 from irscope._version import __version__
+from irscope.cli.abilities import Ability, tried
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import ExitCode
 from irscope.immutable import immutable
@@ -48,7 +50,8 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         installed = {name: version(name) for name in _PACKAGES}
-        findings = diagnose(installed)
+        abilities = tried() if installed["torch"] is not None else []
+        findings = [*diagnose(installed), *lacking(abilities, installed["torch"] or "")]
         system = f"{platform.system()} {platform.machine()}"
         packages = Table.of(
             [(name, found or "-", _PACKAGES[name]) for name, found in installed.items()], ["package", "version", "for"], "packages"
@@ -57,10 +60,26 @@ class Command:
             "doctor",
             headline=tuple(f"problem: {one.problem}: {one.remedy}" for one in findings) or ("no problems found",),
             summary={"irscope": __version__, "python": platform.python_version(), "system": system, "problem_count": len(findings)},
-            tables=(packages,),
+            tables=(packages, *([_table_of(abilities)] if abilities else [])),
         )
         write_answer(Document(reports=(report,)), args)
         return ExitCode.FINDINGS if findings else ExitCode.OK
+
+
+def lacking(abilities: Sequence[Ability], torch: str) -> list[Finding]:
+    """Return a finding for each ability that the installed torch does not give."""
+    return [
+        Finding(
+            f"with torch {torch} {one.name} does not work ({one.what}): {one.problem}", "files, ONNX and checkpoints are read without it"
+        )
+        for one in abilities
+        if one.problem
+    ]
+
+
+def _table_of(abilities: Sequence[Ability]) -> Table:
+    rows = [(one.name, "no" if one.problem else "yes", one.what, one.problem) for one in abilities]
+    return Table.of(rows, ["ability", "works", "for", "problem"], "with this torch")
 
 
 def version(name: str) -> str | None:
