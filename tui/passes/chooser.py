@@ -21,13 +21,13 @@ from irscope.tui.widgets.dialogs import Window
 from irscope.tui.widgets.table import VirtualTable
 
 QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Does it fit?": ("liveness", "cuda-memory", "ort-memory", "curve", "ranges", "plan"),
+    "Does it fit?": ("liveness", "cuda-memory", "ort-memory", "curve", "ranges", "plan", "xla-memory"),
     "What would lower the peak?": ("explain-peak", "advise", "checkpoint", "recompute", "schedule", "reorder"),
-    "What does it cost?": ("roofline", "flops", "bytes", "modules", "layers", "energy", "sweep", "fusion"),
+    "What does it cost?": ("roofline", "time", "flops", "bytes", "modules", "layers", "energy", "sweep", "fusion"),
     "What does training take?": ("training", "activations"),
     "What is in the weights?": ("params", "store-as", "prune-report", "quantize-error"),
     "What is in the graph?": ("stats", "arch", "shapes", "alias", "effects", "ort-order", "verify"),
-    "What can be simplified?": ("cleanup", "dce", "fold", "fold-batch-norm", "fixpoint", "annotate"),
+    "What can be simplified?": ("cleanup", "canonicalize", "cse", "inline", "dce", "fold", "fold-batch-norm", "fixpoint", "annotate"),
     "Several at once": ("default",),
 }
 """The passes that come with irscope, those that answer most directly first."""
