@@ -134,6 +134,14 @@ def parse_bytes(text: str) -> int:
     return int(found)
 
 
+def parse_memory(text: str) -> int:
+    """Return the bytes of a device's memory; a bare number that no device could mean is refused."""
+    size = parse_bytes(text)
+    if size < 10_000 and text.strip().isdecimal():  # ten terabytes, if it were GiB
+        raise UsageError(f"{text.strip()!r} has no unit, so that it is bytes", code="IRS336", hint=f"did you mean {text.strip()}GiB?")
+    return size
+
+
 def read_size(text: str) -> int | None:
     """A size of an axis or a number of things, from 0 on; None for a text that is none."""
     found = read_amount(text, SIZE)

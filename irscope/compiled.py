@@ -1,4 +1,4 @@
-"""Loops over plain arrays as machine code, by numba where it is installed (`pip install 'irscope[fast]'`).
+"""Loops over plain arrays as machine code, by numba where it is installed (`pip install numba`).
 
 Whoever has such a loop has another way, too, with numpy alone; a search, whose answer may differ, says which was taken. Compiling
 takes seconds, so the code is kept in irscope's own cache folder: one folder for each version of the source, of how it is compiled

@@ -61,7 +61,7 @@ def serve(arguments: Sequence[str]) -> None:
         from aiohttp import web
         from textual_serve.server import Server
     except ImportError as error:
-        raise UsageError("the UI in a browser needs textual-serve", hint="pip install 'irscope[browser]'") from error
+        raise UsageError("the UI in a browser needs textual-serve", hint="pip install textual-serve") from error
 
     class LocalServer(Server):
         """Only who has the address with its secret gets a page, and only that page may open a terminal."""

@@ -84,6 +84,25 @@ def own_cache(folder: Path) -> tuple[str, str]:
     return "", ""
 
 
+def own_lengths(folder: Path) -> tuple[int | None, int | None]:
+    """Return how many new tokens a folder's settings ask for, and how many its model can hold; None where it does not say."""
+    files = ModelFolder(folder)
+    asked = (_json_of(files, folder, "generation_config.json") or {}).get("max_new_tokens")
+    config = _json_of(files, folder, "config.json") or {}
+    text = config.get("text_config")
+    configs = (config, text if isinstance(text, dict) else {})
+    context = next((size for each in configs for key in _CONTEXTS if (size := each.get(key)) is not None), None)
+    return _count(asked), _count(context)
+
+
+def _count(size: object) -> int | None:
+    return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
+
+
+_CONTEXTS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+"""What configurations call the longest sequence."""
+
+
 def own_code(folder: Path) -> dict[str, str]:
     """What the configuration in a folder says of code beside it: the classes that stand for those of transformers."""
     config = _json_of(ModelFolder(folder), folder, "config.json") or {}

@@ -199,7 +199,13 @@ def file_in(folder: Path) -> Path:
     found = [folder / name for name in (*graphs, *weights, *models)]
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
     problem = "this is a folder" if found else "this is a folder, and no model is in it"
-    hint = f"name the model file: {_listed(map(str, found))}" if found else "it has neither a config.json nor a file of weights"
+    first = found[0] if found else folder
+    many = f"; `irscope run {first.parent}/*{first.suffix}` is a row for each, `irscope audit {folder} -o RESULTS` a dataset"
+    hint = (
+        f"name the model file: {_listed(map(str, found))}{many if len(found) > 1 else ''}"
+        if found
+        else "it has neither a config.json nor a file of weights"
+    )
     if not found and package:
         hint = f"its config.json describes a model of {package}, which makes it where it is installed: pip install torch {package}"
     raise LoadError(problem, code="IRS100", where=str(folder), hint=hint)

@@ -20,10 +20,10 @@ _PACKAGES = {
     "numpy": "needed",
     "onnx": "reads .onnx files",
     "textual": "the terminal UI",
-    "torch": "live models and real runs: pip install irscope[torch]",
-    "onnxruntime": "real runs of .onnx files: pip install irscope[ort]",
-    "onnxruntime-gpu": "real runs of .onnx files on CUDA: pip install irscope[cuda]",
-    "nvidia-ml-py": "GPU memory and power: pip install irscope[cuda]",
+    "torch": "live models and real runs: pip install torch",
+    "onnxruntime": "real runs of .onnx files: pip install onnxruntime",
+    "onnxruntime-gpu": "real runs of .onnx files on CUDA: pip install onnxruntime-gpu",
+    "nvidia-ml-py": "GPU memory and power: pip install nvidia-ml-py",
 }
 _REQUIRED = ("numpy", "onnx", "textual")
 

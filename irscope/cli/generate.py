@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
+from pathlib import Path
 
 from irscope.amounts import COUNT
 from irscope.cli.args import add_memory_argument, add_output_arguments, amount_of, check_terminal, write_answer, write_json
 from irscope.errors import ExitCode, UsageError
+from irscope.frontends.files.folders import own_lengths
 from irscope.tools.config import device_for
 from irscope.tools.engines import serve
 from irscope.tools.generate import CACHES, How, generate
@@ -33,6 +36,24 @@ def how_from(args: argparse.Namespace) -> How:
     return How(**{name: getattr(args, names.get(name, name)) for name in How._fields})
 
 
+_PROMPT, _NEW = 1024, 256
+"""Tokens where nobody says how many, as benchmarks of serving have them."""
+
+
+def _settle_lengths(args: argparse.Namespace) -> None:
+    """Fill in the tokens that the arguments do not give, and say so on stderr: the folder's own where it has some, within its context."""
+    said = [name for name in ("prompt", "new") if getattr(args, name) is None]
+    if not said:
+        return
+    new, context = own_lengths(Path(args.model)) if Path(args.model).is_dir() else (None, None)
+    if args.new is None:
+        args.new = new or min(_NEW, max(1, (context or _NEW * 2) // 2))
+    if args.prompt is None:
+        args.prompt = min(_PROMPT, max(1, context - args.new)) if context else _PROMPT
+    given = ", ".join(f"--{name} {getattr(args, name)}" for name in said)
+    sys.stderr.write(f"irscope: assumed {given}{' (generation_config.json)' if new and 'new' in said else ''}\n")
+
+
 class Command:
     """Tell what a language model takes to generate: loading, reading the prompt, and each token after it.
 
@@ -42,6 +63,7 @@ class Command:
     allocator, so that the counters are those of each step.
 
     A cache keeps to the model's own windows, whatever its kind. The prompt has no padding, and no sequence ends before --new tokens.
+    Without --prompt and --new it is 1,024 tokens and as many new ones as the folder's generation_config.json says, else 256.
 
     Exit codes: 0 it fits, 1 memory is refused, 2 usage, 3 the model cannot be read or does not run, 130 interrupted.
     """
@@ -49,6 +71,7 @@ class Command:
     examples = (
         ("irscope generate transformers:llama --prompt 4096 --new 512", "what do weights, cache and the work beside them take?"),
         ("irscope generate ./my-model --prompt 8192 --new 256 --batch 8 --device l4", "does this batch fit this card?"),
+        ("irscope generate ./my-model --device l4", "does a usual request fit?"),
         ("irscope generate ./my-model --prompt 2048 --new 64 --cache static", "what does another kind of cache change?"),
         (
             "irscope generate ./my-model --prompt 2048 --new 64 --tui",
@@ -67,8 +90,10 @@ class Command:
             "--trust-remote-code", action="store_true", help="run code that lies in the folder, where its configuration asks"
         )
         count = amount_of(COUNT)
-        parser.add_argument("--prompt", type=count, required=True, metavar="N", help="tokens of the prompt, for each sequence")
-        parser.add_argument("--new", type=count, required=True, metavar="N", help="tokens to generate after it")
+        parser.add_argument(
+            "--prompt", type=count, metavar="N", help="tokens of the prompt, for each sequence; default: 1024, or what fits"
+        )
+        parser.add_argument("--new", type=count, metavar="N", help="tokens to generate after it; default: the folder's own, else 256")
         parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
         add_how_arguments(parser)
         parser.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
@@ -87,6 +112,7 @@ class Command:
         add_output_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
+        _settle_lengths(args)
         if args.engine:
             return self._serve(args)
         if args.tui:

@@ -6,6 +6,7 @@ import argparse
 import gc
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -88,7 +89,38 @@ class _Parser(argparse.ArgumentParser):
     """Reports mistakes as the rest of irscope does."""
 
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse says NoReturn and means it; so does raising
-        raise UsageError(message, hint=f"`{self.prog} --help` shows what there is")
+        unknown = re.match(r"unrecognized arguments: (--[A-Za-z][\w-]*)(?:=(\S+))?", message)
+        meant = self._meant(unknown[1], unknown[2] or self._behind(unknown[1])) if unknown else ""
+        raise UsageError(message, hint=f"did you mean {meant}?" if meant else f"`{self.prog} --help` shows what there is")
+
+    def parse_args(self, args: Sequence[str], namespace: None = None) -> argparse.Namespace:  # type: ignore[override]  # as it is called
+        self._typed = list(args)
+        return super().parse_args(args)
+
+    def _behind(self, option: str) -> str:
+        """Return what was typed behind an option, which may have been taken for something else."""
+        place = self._typed.index(option) if option in self._typed else len(self._typed)
+        return next(iter(self._typed[place + 1 : place + 2]), "")
+
+    def _meant(self, option: str, value: str) -> str:
+        """Return what an option that the command does not have stands for: a size of the model, or one that is spelt alike."""
+        import difflib
+
+        known = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
+        size = _SIZES.get(option.removeprefix("--"))
+        if size and "--bind" in known:
+            return f"`--bind {size}={value if value.isdecimal() else 8}`"
+        return f"`{near[0]}`" if near else ""
+
+
+_SIZES = {
+    **dict.fromkeys(("batch", "batch-size", "bs"), "batch"),
+    **dict.fromkeys(("seq", "seq-len", "sequence-length", "length", "max-length"), "seq"),
+}
+"""Sizes that other programs have options for, by the name that --bind has."""
+_MEANT = {"help": "--help", "version": "--version", "diff": "compare"}
+"""What other programs call a command."""
 
 
 class _Terminated(KeyboardInterrupt):
@@ -108,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_standard_streams()
     try:
         with _sigterm_as_interrupt():
-            return _dispatch(arguments)
+            return _dispatch(_meant(arguments))
     except IrscopeError as error:
         if debug:
             raise
@@ -164,6 +196,15 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _meant(arguments: list[str]) -> list[str]:
+    """Return the arguments with irscope's own word for a command that others call otherwise, unless a file has that name."""
+    if not arguments or arguments[0] not in _MEANT or os.path.exists(arguments[0]):
+        return arguments
+    if arguments[0] == "help":
+        return [*(name for name in arguments[1:2] if name in COMMANDS), "--help"]
+    return [_MEANT[arguments[0]], *arguments[1:]]
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -122,7 +122,7 @@ class Command:
             "--grid",
             default=DEFAULT_GRID,
             metavar="GRID",
-            help="whose power carbon is for in html and md: a country such as DEU, or grams of CO2 per kWh; default: %(default)s",
+            help="whose power carbon is for in html and md-issue: a country such as DEU, or grams of CO2 per kWh; default: %(default)s",
         )
         parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
@@ -154,7 +154,9 @@ class Command:
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
         card = _card_of(model, chosen, args.store_as) if chosen is not None else None
         if is_page and card is not None:
-            model, passes = at_stated_sizes(model, card), parse_pipeline(page_passes(args.grid), registry)
+            # A model card is two pages: the card is all of it.
+            reports = page_passes(args.grid) if args.format != "md" else ""
+            model, passes = at_stated_sizes(model, card), parse_pipeline(reports, registry) if reports else ()
         if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
@@ -162,7 +164,7 @@ class Command:
         done, failure = _run_all(model, passes, goes_on=is_page, session=session, shows_graphs=args.print_after_all)
         results = Results(done, model.manager.settings)
         document = _with_taken(model.document(results), session)
-        if is_page:
+        if is_page and passes:
             document = with_graph(document, model, args.grid)
         if failure is None or is_page:
             document = replace(document, card=card, reports=() if is_card_alone else (*document.reports, *_further(card)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from irscope._version import __version__
-from irscope.amounts import parse_bytes
+from irscope.amounts import parse_memory
 from irscope.cli.args import (
     add_model_arguments,
     add_output_arguments,
@@ -150,7 +150,7 @@ def _over_batches(args: argparse.Namespace, watching: Sequence[Progress]) -> tup
         raise UsageError("the profiles of a step are of one size of the batch", code="IRS386", hint="`--bind batch=8 --nodes-csv FILE`")
     bind = load_options(args).bind
     batches = read_batches(args.batches) if args.batches else []
-    memory = parse_bytes(args.memory) if args.memory else None
+    memory = parse_memory(args.memory) if args.memory else None
     swept = sweep_batches(lambda batch: step_from(args, batch, watching), batches, memory, bind.get("batch", 4), args.seconds)
     return Document(__version__, replace(swept.model.info(), bind=dict(bind)), (swept.report,)), swept.models
 

@@ -382,7 +382,7 @@ class Elsewhere:
         self.fastest: float | None = None
         self._psutil: Any = None
         if importlib.util.find_spec("psutil") is None:
-            self.unread["the machine"] = "psutil is not installed (pip install irscope[machine])"
+            self.unread["the machine"] = "psutil is not installed (pip install psutil)"
             return
         import psutil  # type: ignore[import-untyped,unused-ignore]  # has no types of its own
 

@@ -1,7 +1,8 @@
 """The document in GitHub's Markdown, for an issue, a comment or a model card: the card as a table, then a section for each report.
 
-A model card begins with the metadata that hubs read (https://huggingface.co/docs/hub/model-cards-co2): only what is known of the model
-stands there. Names out of a model are code, which nothing turns into a link, a mention or markup; other texts are escaped.
+A model card begins with the metadata that hubs read (https://huggingface.co/docs/hub/model-cards): only what is known of the model
+stands there, and no emissions, which are those of its training. Names out of a model are code, which nothing turns into a link, a
+mention or markup; other texts are escaped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import PurePath
 
 from irscope.report.card import Card
 from irscope.report.cardtext import TENSOR_HEADS, card_view
@@ -20,7 +22,7 @@ from irscope.report.printable import legible
 from irscope.report.report import Document, Report, title_of
 from irscope.report.table import Column, Entry, Table, grouped
 from irscope.report.units import Kind
-from irscope.report.values import Cell, Quantity
+from irscope.report.values import Cell
 
 ROWS = 20
 """Default number of rows shown of a table."""
@@ -48,7 +50,7 @@ _LIBRARIES = frozenset({"timm", "transformers"})
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """The text in pieces, a model card where it is about one model as a whole."""
     if document.card is not None:
-        yield from _metadata(document, document.card)
+        yield from _metadata(document.card)
     yield from render_issue(document, options)
 
 
@@ -112,7 +114,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def _card(card: Card) -> Iterator[str]:
     view = card_view(card)
-    yield f"# {md_code(card.identity.path or 'model')}\n\n**{md_text(view.verdict)}**\n\n"
+    yield f"# {md_code(PurePath(card.identity.path).name or 'model')}\n\n**{md_text(view.verdict)}**\n\n"
     yield _row([md_text(tile.name) for tile in view.tiles])
     yield _row(["---"] * len(view.tiles))
     yield _row([f"**{md_text(tile.number)}**" for tile in view.tiles])
@@ -138,7 +140,7 @@ def _card(card: Card) -> Iterator[str]:
         yield f"{md_line(view.legend)}\n\n"
 
 
-def _metadata(document: Document, card: Card) -> Iterator[str]:
+def _metadata(card: Card) -> Iterator[str]:
     """What is known of the model, as hubs read it: YAML, of which JSON's texts are a part."""
     package = card.identity.path.partition(":")[0]
     library = package if package in _LIBRARIES else "onnx" if card.identity.format == "onnx" else ""
@@ -149,22 +151,7 @@ def _metadata(document: Document, card: Card) -> Iterator[str]:
     if library:
         yield f"library_name: {json.dumps(library)}\n"
     yield "tags:\n" + "".join(f"- {json.dumps(legible(tag).replace(' ', '-'))}\n" for tag in [*tags, "irscope"])
-    found = next((report for report in document.reports if report.pass_name == "energy"), None)
-    grams = found.summary.get("grams_of_co2") if found is not None else None
-    if found is not None and isinstance(grams, Quantity) and isinstance(grams.value, float):
-        yield from _emissions(document, card, found, grams)
     yield "---\n\n"
-
-
-def _emissions(document: Document, card: Card, report: Report, grams: Quantity) -> Iterator[str]:
-    """Of one run, as it is predicted; the training of the model, which hubs ask for, is not known from its file."""
-    grid = next(row for row in report.table("carbon").to_dicts() if row["input"] == "grid")
-    sizes = ", ".join(f"{one.symbol}={one.size}" for one in card.sizes)
-    run = f"one run{f' at {sizes}' if sizes else ''}, not the training of the model"
-    ends = f"{grams.lo:.3g} to {grams.hi:.3g} g" if isinstance(grams.lo, float) and isinstance(grams.hi, float) else "no upper bound"
-    source = f"modelled by {document.writer}: {run}; {ends}; assumed grid {grid['low']} g/kWh ({grid['source']})"
-    yield f"co2_eq_emissions:\n  emissions: {grams.value:.6g}\n  source: {json.dumps(legible(source))}\n"
-    yield f"  hardware_used: {json.dumps(legible(f'1 x {card.device.title}'))}\n"
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -389,5 +389,5 @@ def _pyplot() -> Any:
         matplotlib.use("agg")
         return importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
-        hint = "pip install irscope[plot] brings it; .svg needs nothing"
+        hint = "pip install matplotlib; .svg needs nothing"
         raise UsageError("pictures as .png and .pdf need matplotlib, which is not installed", code="IRS431", hint=hint) from error

@@ -178,7 +178,7 @@ def find_solver() -> Any:
         raise UsageError(
             "engine=cpsat needs OR-tools, which is not installed",
             code="IRS365",
-            hint="pip install 'irscope[solver]', or leave the engine out: irscope's own search needs nothing",
+            hint="pip install ortools, or leave the engine out: irscope's own search needs nothing",
         ) from None
 
 

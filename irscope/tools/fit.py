@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from irscope.amounts import parse_bytes
+from irscope.amounts import parse_memory
 from irscope.devices import target_of
 from irscope.devices.catalogue import all_devices
 from irscope.errors import PassError, UsageError
@@ -284,7 +284,7 @@ class Search:
     def budget(self, memory: int | str | None) -> int:
         """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
         if isinstance(memory, str):
-            return parse_bytes(memory)
+            return parse_memory(memory)
         if memory is not None:
             return memory
         device = self.target.device

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from irscope.amounts import parse_bytes
+from irscope.amounts import parse_memory
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
@@ -230,7 +230,7 @@ def _budget(memory: int | str | None, target: Target) -> int:
     if isinstance(memory, int):
         return memory
     if memory is not None:
-        return parse_bytes(memory)
+        return parse_memory(memory)
     if target.device.room_bytes is None:
         hint = "say how much: `--memory 24GiB`"
         raise UsageError(f"the profile of {target.device.title} does not say how much memory it has", code="IRS336", hint=hint)

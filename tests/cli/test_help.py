@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import shlex
 import shutil
 import subprocess
@@ -166,3 +167,61 @@ def test_the_manual_page_is_sound_roff() -> None:
         )
         assert not done.stderr
         assert "irscope explain IRS205" in done.stdout and "batch=8,seq=128" in done.stdout
+
+
+# What people type who come from other programs.
+
+
+def test_words_of_other_programs_mean_what_they_say(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["help", "run"]) == main(["run", "--help"]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert text[: len(text) // 2] == text[len(text) // 2 :]
+    assert main(["help"]) == ExitCode.OK and "usage: irscope MODEL" in capsys.readouterr().out
+    assert main(["version"]) == ExitCode.OK and capsys.readouterr().out.startswith("irscope ")
+    assert main(["diff", "old.onnx", "new.onnx"]) == ExitCode.OK
+    (folder / "diff").write_bytes((folder / "old.onnx").read_bytes())
+    assert main(["diff"]) == ExitCode.OK, "a file of that name is a model"
+    (folder / "diff").unlink()
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("run --devise l4 old.onnx", "did you mean `--device`?"),
+        ("old.onnx --devise=l4", "did you mean `--device`?"),
+        ("run --batch 16 old.onnx", "did you mean `--bind batch=16`?"),
+        ("fit old.onnx --seq-len 128", "did you mean `--bind seq=128`?"),
+        ("run --batch-size old.onnx", "did you mean `--bind batch=8`?"),
+        ("export --pases dce old.onnx -o x.onnx", "did you mean `--passes`?"),
+        ("fit --memory 24 old.onnx", "did you mean 24GiB?"),
+        ("run --wholly-unknown old.onnx", "shows what there is"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_what_is_meant(
+    line: str, meant: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(shlex.split(line)) == ExitCode.USAGE
+    assert meant in capsys.readouterr().err
+
+
+def test_a_folder_of_models_leads_to_commands_for_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hub").mkdir()
+    for name in ("a.onnx", "b.onnx"):
+        shutil.copy(SAMPLES / "models/cnn.onnx", tmp_path / "hub" / name)
+    monkeypatch.chdir(tmp_path)
+    assert main(["hub"]) == ExitCode.LOAD
+    err = capsys.readouterr().err
+    assert "`irscope run hub/*.onnx`" in err and "`irscope audit hub -o RESULTS`" in err
+
+
+def test_no_hint_names_a_package_index_without_irscope() -> None:
+    root = Path(__file__).parents[2]
+    files = [path for place in ("irscope", "frontends", "passes", "tui", "docs") for path in (root / place).rglob("*") if path.is_file()]
+    texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".md", ".json", ".1")}
+    assert not [path for path, text in texts.items() if re.search(r"pip install '?irscope\b", text)]

@@ -35,7 +35,7 @@ from irscope.tools.audit.worker import Found, Row, Setup
 
 SCHEMA: Final = "irscope.audit/1"
 MODELS, OPERATORS = "models", "operators"
-_NOT_HERE: Final = "pip install 'irscope[audit]'"
+_NOT_HERE: Final = "pip install pyarrow fsspec"
 _FIRST: Final = (
     "uri",
     "name",

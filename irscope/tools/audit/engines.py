@@ -228,7 +228,7 @@ class RayEngine:
         try:
             self._ray: Any = import_module("ray")
         except ImportError as error:
-            raise UsageError("the engine needs Ray", code="IRS721", hint="pip install 'irscope[ray]'") from error
+            raise UsageError("the engine needs Ray", code="IRS721", hint="pip install ray pyarrow fsspec") from error
         self.setup = setup
         self.slots = jobs
         self._owns = not self._ray.is_initialized()

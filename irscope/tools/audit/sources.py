@@ -321,7 +321,7 @@ def _store_of(uri: str) -> tuple[Any, str]:
     try:
         core = import_module("fsspec.core")
     except ImportError as error:
-        raise UsageError("reading from a store needs fsspec", code="IRS721", where=uri, hint="pip install 'irscope[audit]'") from error
+        raise UsageError("reading from a store needs fsspec", code="IRS721", where=uri, hint="pip install fsspec") from error
     try:
         store, path = core.url_to_fs(uri)
     except ImportError as error:
