@@ -508,7 +508,8 @@ class Noise:
 def _ratio(signal: float, error: float) -> float:
     if error <= 0:
         return math.inf
-    return 10 * math.log10(signal / error) if signal > 0 else -math.inf
+    # The quotient of a hostile weight's sums may be too small for a float, which has a logarithm all the same.
+    return 10 * (math.log10(signal) - math.log10(error)) if signal > 0 else -math.inf
 
 
 def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:

@@ -13,7 +13,7 @@ from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
 from irscope.passes.weights.quantize_error import QuantizeError, WeightErrors
 from irscope.passkit.manager import Manager
-from irscope.weights.losses import Noise, measure_rounding
+from irscope.weights.losses import CHOICES, Noise, measure_rounding
 
 _RANDOM = np.random.default_rng(5)
 NORMAL = (_RANDOM.standard_normal((300, 700)) * 0.02).astype(np.float32)
@@ -92,3 +92,8 @@ def test_a_file_outside_is_refused(tmp_path: Path) -> None:
     assert "outside the folder" in reason
     result, _ = run(("w", "f32[300,700]", FileRegion(str(tmp_path / "w.bin"), 0, NORMAL.nbytes), P), allow=(str(tmp_path),))
     assert not result.unread
+
+
+def test_sums_whose_quotient_is_no_float_have_a_ratio() -> None:
+    noise = Noise(CHOICES[:1], 1e-300, [1e300])
+    assert list(noise.decibels().values()) == [-6000.0]

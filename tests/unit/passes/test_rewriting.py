@@ -140,7 +140,7 @@ def test_canonicalize_drops_what_changes_no_bit(body: str, left: list[str]) -> N
         ),
         ("  %a: f32[n,3] = nn.softmax(%x) {axis=0}\n  %b: f32[n,3] = nn.softmax(%x) {axis=1}\n  return %a, %b", ["nn.softmax"] * 2),
         ("  %a: f32[n,3] = random.normal_like(%x)\n  %b: f32[n,3] = random.normal_like(%x)\n  return %a, %b", ["random.normal_like"] * 2),
-        ("  %a: f32[n,3] = acme.odd(%x)\n  %b: f32[n,3] = acme.odd(%x)\n  return %a, %b", ["acme.odd"] * 2),
+        ("  %a: f32[n,3] = foreign.odd(%x)\n  %b: f32[n,3] = foreign.odd(%x)\n  return %a, %b", ["foreign.odd"] * 2),
         (
             "  %a: f32[n,3] = math.neg(%x)\n  %b: f32[n,3] = math.neg(%x)\n  %c: f32[n,3] = nn.relu(%a) {inplace=0}\n  return %b, %c",
             ["math.neg", "math.neg", "nn.relu"],
@@ -269,11 +269,9 @@ def test_nodes_move_between_regions_and_regions_are_spliced() -> None:
 
 def test_a_script_defines_an_operator_without_a_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, text = tmp_path / "ops.py", tmp_path / "model.irs"
-    record = (
-        "op('acme.twice(Tensor x) -> Tensor', Family.ELEMENTWISE, infer=lambda call: call.tensor('x'), cost={cost}, summary='Twice x.')"
-    )
+    record = "op('own.twice(Tensor x) -> Tensor', Family.ELEMENTWISE, infer=lambda call: call.tensor('x'), cost={cost}, summary='Twice x.')"
     head = "from irscope.api import analysis\nfrom irscope.ops import Cost, Family, numel, op\n\n"
-    text.write_text("irscope 1\ngraph @main {\n  input %x: f32[2,3]\n  %y: f32[*] = acme.twice(%x)\n  return %y\n}\n")
+    text.write_text("irscope 1\ngraph @main {\n  input %x: f32[2,3]\n  %y: f32[*] = own.twice(%x)\n  return %y\n}\n")
     for factor in (1, 2):  # a script that changed is loaded again
         script.write_text(f"{head}OPS = ({record.format(cost=f'lambda call: Cost(elementwise={factor} * numel(call.results[0]))')},)\n")
         assert main(["run", "--ops", str(script), "--passes", "flops", "--strict", str(text)]) == 0

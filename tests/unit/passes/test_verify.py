@@ -43,7 +43,7 @@ def test_what_an_operator_contradicts_is_a_problem(body: str, code: str, said: s
         "  %y: f32[*] = nn.relu(%x)",
         "  %y: ? = nn.relu(%x)",
         "  %y: f32[?m,3] = nn.relu(%x)",
-        "  %y: f32[7,9] = acme.window(%x)",
+        "  %y: f32[7,9] = foreign.window(%x)",
     ],
 )
 def test_what_is_left_open_or_of_a_foreign_operator_is_none(body: str, tmp_path: Path) -> None:
