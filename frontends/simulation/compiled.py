@@ -26,6 +26,7 @@ from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import JITFunction, KernelInterface, StandIn, written
+from irscope.memory.tape import Ran
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
@@ -128,6 +129,10 @@ class Compiler:
 
     def _launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
         self.launches += 1
+        if not self.busy:
+            tensors = {id(one): one for one in args if isinstance(one, torch.Tensor)}
+            moved = sum(one.numel() * one.element_size() for one in tensors.values())
+            self.process.machine.queue(Ran(str(kernel.__name__), None, moved, is_generated=True))
         if self.launched is not None:
             self.launched(kernel, custom, args)
 

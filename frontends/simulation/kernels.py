@@ -22,6 +22,7 @@ from irscope.frontends.simulation.machine import Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
 from irscope.ir.graph import Role
+from irscope.memory.tape import Ran
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Drop, Gemm, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
 
@@ -39,6 +40,8 @@ _BEARABLE: Final = 1 << 26
 """Bytes of operands up to which it is run as it is where fewer elements do not tell."""
 _FEW: Final = 4
 """Sizes up to this stay as they are where a kernel is tried on few elements; larger ones become little more than it."""
+_MADE: Final = ("aten::empty", "aten::new_empty")
+"""Operators that only allocate."""
 _STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
 
 
@@ -82,7 +85,7 @@ class UnknownKernel(RuntimeError):
 class Plan:
     """What calls that look alike do: what they allocate, in order, and what they return."""
 
-    __slots__ = ("actions", "forms", "resizes", "results", "single", "unknown")
+    __slots__ = ("actions", "forms", "ran", "resizes", "results", "single", "unknown")
 
     def __init__(self) -> None:
         self.actions: list[tuple[str, Any, Any]] = []
@@ -90,6 +93,8 @@ class Plan:
         self.results: Any = None
         self.resizes: list[tuple[int, tuple[int, ...]]] = []
         """Operands that take another shape, by place among all tensors."""
+        self.ran: Ran | None = None
+        """What is queued; None where nothing runs on the device."""
         self.single = False
         """Whether it allocates nothing but its only result."""
         self.unknown = False
@@ -235,6 +240,8 @@ class Kernels:
         machine = self.machine
         if plan.unknown:
             self.tell_unknown(op.name())
+        if plan.ran is not None:
+            machine.queue(plan.ran)
         if plan.single:
             return machine.empty(plan.forms[0], op.name())
         made: list[Any] = [None] * len(plan.forms)
@@ -292,7 +299,9 @@ class Kernels:
             (place, tuple(one.shape)) for place, (one, was) in enumerate(zip(fakes, before, strict=True)) if tuple(one.shape) != was
         ]
         flat, _ = tree_flatten(result)
-        self._ask(plan, op, given, named, flat, fakes, own, tensors)
+        call = operator_call(op, given, named, flat, {id(fake): real for fake, real in zip(fakes, tensors, strict=True)})
+        self._ask(plan, op, given, named, flat, (call, own))
+        plan.ran = _ran(op, call, tensors, plan)
         plan.single = isinstance(plan.results, _New) and plan.actions == [("make", 0, 0)] and not plan.resizes
         return plan
 
@@ -433,13 +442,12 @@ class Kernels:
         own.append(item)
         return _New(index)
 
-    def _ask(
-        self, plan: Plan, op: Any, args: Any, kwargs: Any, flat: list[Any], fakes: list[Any], own: list[Any], tensors: list[torch.Tensor]
-    ) -> None:
-        """What the operator's kernels allocate, in order."""
+    def _ask(self, plan: Plan, op: Any, args: Any, kwargs: Any, flat: list[Any], known: tuple[OpCall | None, list[Any]]) -> None:
+        """What the operator's kernels allocate, in order; `known`: the call as its record sees it, and the results' own storages."""
+        call, own = known
         places = {id(one): index for index, one in enumerate(own)}
         results = [places.get(id(one)) for one in flat]
-        events = self._events(op, args, kwargs, flat, fakes, tensors, plan)
+        events = self._events(op, args, kwargs, flat, call, plan)
         waiting = [index for index in results if index is not None]
         actions = plan.actions
         open_: list[str] = []
@@ -468,10 +476,7 @@ class Kernels:
                 actions.append(("take", event.label, event.low))
         actions.extend(("make", index, 0) for index in waiting)
 
-    def _events(
-        self, op: Any, args: Any, kwargs: Any, flat: list[Any], fakes: list[Any], tensors: list[torch.Tensor], plan: Plan
-    ) -> Sequence[MemoryEvent]:
-        call = operator_call(op, args, kwargs, flat, {id(fake): real for fake, real in zip(fakes, tensors, strict=True)})
+    def _events(self, op: Any, args: Any, kwargs: Any, flat: list[Any], call: OpCall | None, plan: Plan) -> Sequence[MemoryEvent]:
         rule = SCRATCH.get(op.name())
         if rule is not None:
             return rule(Asked(dict(zip((one.name for one in op._schema.arguments), args, strict=False)) | dict(kwargs), flat))
@@ -528,6 +533,16 @@ def _dense_strides(shape: Sequence[int], like: Sequence[int]) -> tuple[int, ...]
             strides[place] = step
             step *= max(shape[place], 1)
     return tuple(strides)
+
+
+def _ran(op: Any, call: OpCall | None, tensors: Sequence[torch.Tensor], plan: Plan) -> Ran | None:
+    """What is queued for a call: nothing where a tensor is only made."""
+    name = op.name()
+    if name.startswith(_MADE):
+        return None
+    moved = sum(one.numel() * one.element_size() for one in tensors if one.is_cuda) + sum(form.bytes for form in plan.forms)
+    # What has neither a record nor a rule for its memory is an operator of which nothing is known.
+    return Ran(name, call, moved, is_known=call is not None or not plan.unknown)
 
 
 def _one_of_each(given: Sequence[Any], named: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:

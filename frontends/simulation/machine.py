@@ -16,7 +16,7 @@ from irscope.memory.caching import PLENTY, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.blocks import Block, Segment
 from irscope.memory.caching.device import Counters
-from irscope.memory.tape import Tape, TapedAllocator
+from irscope.memory.tape import Ran, Sent, Tape, TapedAllocator
 
 BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
@@ -313,6 +313,10 @@ class Machine:
     def stream(self) -> int:
         """The allocator's number of the current stream."""
         return self.number_of(current.stream)
+
+    def queue(self, what: Ran | Sent) -> None:
+        """Note what is queued on the current stream."""
+        self.gpu.queued(self.stream, what)
 
     def await_stream(self) -> None:
         """The host waits for the current stream, as it does for every copy that is not asynchronous."""

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.simulation.kernels import Kernel, UnknownKernel, resize_tensor
+from irscope.ir.dtypes import DType
+from irscope.ir.types import Layout, Shape, tensor
+from irscope.memory.tape import Ran
+from irscope.ops.registry import find_op
+from irscope.ops.spec import OpCall
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
 
 _CPU = torch._C.DispatchKey.CPU
+_copy_spec = find_op("tensor.cast")
 _TILE = 128 * 16
 """Bytes that a block of the kernels below copies: threads, and bytes of each (ATen/native/cuda/TensorShape.cu)."""
 _aten = torch.ops.aten
@@ -35,12 +42,26 @@ def _for_all_devices(name: str) -> Kernel:
     return lambda *args, **kwargs: below(_CPU, *args, **kwargs)
 
 
+def _copied(into: torch.Tensor, source: torch.Tensor) -> Ran:
+    """What is queued for a copy on the device."""
+    return _copy_of(*(part for one in (into, source) for part in (dtype_of(one), tuple(one.shape), tuple(one.stride()))))
+
+
+@functools.lru_cache(maxsize=4096)
+def _copy_of(to: DType, shape: Shape, steps: Layout, of: DType, given: Shape, given_steps: Layout) -> Ran:
+    made, operand = tensor(to, shape, "cuda:0", steps), tensor(of, given, "cuda:0", given_steps)
+    assert _copy_spec is not None
+    call = OpCall(_copy_spec, [operand], {"to": to}, (), [made], source="aten::copy_")
+    return Ran("aten::copy_", call, sum(size for size in (made.nbytes, operand.nbytes) if isinstance(size, int)))
+
+
 def _copies(process: Process) -> dict[str, Kernel]:
     """What moves values, or reads them."""
     machine, values = process.machine, process.world.values
 
     def copy_(into: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         if into.is_cuda and source.is_cuda:
+            machine.queue(_copied(into, source))
             values.between(into, source)
             return into
         if into.dtype is source.dtype and into.is_contiguous() and source.is_contiguous() and into.shape == source.shape:

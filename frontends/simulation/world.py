@@ -21,6 +21,7 @@ from irscope.frontends.simulation.cuda_names import complete_groups
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.objects import Objects
 from irscope.memory.caching.device import Event as Moment
+from irscope.memory.tape import Sent
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
@@ -318,6 +319,8 @@ class World:
         """Options of NCCL that the program sets and nothing here is changed by."""
         process.device.settled.append(self.settled)
         self._libraries: list[Any] = []
+        self._sending: Sent | None = None
+        """What was counted and is not in a queue yet."""
         self._together_on: Queue | None = None
         """The stream that they are on."""
         self._queues: dict[tuple[str, int], Queue] = {}
@@ -420,12 +423,20 @@ class World:
         traffic = self.traffic.get(key)
         if traffic is None:
             traffic = self.traffic[key] = Traffic(op, name, _members(found))
+        size = sum(one.numel() * one.element_size() for one in tensors)
         traffic.calls += 1
-        traffic.bytes += sum(one.numel() * one.element_size() for one in tensors)
+        traffic.bytes += size
+        self._sending = Sent(op, name, traffic.members, size)
         for one in tensors:
             piece = self._process.machine.piece_under(one)
             if piece is not None and piece.kind in ("activation", "temporary", "tensor"):
                 piece.kind = "communication"
+
+    def _send(self, stream: int) -> None:
+        """Queue what was counted last."""
+        if self._sending is not None:
+            self._process.machine.gpu.queued(stream, self._sending)
+            self._sending = None
 
     def _queue(self, group: Any, peer: int = -1) -> Queue:
         """The stream of a group, or of this rank and another one: those between two that are not coalesced have their own."""
@@ -444,10 +455,13 @@ class World:
         return Together(self._together_on or self._queue(group), found, [])
 
     def _done(self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
+        machine = self._process.machine
         if self._together is None and not asynchronous:
+            self._send(machine.stream)
             return _Finished().boxed()
         queue = self._queue(dist.ProcessGroup.unbox(group))
         queue.begin()
+        self._send(queue.number)
         if self._together is not None:
             self._together += [*inputs, *outputs]
             self._together_on = queue
@@ -537,6 +551,7 @@ class World:
         for one in tensors:
             self._process.machine.record_stream(one, queue.number)
         self._count(op, group, tensors)
+        self._send(queue.number)
         if self._together is not None:
             self._together += tensors
             self._together_on = queue

@@ -93,6 +93,8 @@ class DeviceProfile:
     """Bytes a second from and to main memory."""
     levels: tuple[Level, ...] = ()
     """Caches with their bandwidth, smallest first, where they were measured."""
+    link: Figure | None = None
+    """Bytes a second that it can send to devices of its node, and receive at the same time."""
     launch: Figure | None = None
     """Seconds that starting one kernel or operator takes."""
     overheads: Mapping[str, Figure] = field(default_factory=dict, hash=False)
@@ -206,6 +208,7 @@ class DeviceJson:
     vector: Mapping[str, FigureJson] = field(default_factory=dict)
     bandwidth: FigureJson | None = None
     levels: tuple[LevelJson, ...] = ()
+    link: FigureJson | None = None
     launch: FigureJson | None = None
     overheads: Mapping[str, FigureJson] = field(default_factory=dict)
     power: FigureJson | None = None
@@ -273,6 +276,7 @@ class _Reader:
             functions=self.figure("functions", record.functions, COUNTS),
             bandwidth=self.figure("bandwidth", record.bandwidth, SPEEDS),
             levels=tuple(self.level(f"levels[{place}]", level) for place, level in enumerate(record.levels)),
+            link=self.figure("link", record.link, SPEEDS),
             launch=self.figure("launch", record.launch, TIMES),
             overheads={key: self.read("overheads." + key, figure, TIMES) for key, figure in record.overheads.items()},
             power=self.figure("power", record.power, POWERS),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import field, replace
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, bounds
@@ -21,6 +21,9 @@ from irscope.memory.caching import Block, CachingAllocator, Counters, MemPool, O
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.device import Event
 from irscope.memory.repeats import Repeat, repeats_in, step_over
+
+if TYPE_CHECKING:
+    from irscope.ops.spec import OpCall
 
 ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE = "activation", "output", "temporary", "workspace"
 LOADING: Final = "loading"
@@ -78,6 +81,41 @@ class Action:
     """Up to where in the work of a stream is waited; -1 for all of it so far."""
     share: float = 0
     """Of the device's memory, to which the process is limited from here on."""
+
+
+@immutable
+class Ran:
+    """Kernels of one call of an operator, as they are queued on a stream."""
+
+    label: str
+    call: OpCall | None = None
+    """What the operator's record sees of it; None where it has none, and only bytes tell."""
+    moved: int = 0
+    """Bytes of its operands and results."""
+    is_known: bool = True
+    is_generated: bool = False
+    """Whether a compiler made the kernel."""
+
+
+@immutable
+class Sent:
+    """A collective, or what is sent between two ranks, as it is queued on a stream."""
+
+    label: str
+    group: str
+    members: tuple[int, ...]
+    bytes: int
+
+
+class Queued(NamedTuple):
+    """What stands in the queue of a stream."""
+
+    actions: int
+    """How many actions of the tape were before it: waits and events order it among the streams."""
+    events: int
+    """How many requests were before it."""
+    stream: int
+    what: Ran | Sent
 
 
 @immutable
@@ -227,6 +265,9 @@ class Tape(Generic[Owner]):
     """What is replayed, in order."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with how many there are: what their kernels take besides their results is not known."""
+
+    queue: list[Queued] = field(default_factory=list, repr=False, compare=False)
+    """What a simulated program queued on its streams, in order."""
 
     _repeats: dict[object, list[Repeat] | int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where requests repeat, by stretch; for a stretch at which nobody looked yet, how often it was replayed."""
@@ -675,8 +716,14 @@ class TapedAllocator(CachingAllocator):
 
     def record_event(self, stream: int = 0) -> Event:
         """An event behind all work of a stream so far."""
-        self.tape.act("event", stream)
-        return super().record_event(stream)
+        event = super().record_event(stream)
+        self.tape.act("event", stream, place=event.at)
+        return event
+
+    def queued(self, stream: int, what: Ran | Sent) -> None:
+        """Note what stands in the queue of a stream."""
+        tape = self.tape
+        tape.queue.append(Queued(len(tape.actions), len(tape.events), stream, what))
 
     def wait(self, stream: int, other: int | Event) -> None:
         """Let a stream wait for another one, or for an event."""

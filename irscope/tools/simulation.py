@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
+from irscope.tools.simulation_clock import BEFORE, Clocked, ClockedStep, clocked, times_tables
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Buffer, Compilations, Kernel
@@ -307,7 +309,8 @@ class Simulation:
             "error": self.error,
             "line": self.line,
             "traceback": self.traceback,
-            "steps": [_step_json(step) for step in self.steps],
+            "steps": [{**_step_json(step), **_times_json(time)} for step, time in zip(self.steps, self._step_times, strict=True)],
+            "exposed_communication_seconds": self.clock.exposed,
             "phases": [dict(step.phases) for step in self.steps],
             "rest": None if self.rest is None else _step_json(self.rest),
             "marks": [
@@ -345,6 +348,25 @@ class Simulation:
             for one in self.lazy.outcomes[: len(self.steps)]
         ]
         return {"steps": steps, "peak": {key: self.lazy_peak(key) for key in COUNTERS}}
+
+    @functools.cached_property
+    def clock(self) -> Clocked:
+        """When everything ran, as far as the device and its link are known."""
+        device = self.target.device
+        ends = [(str(number), step.end) for number, step in enumerate(self.steps, 1)]
+        if self.rest is not None and not ends:
+            ends = [("all", len(self.tape.events))]
+        if not ends:
+            return Clocked(device)
+        begins = self.tape.starts[1] if ends[0][0] == "1" and len(self.tape.starts) > 1 else 0
+        link = self.options.link or (device.link.hi if device.link is not None else 0.0)
+        return clocked(cast("Tape[object]", self.tape), device, [(BEFORE, begins), *ends], link)
+
+    @property
+    def _step_times(self) -> list[ClockedStep | None]:
+        """The times of the steps, without that of what was before them."""
+        found = self.clock.steps
+        return [*found[-len(self.steps) :]] if self.steps and found else [None] * len(self.steps)
 
     def blocks(self) -> list[dict[str, Any]]:
         """Classes of modules that hold activations at the peak: the one that holds most, and the one that does so within its modules."""
@@ -555,6 +577,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         rows = simulation.reserved_for()
         title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
         yield Table.of(rows, ["what", "stream:index", "blocks:count", "bytes"], title, whole="bytes")
+    yield from times_tables(simulation.clock)
     if simulation.collectives:
         link = simulation.options.link
         sent = [
@@ -812,6 +835,13 @@ def rows_of(tape: Tape[Origin], slots: Iterable[int]) -> list[tuple[str, str, st
         row[0] += tape.number_of(slot)
         row[1] += 1
     return [(*who, size, number) for who, (size, number) in sorted(groups.items(), key=lambda row: -row[1][0]) if size]
+
+
+def _times_json(time: ClockedStep | None) -> dict[str, Any]:
+    """The times of a step; null where they are not known, as the upper end is where an operator is not."""
+    if time is None:
+        return {"seconds": None, "seconds_interval": None}
+    return {"seconds": time.seconds, "seconds_interval": [time.low, None if math.isinf(time.high) else time.high]}
 
 
 def _step_json(step: Step) -> dict[str, Any]:

@@ -152,7 +152,10 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "collectives",
         "answers",
         "diagnostics",
+        "exposed_communication_seconds",
     }
+    [low, high] = found["steps"][0]["seconds_interval"]
+    assert 0 < low < found["steps"][0]["seconds"] < high and found["exposed_communication_seconds"] == 0
     assert set(found) - promised == {
         "error",
         "line",
@@ -171,7 +174,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     } and promised < set(found)
     assert found["schema"] == "irscope.simulation/1" and found["torch"] == "2.13"
     for step in found["steps"]:
-        assert set(step) == COUNTERS | {"by_category"}
+        assert set(step) == COUNTERS | {"by_category", "seconds", "seconds_interval"}
         assert all(set(step[key]) == {"peak", "after"} for key in COUNTERS)
         assert sum(step["by_category"].values()) == step["allocated"]["peak"]
     for step, peaks in zip(found["steps"], found["phases"], strict=True):

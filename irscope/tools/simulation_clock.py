@@ -1,0 +1,276 @@
+"""The clock of a simulated program: its streams are queues, waits and events order them, the host takes its own time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Final
+
+from irscope.devices import DeviceProfile
+from irscope.immutable import immutable, mutable
+from irscope.ir.dims import int_or_zero
+from irscope.ir.types import TensorType
+from irscope.memory.tape import Action, Queued, Ran, Sent, Tape
+from irscope.passes.cost.clock import Clock, clock_of, constants, missing_figure
+from irscope.passes.cost.kernels import Kernel, KernelClass, Use, kernel_of
+from irscope.report.steps import alike
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+HOST: Final = -1
+"""The row of a timeline that is the host's."""
+BEFORE: Final = "before"
+"""The name of what comes before the first step."""
+_SHARES: Final = {
+    "all_reduce": 2.0,
+    **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1.0),
+}
+"""How often a ring moves the bytes of a collective, as n - 1 of n parts; all others move them once."""
+_LATENCY: Final = 5e-6
+"""Seconds for each step of a ring: NCCL's of some microseconds over NVLink, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
+
+
+@immutable
+class Interval:
+    """Something on a stream, or on the host, from when to when."""
+
+    stream: int
+    label: str
+    start: float
+    seconds: float
+    sends: bool = False
+
+
+@mutable
+class ClockedStep:
+    """One step, or all of a program that has none."""
+
+    name: str
+    seconds: float
+    low: float
+    high: float
+    """Infinite where an operator of the step is not known."""
+    compute: float = 0.0
+    """Seconds of kernels on all streams, collectives left out."""
+    sending: float = 0.0
+    exposed: float | None = None
+    """Seconds in which a stream waits for a collective and computes nothing; None where the speed of the link is not known."""
+    waits_for_host: float = 0.0
+    flops: float = 0.0
+
+
+@mutable
+class Clocked:
+    """The times of a simulated program."""
+
+    device: DeviceProfile
+    steps: list[ClockedStep] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Operators whose kernels are not known, with the number of calls: they count as nothing."""
+    missing: str = ""
+    """The figure of the device without which there are no times."""
+    unsent: int = 0
+    """Collectives whose time is not known, as the speed of the link is not."""
+
+    @property
+    def exposed(self) -> float | None:
+        """Seconds in which streams wait for collectives; None where that is not known."""
+        known = [one.exposed for one in self.steps if one.exposed is not None and one.name != BEFORE]
+        return None if self.missing or self.unsent else sum(known)
+
+
+def ring_seconds(sent: Sent, link: float) -> float:
+    """Return the time of a collective as a ring over the slowest link: its part of the bytes, and a latency for each step."""
+    ranks = len(sent.members)
+    if ranks < 2:
+        return 0.0
+    times = _SHARES.get(sent.label, 1.0)
+    part = (ranks - 1) / ranks if sent.label in _SHARES else 1.0
+    return times * part * sent.bytes / link + _LATENCY * max(math.log2(ranks), 1.0)
+
+
+def clocked(tape: Tape[object], device: DeviceProfile, ends: Sequence[tuple[str, int]], link: float) -> Clocked:
+    """Time what stands in the queues of a tape; `ends` has the steps, each with the number of requests behind which it ends."""
+    clock = clock_of(device)
+    if clock is None:
+        return Clocked(device, missing=missing_figure(device))
+    return _Clockwork(clock, tape, link).run(ends)
+
+
+class _Clockwork:
+    """Streams, each with the time at which it is done with all that was queued so far."""
+
+    def __init__(self, clock: Clock, tape: Tape[object], link: float) -> None:
+        self.clock = clock
+        self.tape = tape
+        self.link = link
+        self.found = Clocked(clock.device)
+        self.ends: dict[int, float] = {}
+        self.host = 0.0
+        self.moments: dict[tuple[int, int], tuple[float, bool]] = {}
+        """When events are done, and whether they stand behind a collective."""
+        self.sends: dict[int, bool] = {}
+        """Whether the last on a stream was a collective."""
+        self.seconds = self._durations()
+        self.is_open = False
+
+    def _durations(self) -> Mapping[int, tuple[float, float, KernelClass | None]]:
+        """Return seconds and FLOPs of everything in the queues by its identity: equal calls are one object."""
+        single = {id(one.what): one.what for one in self.tape.queue if isinstance(one.what, Ran)}
+        kernels = {key: kernel_of_ran(what) for key, what in single.items()}
+        known = {key: kernel for key, kernel in kernels.items() if kernel is not None}
+        times: Sequence[float] = self.clock.durations(list(known.values()), [0.0] * len(known)).tolist() if known else []
+        found: dict[int, tuple[float, float, KernelClass | None]] = dict.fromkeys(single, (0.0, 0.0, None))
+        for (key, kernel), seconds in zip(known.items(), times, strict=True):
+            found[key] = (seconds, kernel.flops, kernel.kind)
+        return found
+
+    def run(self, ends: Sequence[tuple[str, int]]) -> Clocked:
+        """Let everything run, and cut at the ends of steps."""
+        actions, at = self.tape.actions, 0
+        queue, place = self.tape.queue, 0
+        before = 0.0
+        for name, end in ends:
+            step = self._begin(name)
+            while place < len(queue) and queue[place].events <= end:
+                work = queue[place]
+                while at < min(work.actions, len(actions)):
+                    self._act(actions[at], step)
+                    at += 1
+                self._queue(work, step)
+                place += 1
+            while at < len(actions) and actions[at].at <= end:
+                self._act(actions[at], step)
+                at += 1
+            now = max([self.host, *self.ends.values()])
+            self._end(step, now - before)
+            before = now
+        return self.found
+
+    def _begin(self, name: str) -> ClockedStep:
+        self.is_open = False
+        return ClockedStep(name, 0.0, 0.0, 0.0, exposed=0.0)
+
+    def _end(self, step: ClockedStep, seconds: float) -> None:
+        step.seconds = seconds
+        step.low, high = self.clock.limits(seconds, "training" if self.tape.phases else "eager")
+        step.high = math.inf if self.is_open else high
+        self.found.steps.append(step)
+
+    def _queue(self, work: Queued, step: ClockedStep) -> None:
+        what, stream = work.what, work.stream
+        costs = constants().host_seconds
+        if isinstance(what, Sent):
+            self.host += costs["operator"]
+            self._send(what, stream, step)
+            return
+        seconds, flops, kind = self.seconds[id(what)]
+        self.host += costs["compiled" if what.is_generated else "view" if kind is KernelClass.HOST else "operator"]
+        if kind is None:
+            self.found.unknown[what.label] = self.found.unknown.get(what.label, 0) + 1
+            self.is_open = True
+        if not seconds:
+            return
+        free = self.ends.get(stream, 0.0)
+        start = max(free, self.host)
+        step.waits_for_host += start - free
+        step.compute += seconds
+        step.flops += flops
+        self.ends[stream] = start + seconds
+        self.sends[stream] = False
+        self.found.intervals.append(Interval(stream, what.label, start, seconds))
+
+    def _send(self, what: Sent, stream: int, step: ClockedStep) -> None:
+        if not self.link and len(what.members) > 1:
+            self.found.unsent += 1
+            step.exposed = None
+            self.is_open = True
+            return
+        seconds = ring_seconds(what, self.link) if len(what.members) > 1 else 0.0
+        start = max(self.ends.get(stream, 0.0), self.host)
+        self.ends[stream] = start + seconds
+        self.sends[stream] = True
+        step.sending += seconds
+        if stream == 0 and step.exposed is not None:
+            step.exposed += seconds
+        if seconds:
+            self.found.intervals.append(Interval(stream, what.label, start, seconds, sends=True))
+
+    def _act(self, action: Action, step: ClockedStep) -> None:
+        """Follow what orders streams: events, waits, and the host that waits."""
+        if action.verb == "event":
+            self.moments[action.what, action.place] = self.ends.get(action.what, 0.0), self.sends.get(action.what, False)
+        elif action.verb == "wait":
+            whole = self.ends.get(action.other, 0.0), self.sends.get(action.other, False)
+            until, sends = whole if action.place < 0 else self.moments.get((action.other, action.place), whole)
+            own = self.ends.get(action.what, 0.0)
+            if until > own:
+                if sends and step.exposed is not None and not self.sends.get(action.what, False):
+                    step.exposed += until - max(own, min(self.host, until))
+                self.ends[action.what] = until
+        elif action.verb == "synchronize":
+            if action.what < 0:
+                self.host = max([self.host, *self.ends.values()])
+            else:
+                whole = self.ends.get(action.what, 0.0), False
+                self.host = max(self.host, self.moments.get((action.what, action.place), whole)[0])
+
+
+def times_tables(times: Clocked) -> list[Table]:
+    """Return the table of each step's time; none where nothing ran, or a figure of the device is not known."""
+    steps = [one for one in times.steps if one.name != BEFORE]
+    if not any(one.seconds for one in steps):
+        return []
+    peak = next((figure.hi for dtype in ("bf16", "f16", "f32") if (figure := times.device.matrix.get(dtype)) is not None), None)
+    numbers = [
+        (
+            one.seconds,
+            one.low,
+            None if math.isinf(one.high) else one.high,
+            one.compute,
+            one.exposed,
+            one.waits_for_host,
+            one.flops / (one.seconds * peak) if peak and one.seconds else None,
+        )
+        for one in steps
+    ]
+    rows = alike([one.name for one in steps], [tuple(map(_short, row)) for row in numbers])
+    columns = [
+        Column("step"),
+        *(
+            Column(name, Kind.SECONDS, provenance=Provenance.MODELLED, help=text)
+            for name, text in (
+                ("seconds", "predicted, by classes of kernels and the queues of streams"),
+                ("low", ""),
+                ("high", "unknown where an operator is"),
+                ("kernels", "seconds of kernels on all streams, collectives left out"),
+                ("communication", "exposed: a stream waits for a collective and computes nothing"),
+                ("host", "the device waits for the host"),
+            )
+        ),
+        Column("mfu", Kind.RATIO, provenance=Provenance.MODELLED, help="FLOPs of products over the peak of 16-bit ones"),
+    ]
+    return [Table.of(rows, columns=columns, title="predicted time of each step")]
+
+
+def _short(number: float | None) -> Quantity:
+    """Return a number in four digits, so that steps that differ by rounding look alike."""
+    return Quantity(None if number is None else float(f"{number:.4g}"), Provenance.MODELLED)
+
+
+def kernel_of_ran(what: Ran) -> Kernel | None:
+    """Return the kernel of what was queued; None where nothing is known of it."""
+    if what.is_generated:
+        reduces = "_red_" in what.label or "_per_" in what.label
+        return Kernel(KernelClass.GENERATED_REDUCTION if reduces else KernelClass.GENERATED, read=float(what.moved))
+    if what.call is None:
+        return Kernel(KernelClass.OTHER, read=float(what.moved)) if what.is_known else None
+    call = what.call
+    cost = call.spec.cost_of(call)
+    operands = [one if isinstance(one, TensorType) else None for one in call.types]
+    results = [one if isinstance(one, TensorType) else None for one in call.results]
+    use = Use(call.spec, call.attrs, operands, results, products=0.0 if cost is None else float(int_or_zero(cost.matmul)))
+    return kernel_of(use) or Kernel(KernelClass.OTHER, read=float(what.moved))
