@@ -115,7 +115,7 @@ class Queued(NamedTuple):
     events: int
     """How many requests were before it."""
     stream: int
-    what: Ran | Sent
+    what: Ran | Sent | Event
 
 
 @immutable
@@ -716,11 +716,12 @@ class TapedAllocator(CachingAllocator):
 
     def record_event(self, stream: int = 0) -> Event:
         """An event behind all work of a stream so far."""
+        self.tape.act("event", stream)
         event = super().record_event(stream)
-        self.tape.act("event", stream, place=event.at)
+        self.queued(stream, event)
         return event
 
-    def queued(self, stream: int, what: Ran | Sent) -> None:
+    def queued(self, stream: int, what: Ran | Sent | Event) -> None:
         """Note what stands in the queue of a stream."""
         tape = self.tape
         tape.queue.append(Queued(len(tape.actions), len(tape.events), stream, what))

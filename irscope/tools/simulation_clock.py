@@ -11,6 +11,7 @@ from irscope.devices import DeviceProfile
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import int_or_zero
 from irscope.ir.types import TensorType
+from irscope.memory.caching.device import Event
 from irscope.memory.tape import Action, Queued, Ran, Sent, Tape
 from irscope.passes.cost.clock import Clock, clock_of, constants, missing_figure
 from irscope.passes.cost.kernels import Kernel, KernelClass, Use, kernel_of
@@ -161,7 +162,11 @@ class _Clockwork:
         self.found.steps.append(step)
 
     def _queue(self, work: Queued, step: ClockedStep) -> None:
+        """Let something run once its stream and the host are there."""
         what, stream = work.what, work.stream
+        if isinstance(what, Event):
+            self.moments[what.stream, what.at] = self.ends.get(stream, 0.0), self.sends.get(stream, False)
+            return
         costs = constants().host_seconds
         if isinstance(what, Sent):
             self.host += costs["operator"]
@@ -201,9 +206,7 @@ class _Clockwork:
 
     def _act(self, action: Action, step: ClockedStep) -> None:
         """Follow what orders streams: events, waits, and the host that waits."""
-        if action.verb == "event":
-            self.moments[action.what, action.place] = self.ends.get(action.what, 0.0), self.sends.get(action.what, False)
-        elif action.verb == "wait":
+        if action.verb == "wait":
             whole = self.ends.get(action.other, 0.0), self.sends.get(action.other, False)
             until, sends = whole if action.place < 0 else self.moments.get((action.other, action.place), whole)
             own = self.ends.get(action.what, 0.0)
