@@ -95,7 +95,7 @@ def ring_seconds(sent: Sent, link: float) -> float:
 
 def clocked(tape: Tape[object], device: DeviceProfile, ends: Sequence[tuple[str, int]], link: float) -> Clocked:
     """Time what stands in the queues of a tape; `ends` has the steps, each with the number of requests behind which it ends."""
-    clock = clock_of(device)
+    clock = clock_of(device, "training" if any(phase == "backward" for _, phase in tape.phases) else "eager")
     if clock is None:
         return Clocked(device, missing=missing_figure(device))
     return _Clockwork(clock, tape, link).run(ends)
@@ -157,7 +157,7 @@ class _Clockwork:
 
     def _end(self, step: ClockedStep, seconds: float) -> None:
         step.seconds = seconds
-        step.low, high = self.clock.limits(seconds, "training" if self.tape.phases else "eager")
+        step.low, high = self.clock.limits(seconds)
         step.high = math.inf if self.is_open else high
         self.found.steps.append(step)
 

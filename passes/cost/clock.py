@@ -35,11 +35,16 @@ _IMAGES: Final = frozenset(
         KernelClass.STEM,
         KernelClass.GROUPED,
         KernelClass.DEPTHWISE,
+        KernelClass.CONVOLUTION_GRADIENT,
+        KernelClass.GROUPED_GRADIENT,
+        KernelClass.DEPTHWISE_GRADIENT,
         KernelClass.BATCH_NORM,
         KernelClass.POOLING,
     }
 )
 """Classes that have kernels of their own where channels lie innermost."""
+STEPPED: Final = frozenset({KernelClass.DEPTHWISE, KernelClass.DEPTHWISE_GRADIENT, KernelClass.POOLING})
+"""Classes that take a step for each element of a window, outside of the tensor cores."""
 
 
 @immutable(slots=False)
@@ -128,7 +133,7 @@ def _parts(
     memory = (moved - near) / (machine.bandwidth * share) + near / (machine.bandwidth * share * table["cache"])
     if kind in MATRIX:
         arithmetic = _product(kind, name, at, columns, machine, table)
-    elif kind in (KernelClass.DEPTHWISE, KernelClass.POOLING):
+    elif kind in STEPPED:
         steps = columns.m[at] * columns.n[at] * columns.count[at] * columns.taps[at]
         arithmetic = 2.0 * steps / (machine.vector * table[f"{name}.rate"])
     else:
@@ -170,6 +175,8 @@ class TableJson:
     spread: Mapping[str, tuple[float, float]]
     """By kind of work, how many times longer and shorter than predicted the real times are in 9 of 10 cases: 0.9 and 1.1."""
     capability: str = ""
+    by_work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By kind of work, shares that are others in it."""
 
 
 @immutable
@@ -197,6 +204,7 @@ class Clock:
     device: DeviceProfile
     machine: Machine
     table: Mapping[str, float]
+    work: str
     fitted_on: str
     """The device whose times the efficiencies were fitted to."""
     spread: Mapping[str, tuple[float, float]]
@@ -232,14 +240,14 @@ class Clock:
             return f"{sizes}{kernel.m:g} x {kernel.n:g} x {kernel.k:g} at up to {rate:.0%} of the peak; {text}"
         return text
 
-    def limits(self, seconds: float, work: str) -> tuple[float, float]:
+    def limits(self, seconds: float) -> tuple[float, float]:
         """Return the interval in which 9 of 10 real times lie."""
-        low, high = self.spread.get(work, constants().foreign_spread)
+        low, high = self.spread.get(self.work, constants().foreign_spread)
         return seconds * low, seconds * high
 
 
-def clock_of(device: DeviceProfile) -> Clock | None:
-    """Return the clock of a device; None where its bandwidth or its rates are not known."""
+def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
+    """Return the clock of a device for a kind of work; None where its bandwidth or its rates are not known."""
     missing = missing_figure(device)
     if missing:
         return None
@@ -264,7 +272,8 @@ def clock_of(device: DeviceProfile) -> Clock | None:
         else {work: (min(low, wide[0]), max(high, wide[1])) for work, (low, high) in table.spread.items()}
     )
     source = found.sources[table.source]
-    return Clock(device, machine, table.shares, name, spread, f"{source.text}, {source.date} ({table.how})")
+    shares = {**table.shares, **table.by_work.get(work, {})}
+    return Clock(device, machine, shares, work, name, spread, f"{source.text}, {source.date} ({table.how})")
 
 
 def missing_figure(device: DeviceProfile) -> str:

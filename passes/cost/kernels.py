@@ -17,7 +17,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
 from irscope.ops.facts import OpRole
-from irscope.ops.layouts import is_dense, known_sizes
+from irscope.ops.layouts import is_dense, is_row_major, known_sizes
 from irscope.ops.spec import Family, OpSpec
 
 
@@ -64,9 +64,17 @@ class KernelClass(enum.IntEnum):
     GENERATED = 22
     """What a compiler made of elementwise operators."""
     GENERATED_REDUCTION = 23
-    OTHER = 24
+    BATCH_STATISTICS = 24
+    """Batch norm that works out its statistics, as in training."""
+    CONVOLUTION_GRADIENT = 25
+    """Gradients of a convolution by its input and its filter together."""
+    GROUPED_GRADIENT = 26
+    DEPTHWISE_GRADIENT = 27
+    OTHER = 28
 
 
+_COPIED: Final = 3.0
+"""What a copy across the order of elements takes, in reads of the tensor: it is read and written, at less of the bandwidth."""
 MATRIX: Final = frozenset(
     {
         KernelClass.PRODUCT,
@@ -75,10 +83,13 @@ MATRIX: Final = frozenset(
         KernelClass.CONVOLUTION,
         KernelClass.STEM,
         KernelClass.GROUPED,
+        KernelClass.CONVOLUTION_GRADIENT,
+        KernelClass.GROUPED_GRADIENT,
         KernelClass.ATTENTION,
         KernelClass.MASKED_ATTENTION,
     }
 )
+_WORD: Final = 8  # elements of 16 bits in the 16 bytes that kernels of the tensor cores load at once
 _FEW_CHANNELS: Final = 8  # fewer input channels than one step of the tensor cores takes in 16 bits (m16n8k16 reads them by 8)
 
 
@@ -191,6 +202,9 @@ def _moving(use: Use, kind: KernelClass, *, taps: float = 1.0) -> Kernel:
 
 
 def _contraction(use: Use) -> Kernel | None:
+    assert use.spec is not None
+    if OpRole.CONVOLUTION in use.spec.roles:
+        return _convolution(use, use.operands[0] if use.operands else None, 2)
     result = next(iter(_tensors(use.results)), None)
     if result is None or not use.products:
         return _moving(use, KernelClass.OTHER)
@@ -209,6 +223,9 @@ def _contraction(use: Use) -> Kernel | None:
     rows = total / (count * columns)
     kind = KernelClass.BATCHED if count > 1 else KernelClass.PRODUCT
     read, written = _moved(use)
+    first = next(iter(_tensors(use.operands)), None)
+    if count == 1 and first is not None and len(_sizes(first)) > 2 and not _is_row_major(first):
+        read += _COPIED * _bytes(first)  # it is laid out anew before it is folded into rows
     return Kernel(kind, rows, float(columns), depth, float(count), 1.0, read, written, _narrowest(use))
 
 
@@ -228,9 +245,11 @@ def _of_equation(equation: str, operands: Sequence[Type | None], total: int) -> 
     return count, min(math.prod(sizes.get(letter, 1) for letter in columns), max(total // max(count, 1), 1))
 
 
-def _convolution(use: Use) -> Kernel | None:
-    result = next(iter(_tensors(use.results)), None)
-    weight = use.operands[1] if len(use.operands) > 1 else None
+def _convolution(use: Use, result: Type | None = None, filter_place: int = 1) -> Kernel | None:
+    """Return the kernel of a convolution; of the gradients of one where what stands for its result is an operand."""
+    is_gradient = result is not None
+    result = next(iter(_tensors(use.results)), None) if result is None else result
+    weight = use.operands[filter_place] if len(use.operands) > filter_place else None
     sizes, filters = _sizes(result), _sizes(weight)
     total = _count(result)
     if len(sizes) < 3 or len(filters) < 3 or not total or not use.products:
@@ -240,30 +259,44 @@ def _convolution(use: Use) -> Kernel | None:
     taps = math.prod(filters[2:])
     depth = use.products / (2.0 * total)
     columns, rows = sizes[1] / groups, total / sizes[1]
-    if groups > 1 and filters[1] == 1:
-        kind = KernelClass.DEPTHWISE
-    elif groups > 1:
-        kind = KernelClass.GROUPED
-    elif filters[1] < _FEW_CHANNELS:
-        kind = KernelClass.STEM
-    else:
-        kind = KernelClass.POINTWISE if taps == 1 else KernelClass.CONVOLUTION
     read, written = _moved(use)
-    return Kernel(kind, rows, columns, depth, float(groups), float(taps), read, written, _narrowest(use), _is_last(result))
+    given = use.operands[filter_place - 1]
+    if isinstance(given, TensorType) and not _is_dense(given):
+        read += _COPIED * _bytes(given)  # a part of the channels is copied out first
+    bits = _narrowest(use)
+    if bits == 16 and groups == 1 and (filters[1] % _WORD or sizes[1] % _WORD):
+        read, written = 2.0 * read, 2.0 * written  # channels are padded to whole words
+    kind = _convolution_class(filters[1], groups, taps, is_gradient=is_gradient)
+    return Kernel(kind, rows, columns, depth, float(groups), float(taps), read, written, bits, _is_last(result))
+
+
+def _convolution_class(inputs: int, groups: int, taps: int, *, is_gradient: bool) -> KernelClass:
+    """Return the class of a convolution by input channels of each group, groups and elements of the filter."""
+    if groups > 1:
+        if inputs == 1:
+            return KernelClass.DEPTHWISE_GRADIENT if is_gradient else KernelClass.DEPTHWISE
+        return KernelClass.GROUPED_GRADIENT if is_gradient else KernelClass.GROUPED
+    if is_gradient:
+        return KernelClass.CONVOLUTION_GRADIENT
+    if inputs < _FEW_CHANNELS:
+        return KernelClass.STEM
+    return KernelClass.POINTWISE if taps == 1 else KernelClass.CONVOLUTION
 
 
 def _attention(use: Use) -> Kernel | None:
     assert use.spec is not None
-    result, query, key = next(iter(_tensors(use.results)), None), *use.operands[:2]
-    rows, others = _sizes(query), _sizes(key)
-    if use.spec.attention is None or len(rows) < 3 or len(others) < 3:
+    # Gradients have that of the result before query, key and value.
+    place = 0 if use.spec.attention is not None else 1
+    rows, others = (_sizes(use.operands[at]) if len(use.operands) > at else () for at in (place, place + 1))
+    if len(rows) < 3 or len(others) < 3 or not math.prod(rows):
         return _moving(use, KernelClass.OTHER)
     read, written = _moved(use)
-    masked = len(use.operands) > 3 and isinstance(use.operands[3], TensorType)
+    masked = len(use.operands) > 3 and isinstance(use.operands[3], TensorType) and not place
     kind = KernelClass.MASKED_ATTENTION if masked else KernelClass.ATTENTION
     # Rows are queries, columns keys; the depth is that of both products together.
     depth = use.products / (2.0 * math.prod(rows[:-1]) * others[-2]) if use.products else 2.0 * rows[-1]
-    return Kernel(kind, float(rows[-2]), float(others[-2]), depth, float(math.prod(rows[:-2])), 1.0, read, written, _bits_of(result))
+    bits = _bits_of(use.operands[place])
+    return Kernel(kind, float(rows[-2]), float(others[-2]), depth, float(math.prod(rows[:-2])), 1.0, read, written, bits)
 
 
 def _bits_of(type_: Type | None) -> float:
@@ -276,6 +309,17 @@ def _bits_of(type_: Type | None) -> float:
 def _is_last(type_: Type | None) -> bool:
     """Return whether channels, the second axis of an image, lie innermost."""
     return isinstance(type_, TensorType) and isinstance(type_.layout, tuple) and len(type_.layout) > 3 and type_.layout[1] == 1
+
+
+def _is_row_major(type_: TensorType) -> bool:
+    """Return whether elements lie in the order of the axes, the last one innermost and without gaps."""
+    return not isinstance(type_.layout, tuple) or (known_sizes(type_.layout) and is_row_major(_sizes(type_), type_.layout))
+
+
+def _is_repeated(type_: TensorType) -> bool:
+    """Return whether the same elements are seen several times along an axis."""
+    layout = type_.layout
+    return isinstance(layout, tuple) and any(step == 0 and size > 1 for size, step in zip(_sizes(type_), layout, strict=True))
 
 
 def _inner(type_: TensorType) -> int:
@@ -314,7 +358,7 @@ def _regularity(use: Use) -> KernelClass:
         return KernelClass.MAP
     sizes = _sizes(result)
     large = [type_ for type_ in _tensors(use.operands) if _count(type_) > 1]
-    same = [type_ for type_ in large if _sizes(type_) == sizes]
+    same = [type_ for type_ in large if _sizes(type_) == sizes and not _is_repeated(type_)]
     if any(_inner(type_) != _inner(result) for type_ in same):
         return KernelClass.STRIDED
     if any(type_.dtype is not result.dtype and type_.dtype is not DType.BOOL for type_ in large) or len(same) < len(large):
@@ -347,9 +391,21 @@ def _move(use: Use) -> Kernel:
 
 def _normalization(use: Use) -> Kernel:
     assert use.spec is not None
-    if OpRole.FOLDABLE_NORM in use.spec.roles or "momentum" in use.attrs:
+    if OpRole.FOLDABLE_NORM in use.spec.roles:
         return _moving(use, KernelClass.BATCH_NORM)
+    if "momentum" in use.attrs or _normalizes_batch(use):
+        return _moving(use, KernelClass.BATCH_STATISTICS)
     return _moving(use, KernelClass.GROUP_NORM if "num_groups" in use.attrs else KernelClass.ROW_NORM)
+
+
+def _normalizes_batch(use: Use) -> bool:
+    """Return whether gradients are those of a batch norm: its weights go along the second of several axes, not along the last."""
+    tensors = _tensors(use.operands)
+    whole = max(tensors, key=_count, default=None)
+    sizes = _sizes(whole)
+    weights = [_sizes(type_) for type_ in tensors if 0 < len(_sizes(type_)) < len(sizes)]
+    is_grouped = "num_groups" in use.attrs or "group" in use.attrs
+    return len(sizes) > 3 and bool(weights) and all(one == sizes[1:2] for one in weights) and not is_grouped
 
 
 def _pooling(use: Use) -> Kernel:

@@ -29,7 +29,7 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
-_BOUND = "a lower bound: each node at the device's dense peak, one after the other"
+_BOUND = "a lower bound at the data sheet's clock: each node at the dense peak, one after the other"
 _CALIBRATED = "the least time, times what recordings of this device took more (`irscope calibrate --from`)"
 _MEMORY = {
     True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",

@@ -17,7 +17,7 @@ from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.passes.cost.clock import Clock, clock_of, constants, missing_figure
+from irscope.passes.cost.clock import Clock, Work, clock_of, constants, missing_figure
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.entries import Certainty, Entry
 from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
@@ -66,14 +66,14 @@ class Timing:
 
     @property
     def low(self) -> float | None:
-        return None if self.seconds is None or self.clock is None else self.clock.limits(self.seconds, self.work)[0]
+        return None if self.seconds is None or self.clock is None else self.clock.limits(self.seconds)[0]
 
     @property
     def high(self) -> float | None:
         """The upper end; infinite where a kernel of unknown class may take any time, None where nothing is known."""
         if self.seconds is None or self.clock is None:
             return None
-        return math.inf if self.unknown else self.clock.limits(self.seconds, self.work)[1]
+        return math.inf if self.unknown else self.clock.limits(self.seconds)[1]
 
     @cached_property
     def unknown(self) -> list[NodeTime]:
@@ -105,10 +105,14 @@ class Timer:
     def timed(self, entries: Iterable[Entry], kinds: Iterable[object]) -> list[NodeTime]:
         """Return the time of every node."""
         listed = list(entries)
-        kernels = [self._kernel(entry, kind) for entry, kind in zip(listed, kinds, strict=True)]
-        near = self._near([entry.node for entry in listed], kernels)
+        kernels, near = self.described(listed, kinds)
         seconds = self.clock.durations([HOST_ONLY if one is None else one for one in kernels], near)
         return queued(self.clock, listed, kernels, [float(one) for one in seconds])
+
+    def described(self, entries: Sequence[Entry], kinds: Iterable[object]) -> tuple[list[Kernel | None], list[float]]:
+        """Return the kernel of every node, and the bytes that it reads from the cache."""
+        kernels = [self._kernel(entry, kind) for entry, kind in zip(entries, kinds, strict=True)]
+        return kernels, self._near([entry.node for entry in entries], kernels)
 
     def _kernel(self, entry: Entry, kind: object) -> Kernel | None:
         node = entry.node
@@ -212,8 +216,8 @@ class Time(Analysis[Timing]):
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         costs, types, aliases = ctx.get(NodeCosts()), ctx.get(Shapes), ctx.get(Alias())
         is_compiled = any(plays(entry.node, OpRole.GENERATED) for entry in costs.entries)
-        work = "compiled" if is_compiled else "eager"
-        clock = clock_of(device)
+        work: Work = "training" if ctx.program.training is not None else "compiled" if is_compiled else "eager"
+        clock = clock_of(device, work)
         if clock is None:
             missing = missing_figure(device)
             message = f"no time can be told for {device.title}: its {missing} is not known"
@@ -276,7 +280,7 @@ def _row(one: NodeTime, result: Timing) -> tuple[object, ...]:
     if kernel is None:
         return (*place, UNKNOWN, None, None, None, None, UNKNOWN, "irscope does not know how its kernels behave")
     seconds = one.seconds + one.waits
-    low, high = clock.limits(seconds, result.work)
+    low, high = clock.limits(seconds)
     name = kernel.kind.name.lower().replace("_", " ")
     return (*place, name, seconds, low, high, seconds / result.seconds if result.seconds else None, one.binds, clock.why(kernel))
 

@@ -48,9 +48,10 @@ def test_a_large_product_takes_as_long_as_its_arithmetic_at_a_share_of_the_peak(
     assert [one.binds for one in found.nodes] == ["compute"]
 
 
-def test_twice_the_rows_take_twice_as_long_once_all_multiprocessors_are_busy() -> None:
+def test_twice_the_rows_take_twice_as_long_but_for_the_last_wave() -> None:
     once, twice = (timing(product(rows)).seconds for rows in (16384, 32768))
-    assert once and twice and twice / once == pytest.approx(2, rel=0.03)
+    # 2,048 tiles of 256 x 128 are 16 waves over 128 multiprocessors; what is left of the last one is the same for both, one wave at most.
+    assert once and twice and 2 * 16 / 17 < twice / once <= 2
 
 
 def test_a_small_product_does_not_get_faster_than_a_tile() -> None:
@@ -97,10 +98,15 @@ def test_many_short_kernels_wait_for_the_host() -> None:
 
 def test_an_operand_that_was_just_made_comes_from_the_cache() -> None:
     small, large = 1 << 23, 1 << 28
-    for size, near in ((small, True), (large, False)):
+    for size, in_cache in ((small, 1.0), (large, 0.3)):
         pair = program(f"%y: f16[{size}] = nn.relu(%x)\n%z: f16[{size}] = nn.relu(%y)\nreturn %z", f"input %x: f16[{size}]")
-        first, second = (one.seconds for one in timing(pair).nodes)
-        assert second < first and (second < 0.9 * first) is near
+        found = timing(pair)
+        assert found.clock is not None
+        first, second = (one.seconds for one in found.nodes)
+        share = found.clock.table["map.bandwidth"] * found.clock.machine.bandwidth
+        # Half of the bytes are read; the part of them that is in the cache comes at its rate.
+        saved = size * 2 / share * (1 - 1 / found.clock.table["cache"])
+        assert 0 < first - second <= saved * in_cache * 1.01
 
 
 def test_an_operator_without_a_record_leaves_the_interval_open_and_counts_as_unknown() -> None:
@@ -155,3 +161,24 @@ def test_the_prediction_is_not_below_the_bound_by_much() -> None:
     made = product(8192)
     found = timing(made).seconds
     assert found is not None and found > 0.8 * Manager(made).get(Roofline(device="rtx-4090")).seconds
+
+
+@pytest.mark.parametrize("device", ["xeon-8380", "i9-10940x", "h100", "mi300x"])
+def test_every_kind_of_device_has_a_time(device: str) -> None:
+    found = timing(product(64), device)
+    assert found.seconds and found.low and found.high and found.low < found.seconds < found.high
+
+
+def test_gradients_of_a_convolution_are_products_too() -> None:
+    inputs = "input %g: f16[64,64,56,56]\ninput %x: f16[64,64,56,56]\ninput %w: f16[64,64,3,3]"
+    attrs = "strides=[1, 1], dilations=[1, 1], groups=1, pads=[1, 1], transposed=false, output_padding=[0, 0]"
+    body = f"%a: f16[64,64,56,56], %b: f16[64,64,3,3], %c: f16[64] = grad.conv(%g, %x, %w) {{{attrs}}}\nreturn %a, %b, %c"
+    found = timing(program(body, inputs))
+    assert classes(found) == ["CONVOLUTION_GRADIENT"]
+    kernel = found.nodes[0].kernel
+    assert kernel is not None and kernel.flops == pytest.approx(2 * 2 * 64 * 56 * 56 * 64 * 64 * 9)
+
+
+def test_an_operand_that_only_repeats_is_not_read_across_its_order() -> None:
+    inputs = "input %x: f16[64,32,28,28]\ninput %s: f16[64,32,28,28]<32,1,0,0>"
+    assert classes(timing(program("%y: f16[64,32,28,28] = math.mul(%x, %s)\nreturn %y", inputs))) == ["MIXED"]

@@ -1,0 +1,304 @@
+"""Fit the efficiencies of kernels to published times, and tell how far predictions are off on families of models that were left out.
+
+    python -m tests.tools.times times.csv --cache FOLDER [--most 300] [--write]
+
+`times.csv` has the columns device, work (infer, train), mode, precision, layout, model, image, batch, step_ms of the tables that
+github.com/huggingface/pytorch-image-models keeps in results/; timm must be installed. Kernels of a row are kept in FOLDER: a capture takes
+a second, the fit some minutes. Rows of `torch.compile` on GPUs are left out, as its capture takes minutes a model. Tables of training were
+measured without fused attention: TIMM_FUSED_ATTN=0 in the environment, and rows of training alone in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import math
+import pickle
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import irscope
+from irscope.devices import find_device
+from irscope.passes.cost import clock as clocks
+from irscope.passes.cost.clock import STEPPED, Columns, Machine, clock_of, durations, names_of
+from irscope.passes.cost.count import NodeCosts
+from irscope.passes.cost.kernels import MATRIX, Kernel, KernelClass
+from irscope.passes.cost.time import Timer
+from irscope.passes.graph.alias import Alias
+from irscope.passes.inference.shapes import Shapes
+
+FILE = Path(__file__).parents[2] / "irscope" / "devices" / "efficiency.json"
+OTHERWISE = re.compile("rep|mobileone|ecaresnext50t")
+"""Models that were measured after their branches had been merged, or that have another definition today."""
+KNEE = 0.03
+"""Relative errors above count linearly, as a model that is another one today must not decide."""
+
+
+def family(model: str) -> str:
+    """Models whose rows are never in a fit and its test at once."""
+    return re.split(r"[_\d]", re.sub(r"^(tf_|legacy_|eca_|gluon_|seresnext)", "", model))[0]
+
+
+# -- kernels of rows -------------------------------------------------------------------------------------------------------
+
+
+def captured(row: Mapping[str, str]) -> Any:
+    import timm
+    import torch
+    from torch import nn
+
+    name, image, batch, trains = row["model"], int(row["image"]), int(row["batch"]), row["work"] == "train"
+    with torch.device("meta"):
+        try:
+            module = timm.create_model(name, img_size=image)
+        except TypeError:
+            module = timm.create_model(name)
+        x, target = torch.empty(batch, 3, image, image), torch.empty(batch, dtype=torch.long)
+    if row["layout"] == "nhwc":
+        module, x = module.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+
+    class Measured(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any, target: Any = None) -> Any:
+            if trains:
+                return nn.functional.cross_entropy(self.module(x), target)
+            with torch.autocast("cuda", dtype=torch.float16, enabled=row["precision"] == "amp f16"):
+                return self.module(x)
+
+    if trains:
+        options = {"nesterov": True, "weight_decay": 1e-5}
+        made = Measured().train()
+        return irscope.capture_training(
+            made, (x, target), optimizer="momentum", optimizer_options=options, autocast="f16", device=row["device"]
+        )
+    with torch.inference_mode():
+        return irscope.capture(Measured().eval(), x, device="cuda" if find_device(row["device"]).kind == "gpu" else "cpu")
+
+
+def kernels_of(row: Mapping[str, str], cache: Path) -> list[tuple[Kernel, float]]:
+    """The kernels of a row with the bytes that each reads from the cache; nothing where the model cannot be captured."""
+    path = cache / "-".join([row["model"], *(row[key] for key in ("image", "batch", "layout", "work", "device"))])
+    if not path.is_file():
+        found: list[tuple[Kernel, float]] = []
+        try:
+            manager = captured(row).manager
+            clock = clock_of(find_device(row["device"]))
+            assert clock is not None
+            entries = manager.get(NodeCosts()).entries
+            timer = Timer(clock, manager.get(Shapes()), manager.get(Alias()))
+            kernels, near = timer.described(entries, [None] * len(entries))
+            found = [(kernel, read) for kernel, read in zip(kernels, near, strict=True) if kernel is not None]
+        except Exception as error:  # a model that timm no longer has, or that nobody can capture
+            print(f"{row['model']}: {type(error).__name__}: {error}")
+        path.write_bytes(pickle.dumps(found))
+    return pickle.loads(path.read_bytes())
+
+
+@dataclass
+class Rows:
+    """Rows of one device and layout: each of their kernels once, with how often each row has it."""
+
+    machine: Machine
+    columns: Columns
+    row: np.ndarray
+    kernel: np.ndarray
+    times: np.ndarray
+    real: np.ndarray
+    families: np.ndarray
+    models: list[str]
+
+    @classmethod
+    def of(cls, device: str, rows: Sequence[tuple[Mapping[str, str], list[tuple[Kernel, float]]]]) -> Rows:
+        clock = clock_of(find_device(device))
+        assert clock is not None
+        numbers: dict[tuple[Kernel, float], int] = {}
+        counts: dict[tuple[int, int], int] = {}
+        for place, (_, kernels) in enumerate(rows):
+            for one in kernels:
+                key = (place, numbers.setdefault(one, len(numbers)))
+                counts[key] = counts.get(key, 0) + 1
+        pairs = np.array(list(counts))
+        return cls(
+            clock.machine,
+            Columns.of([kernel for kernel, _ in numbers], [near for _, near in numbers]),
+            pairs[:, 0],
+            pairs[:, 1],
+            np.array(list(counts.values()), dtype=float),
+            np.array([float(row["step_ms"]) / 1e3 for row, _ in rows]),
+            np.array([family(row["model"]) for row, _ in rows]),
+            [row["model"] for row, _ in rows],
+        )
+
+    def predicted(self, table: Mapping[str, float]) -> np.ndarray:
+        seconds = durations(self.columns, self.machine, table)
+        return np.bincount(self.row, seconds[self.kernel] * self.times, len(self.real))
+
+
+# -- the fit ---------------------------------------------------------------------------------------------------------------
+
+
+def first_guess() -> dict[str, float]:
+    table = {"cache": 2.5, "overlap": 3.0, "start": 2e-6, "depth": 32.0, "wave": 0.5, "edge": 20.0}
+    for kind in KernelClass:
+        for name in names_of(kind) if kind else ():
+            table[f"{name}.bandwidth"] = 0.8
+            if kind in MATRIX | STEPPED:
+                table[f"{name}.rate"] = 0.7 if kind in MATRIX else 0.2
+    return table
+
+
+def limited(table: dict[str, float], most: float) -> dict[str, float]:
+    """Shares within what can be: bandwidth above the data sheet's is what the cache gives besides, or what a compiler fuses."""
+    limits = {"start": (1e-6, 1e-4), "overlap": (1.0, 8.0), "wave": (0.05, 1.5)}
+    for name, share in table.items():
+        low, high = limits.get(name, (1e-4, most if name.endswith("bandwidth") else 1.6 if name.endswith("rate") else 1e4))
+        table[name] = min(max(share, low), high)
+    return table
+
+
+def fitted(
+    parts: Sequence[tuple[Rows, np.ndarray]], start: Mapping[str, float], prior: Mapping[str, float], weight: float, most: float = 1.3
+) -> dict[str, float]:
+    """Shares of least relative error on the chosen rows, by damped Gauss-Newton steps in logarithms; `weight` holds them at the prior."""
+    names, table, damping, pull = list(start), dict(start), 1e-3, (weight * KNEE) ** 2
+
+    def residuals(of: Mapping[str, float]) -> np.ndarray:
+        return np.concatenate([np.log(rows.predicted(of) / rows.real)[chosen] for rows, chosen in parts])
+
+    def away(of: Mapping[str, float]) -> np.ndarray:
+        return np.array([math.log(of[name] / prior[name]) for name in names])
+
+    def cost(of: Mapping[str, float], error: np.ndarray) -> float:
+        return float((KNEE**2 * (np.sqrt(1 + (error / KNEE) ** 2) - 1)).sum() + pull * (away(of) ** 2).sum())
+
+    error = residuals(table)
+    least = cost(table, error)
+    for _ in range(40):
+        slopes = np.array([(residuals({**table, name: table[name] * 1.03}) - error) / math.log(1.03) for name in names]).T
+        weights = 1 / np.sqrt(1 + (error / KNEE) ** 2)
+        normal, right = (slopes * weights[:, None]).T @ slopes, -(slopes * weights[:, None]).T @ error - pull * away(table)
+        for _ in range(6):
+            damped = normal + np.diag(pull + damping + damping * np.diag(normal))
+            step = np.clip(np.linalg.solve(damped, right), -0.7, 0.7)
+            tried = limited({name: table[name] * math.exp(by) for name, by in zip(names, step, strict=True)}, most)
+            found = residuals(tried)
+            if (total := cost(tried, found)) < least:
+                break
+            damping *= 10
+        else:
+            return table
+        gain, table, error, least, damping = (least - total) / least, tried, found, total, max(damping * 0.3, 1e-7)
+        if gain < 1e-5:
+            break
+    return table
+
+
+def left_out(parts: Sequence[Rows], prior: Mapping[str, float], weight: float, most: float = 1.3) -> list[np.ndarray]:
+    """Predictions of each row by a fit without its family."""
+    families = sorted({name for rows in parts for name in rows.families})
+    folds = dict(zip(families, np.random.RandomState(0).permutation(len(families)) % 5, strict=True))
+    result = [np.zeros(len(rows.real)) for rows in parts]
+    for fold in range(5):
+        inside = [np.array([folds[name] != fold for name in rows.families]) for rows in parts]
+        table = fitted(list(zip(parts, inside, strict=True)), prior, prior, weight, most)
+        for found, rows, chosen in zip(result, parts, inside, strict=True):
+            found[~chosen] = rows.predicted(table)[~chosen]
+    return result
+
+
+def interval(ratios: np.ndarray) -> list[float]:
+    """2 % to each side: families that were left out then are inside in 93 to 95 of 100 rows."""
+    return [float(f"{one:.3g}") for one in np.quantile(ratios, (0.02, 0.98))]
+
+
+def told(what: str, rows: Rows, predicted: np.ndarray) -> None:
+    error = np.abs(predicted / rows.real - 1)
+    worst = sorted(range(len(error)), key=lambda place: -abs(math.log(predicted[place] / rows.real[place])))[:10]
+    print(f"{what}: {len(error)} rows, median {np.median(error):.1%}, 90 % within {np.quantile(error, 0.9):.1%}")
+    print("   ", ", ".join(f"{rows.models[place]} {predicted[place] / rows.real[place]:.2f}" for place in worst))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("times", type=Path)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--most", type=int, default=0, help="rows of each device, work and layout; default: all")
+    parser.add_argument("--write", action="store_true", help=f"write the tables to {FILE.name}")
+    args = parser.parse_args(arguments)
+    args.cache.mkdir(parents=True, exist_ok=True)
+    with (gzip.open if args.times.suffix == ".gz" else open)(args.times, "rt") as file:
+        listed = [row for row in csv.DictReader(file) if not OTHERWISE.match(row["model"])]
+    groups: dict[tuple[str, str, str], list[dict[str, str]]] = {}
+    for row in listed:
+        if row["mode"] == "eager" or find_device(row["device"]).kind == "cpu":
+            groups.setdefault((row["device"], row["work"], row["layout"]), []).append(row)
+    parts: dict[tuple[str, str, str], Rows] = {}
+    for group, rows in groups.items():
+        chosen = random.Random(7).sample(rows, args.most) if 0 < args.most < len(rows) else rows
+        known = [(row, kernels) for row in chosen if (kernels := kernels_of(row, args.cache))]
+        parts[group] = Rows.of(group[0], known)
+    write(fit_all(parts), args.write)
+
+
+def everything(parts: Iterable[Rows]) -> list[tuple[Rows, np.ndarray]]:
+    return [(rows, np.ones(len(rows.real), bool)) for rows in parts]
+
+
+def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
+    """Fit what all GPUs share, then each device near that; training beside its inference."""
+    shown: dict[str, Any] = {}
+    inference = {key: rows for key, rows in parts.items() if key[1] == "infer" and find_device(key[0]).kind == "gpu"}
+    pool = fitted(everything(inference.values()), first_guess(), first_guess(), 1.0)
+    for device in dict.fromkeys(key[0] for key in parts):
+        is_gpu = find_device(device).kind == "gpu"
+        keys = [key for key in parts if key[0] == device and key[1] == "infer"]
+        own = [parts[key] for key in keys]
+        prior, weight, most = (pool, 30.0, 1.3) if is_gpu else (first_guess(), 1.0, 6.0)
+        table, predicted = fitted(everything(own), prior, prior, weight, most), left_out(own, prior, weight, most)
+        for key, rows, found in zip(keys, own, predicted, strict=True):
+            told(" ".join(key), rows, found)
+        ratios = np.concatenate([rows.real / found for rows, found in zip(own, predicted, strict=True)])
+        shown[device] = {"shares": table, "eager": interval(ratios)}
+        if is_gpu and len(inference) > len(keys):
+            others = [rows for key, rows in inference.items() if key[0] != device]
+            without = fitted(everything(others), pool, first_guess(), 1.0)
+            for key, rows in zip(keys, own, strict=True):
+                told(" ".join((*key, "device left out")), rows, rows.predicted(without))
+    for key, rows in parts.items():
+        if key[1] == "train":
+            prior = shown[key[0]]["shares"]
+            [found] = left_out([rows], prior, 4.0)
+            told(" ".join(key), rows, found)
+            shown[key[0]]["training"] = fitted(everything([rows]), prior, prior, 4.0), interval(rows.real / found)
+    return shown
+
+
+def write(shown: Mapping[str, Any], keep: bool) -> None:
+    """Put shares and intervals into the file of constants; what else is there stays."""
+    if not keep:
+        return
+    data = json.loads(FILE.read_text())
+    for device, found in shown.items():
+        entry = data["tables"][device]
+        entry["shares"] = {name: float(f"{share:.3g}") for name, share in found["shares"].items()}
+        entry["spread"]["eager"] = found["eager"]
+        if "training" in found:
+            table, entry["spread"]["training"] = found["training"]
+            entry["by_work"] = {"training": {name: float(f"{share:.3g}") for name, share in table.items()}}
+    FILE.write_text(json.dumps(data, indent=1))
+    clocks.constants.cache_clear()
+
+
+if __name__ == "__main__":
+    main()
