@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ LEAVES = "import os, tempfile, time; folder = tempfile.mkdtemp(); open(folder + 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files, which is empty at the end."""
+    # multiprocessing keeps the first folder that it made for all later processes; the name of a socket in it has at most 107 bytes.
+    multiprocessing.util.get_temp_dir()
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
