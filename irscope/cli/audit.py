@@ -79,6 +79,7 @@ class Command:
             metavar="SIZE",
             help="bytes of one file that are brought from a store or archive; default: 4GiB",
         )
+        run.add_argument("--trust", action="store_true", help="run scripts that a list of sources names, such as ./train.py:build")
         run.add_argument(
             "--again",
             default="",
@@ -114,7 +115,8 @@ def _audit(args: argparse.Namespace) -> int:
     says = _Says(watching)
     again = tuple(filter(None, args.again.split(",")))
     jobs = args.jobs or default_jobs()
-    tally = audit(args.source, Path(args.output), setup, engine=args.engine, jobs=jobs, address=args.address, again=again, told=says)
+    where = {"engine": args.engine, "jobs": jobs, "address": args.address}
+    tally = audit(args.source, Path(args.output), setup, **where, again=again, trust=args.trust, told=says)
     for one in watching:
         one.ended()
     if not args.quiet:

@@ -30,7 +30,7 @@ from irscope.immutable import immutable
 from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
 from irscope.report.values import Scalar
-from irscope.tools.audit.sources import Item, short_digest
+from irscope.tools.audit.sources import Item
 from irscope.tools.audit.worker import Found, Row, Setup
 
 SCHEMA: Final = "irscope.audit/1"
@@ -176,7 +176,7 @@ class Dataset:
 
     def known(self, item: Item) -> Known | None:
         """What the index has of a model, under whatever content."""
-        found = self._index.execute("SELECT stamp, reason FROM models WHERE id=?", (_id(item.uri),)).fetchone()
+        found = self._index.execute("SELECT stamp, reason FROM models WHERE id=?", (item.identity,)).fetchone()
         return None if found is None else Known(*found)
 
     def same_content(self, key: str) -> Found | None:
@@ -195,7 +195,7 @@ class Dataset:
             for item, key, found in rows:
                 self._index.execute(
                     "INSERT OR REPLACE INTO models(id, uri, stamp, key, reason, part, found) VALUES (?, ?, ?, ?, ?, NULL, ?)",
-                    (_id(item.uri), well_formed(item.uri), item.stamp, key, found.model.get("reason") or "", _packed(item, key, found)),
+                    (item.identity, well_formed(item.uri), item.stamp, key, found.model.get("reason") or "", _packed(item, key, found)),
                 )
 
     def _transaction(self) -> sqlite3.Connection:
@@ -306,10 +306,6 @@ class Dataset:
                     path.unlink()
 
 
-def _id(uri: str) -> str:
-    return short_digest(uri)
-
-
 def _folder_of(name: str) -> str:
     """A folder for a pass as it was written, options and all."""
     made = re.sub(r"[^A-Za-z0-9_.=-]+", "_", name).strip("._") or "pass"
@@ -321,7 +317,7 @@ def _packed(item: Item, key: str, found: Found) -> bytes:
     row = {
         **found.model,
         "uri": well_formed(item.uri),
-        "name": well_formed(os.path.basename(item.uri.rpartition("!")[2])),
+        "name": well_formed(item.name),
         "size": item.size or found.model.get("size_on_disk"),
         "content": key,
     }

@@ -12,7 +12,7 @@ from typing import Final
 from irscope.errors import UsageError
 from irscope.tools.audit.dataset import Dataset
 from irscope.tools.audit.engines import Answer, Batch, Engine, make_engine
-from irscope.tools.audit.sources import Item, Listing, list_items
+from irscope.tools.audit.sources import Item, Listing, Place, list_items
 from irscope.tools.audit.worker import Found, Setup
 
 _AHEAD: Final = 100_000
@@ -90,11 +90,11 @@ class _Audit:
     """Models to analyse, with the digest of their content."""
     waiting: dict[str, list[Item]] = field(default_factory=dict)
     """Models by the content that is being analysed: the first of them is with the engine."""
-    keys: dict[str, str] = field(default_factory=dict)
+    keys: dict[Place, str] = field(default_factory=dict)
     """Digests of those that are with the engine."""
     in_flight: int = 0
     flushed: float = field(default_factory=time.monotonic)
-    under_way: set[str] = field(default_factory=set)
+    under_way: set[Place] = field(default_factory=set)
     """Places of models that are between listing and row: two sources may name one."""
 
     def list_some(self) -> None:
@@ -125,7 +125,7 @@ class _Audit:
             size = 0
             while self.new and len(items) < _BATCH_MODELS and (not items or size + self.new[0][0].size <= _BATCH_BYTES):
                 item, key = self.new.popleft()
-                self.keys[item.uri] = key
+                self.keys[item.place] = key
                 size += item.size
                 items.append(item)
             return Batch("analyse", tuple(items))
@@ -136,10 +136,10 @@ class _Audit:
         size = 0
         while self.listed and len(items) < _KEY_MODELS and size < _KEY_BYTES:
             item = self.listed.popleft()
-            if item.uri in self.under_way or self._is_known(item):
+            if item.place in self.under_way or self._is_known(item):
                 self.tally.unchanged += 1
                 continue
-            self.under_way.add(item.uri)
+            self.under_way.add(item.place)
             size += item.size
             items.append(item)
         return Batch("key", tuple(items)) if items else None
@@ -156,14 +156,14 @@ class _Audit:
         rows: list[tuple[Item, str, Found]] = []
         for item, answer in zip(batch.items, answers, strict=True):
             if isinstance(answer, Found):
-                key = self.keys.pop(item.uri)
+                key = self.keys.pop(item.place)
                 self.tally.analysed += 1
                 self.tally.cpu_seconds += float(answer.model.get("cpu_seconds") or 0)
                 rows += ((one, key, answer) for one in (item, *self.waiting.pop(key, [])))
             else:
-                rows += self._settled(item, answer or item.uri)
+                rows += self._settled(item, answer or item.identity)
         for item, _, found in rows:
-            self.under_way.discard(item.uri)
+            self.under_way.discard(item.place)
             if found.model.get("status") != "ok":
                 self.tally.reasons[str(found.model.get("reason"))] += 1
         self.tally.copies += len(rows) - sum(isinstance(one, Found) for one in answers)
@@ -201,6 +201,7 @@ def audit(
     jobs: int = 1,
     address: str = "",
     again: Sequence[str] = (),
+    trust: bool = False,
     told: Callable[[Tally, Engine], None] | None = None,
 ) -> Tally:
     """Analyse every model of the sources into a folder of results. `told` hears how far it is, several times a second.
@@ -210,7 +211,7 @@ def audit(
     for reason in again:
         if reason not in REASONS:
             raise UsageError(f"--again {reason!r} is no reason", code="IRS721", hint=f"reasons: {', '.join(REASONS)}")
-    listing = Listing()
+    listing = Listing(seconds=setup.seconds, trust=trust)
     dataset = Dataset(folder, writable=True)
     try:
         dataset.settle(setup, engine)

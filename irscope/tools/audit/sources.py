@@ -3,55 +3,114 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeAlias
 
+from irscope.budget import Allowance, OverBudget, reading
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.zoo.names import file_in, is_name, is_pattern
+from irscope.frontends.zoo.names import file_in, is_name, is_pattern, is_script
 from irscope.immutable import immutable
+from irscope.tools.audit import archives
+from irscope.tools.audit.archives import Archive, Member, Staging, as_unreadable, header_bytes
 from irscope.tools.many import expanded
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
 """Of files that are looked at where a folder is searched; a file that is named is always looked at."""
-_ARCHIVES: Final = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_ARCHIVES: Final = archives.SUFFIXES
 _MEMBER: Final = "!"
-"""Between an archive and a file in it, as in models.tar!bert/model.onnx."""
+"""Between an archive and a file in it where one is named or shown, as in models.tar!bert/model.onnx. Nothing is known by that text."""
+_UNPACKED_A_SECOND: Final = 10 << 20
+"""Bytes of a packed archive that may take a CPU second to list, beside what one model may take; bzip2 unpacks 20 MB of text a second."""
 _PART: Final = re.compile(r"-(\d{5})-of-(\d{5})\.")
 """Files that a model's weights are split into: an index or the first of them stands for all."""
 _STEM_FILES: Final = ("config.json", "adapter_config.json", "model.safetensors.index.json", "pytorch_model.bin.index.json")
 """Files that a hub's folder says what it is with."""
-_BLOB: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""Names of files in a hub cache: the digest of their content."""
 _WHOLE: Final = 64 << 20
 """Bytes of a file whose content is hashed as a whole; of a larger one the header is, where its format has one."""
-_HEAD: Final = 1 << 20
-_PIECE: Final = 1 << 20
 DEFAULT_FETCH: Final = 4 << 30
 """Bytes of one file that are brought from an archive or a store, where a format needs the whole file."""
+
+
+@immutable
+class Local:
+    """A file or folder of this machine."""
+
+    path: str
+    """The whole path."""
+
+
+@immutable
+class Named:
+    """A model by a name."""
+
+    text: str
+
+
+@immutable
+class Remote:
+    """A file of a store."""
+
+    url: str
+
+
+@immutable
+class Packed:
+    """A file in an archive."""
+
+    archive: Local | Remote
+    name: str
+    number: int = 1
+    """An archive may have several files of one name, and this says which."""
+
+
+Place: TypeAlias = Local | Named | Remote | Packed
 
 
 @immutable
 class Item:
     """One model, or what was found in its place."""
 
-    uri: str
-    """Where it is: a whole path, a URL, ARCHIVE!MEMBER, or a name."""
+    place: Place
     size: int = 0
     """Bytes of its file, or of all files that its folder has."""
     stamp: str = ""
     """Changes when the file does; empty where nothing tells."""
     error: tuple[str, str] | None = None
     """Code and message where it could be listed but not looked at."""
+
+    @property
+    def uri(self) -> str:
+        """The place as it is shown: a whole path, a URL, ARCHIVE!MEMBER, or a name. Two places may look alike."""
+        place = self.place
+        if isinstance(place, Packed):
+            return f"{_text_of(place.archive)}{_MEMBER}{place.name}" + (f"#{place.number}" if place.number > 1 else "")
+        return _text_of(place)
+
+    @property
+    def name(self) -> str:
+        """The last part of the place."""
+        return os.path.basename(self.place.name if isinstance(self.place, Packed) else _text_of(self.place))
+
+    @property
+    def identity(self) -> str:
+        """What the results know it by: the same for two items exactly where their places are the same."""
+        place = self.place
+        if isinstance(place, Packed):
+            return short_digest(json.dumps([_text_of(place.archive), place.name, place.number]))
+        return short_digest(_text_of(place))  # a whole path, a URL and a name begin in ways of their own
+
+
+def _text_of(place: Local | Named | Remote) -> str:
+    return place.path if isinstance(place, Local) else place.text if isinstance(place, Named) else place.url
 
 
 @dataclass(slots=True)
@@ -62,6 +121,10 @@ class Listing:
     """Files of other kinds that were passed over."""
     seen: set[tuple[int, int]] = field(default_factory=set)
     """Folders that were searched, by device and inode: links may lead in a circle."""
+    seconds: float = 60.0
+    """CPU time that listing one archive may take, beside what it may for its size."""
+    trust: bool = False
+    """Whether scripts that a list names may run."""
 
 
 def list_items(sources: Sequence[str], listing: Listing) -> Iterator[Item]:
@@ -75,10 +138,9 @@ def _of_source(source: str, listing: Listing) -> Iterator[Item]:
         yield from _of_list(source, listing)
     elif "://" in source:
         yield from _of_store(source, listing)
-    elif _MEMBER in source and not os.path.lexists(source):
-        archive, _, member = source.partition(_MEMBER)
-        archive = os.path.abspath(archive)
-        found = [item for item in _of_archive(archive, listing) if item.uri == f"{archive}{_MEMBER}{member}"]
+    elif (named := _member_named(source)) is not None:
+        archive, member = named
+        found = [item for item in _of_archive(archive, listing) if item.uri == f"{archive.path}{_MEMBER}{member}"]
         if not found:
             raise UsageError("the archive has no such file", code="IRS720", where=source)
         yield from found
@@ -87,6 +149,15 @@ def _of_source(source: str, listing: Listing) -> Iterator[Item]:
             yield from _of_path(one, listing)
     else:
         yield from _of_path(source, listing)
+
+
+def _member_named(source: str) -> tuple[Local, str] | None:
+    """Return the archive and the file in it that a text names; None where it names none, or a file that exists."""
+    if _MEMBER not in source or os.path.lexists(source):
+        return None
+    places = [at for at, sign in enumerate(source) if sign == _MEMBER]
+    at = next((at for at in places if source[:at].endswith(_ARCHIVES) and os.path.lexists(source[:at])), places[0])
+    return Local(os.path.abspath(source[:at])), source[at + 1 :]
 
 
 def _of_list(source: str, listing: Listing) -> Iterator[Item]:
@@ -100,6 +171,12 @@ def _of_list(source: str, listing: Listing) -> Iterator[Item]:
                 if text == "-" or text.startswith("@"):
                     raise UsageError(
                         f"{text!r} in a list would be another list", code="IRS720", where=source, hint="name all lists by themselves"
+                    )
+                if text and is_script(text) and not listing.trust:
+                    raise UsageError(
+                        f"{text} is made by a script, which a list runs only with --trust",
+                        code="IRS720",
+                        where=source,
                     )
                 if text and not text.startswith("#"):
                     yield from _of_source(text, listing)
@@ -117,7 +194,7 @@ def _unlisted(source: str, error: Exception) -> UsageError:
 
 def _of_path(text: str, listing: Listing) -> Iterator[Item]:
     if is_name(text) and not os.path.lexists(text):
-        yield Item(text, stamp=_version_of(text))
+        yield Item(Named(text), stamp=_version_of(text))
         return
     text = os.path.abspath(text)
     try:
@@ -127,7 +204,7 @@ def _of_path(text: str, listing: Listing) -> Iterator[Item]:
     if stat.S_ISDIR(found.st_mode):
         yield from _of_folder(text, listing, is_top=True)
     elif text.endswith(_ARCHIVES):
-        yield from _of_archive(text, listing)
+        yield from _of_archive(Local(text), listing)
     else:
         yield _item_of_file(text, found)
 
@@ -155,7 +232,7 @@ def _of_folder(text: str, listing: Listing, *, is_top: bool = False) -> Iterator
     except OSError as error:
         if is_top:
             raise _unlisted(text, error) from error
-        yield Item(text, error=("IRS100", f"cannot be listed: {error.strerror or error}"))
+        yield Item(Local(text), error=("IRS100", f"cannot be listed: {error.strerror or error}"))
         return
     is_model, own = _of_hub_folder(text, [one.name for one in names])
     if is_model is not None:
@@ -170,23 +247,23 @@ def _of_folder(text: str, listing: Listing, *, is_top: bool = False) -> Iterator
             found = None if is_folder else entry.stat()
         except OSError as error:  # a link that leads nowhere, or to itself
             if path.endswith((*SUFFIXES, *_ARCHIVES)):
-                yield Item(path, error=("IRS100", f"cannot be read: {error.strerror or error}"))
+                yield Item(Local(path), error=("IRS100", f"cannot be read: {error.strerror or error}"))
             continue
         if is_folder:
             yield from _of_folder(path, listing)
         elif found is None or entry.name in own or not entry.name.endswith((*SUFFIXES, *_ARCHIVES)):
             listing.skipped += entry.name not in own
         elif entry.name.endswith(_ARCHIVES):
-            yield from _archive_in_folder(path, listing)
+            yield from _archive_in_folder(Local(path), listing)
         else:
             yield _item_of_file(path, found)
 
 
-def _archive_in_folder(path: str, listing: Listing) -> Iterator[Item]:
+def _archive_in_folder(archive: Local | Remote, listing: Listing) -> Iterator[Item]:
     try:
-        yield from _of_archive(path, listing)
+        yield from _of_archive(archive, listing)
     except IrscopeError as error:
-        yield Item(path, error=(error.code, error.message))
+        yield Item(archive, error=(error.code, error.message))
 
 
 def _of_hub_folder(folder: str, names: Sequence[str]) -> tuple[Item | None, frozenset[str]]:
@@ -208,8 +285,8 @@ def _of_hub_folder(folder: str, names: Sequence[str]) -> tuple[Item | None, froz
             except OSError:
                 continue
             total += found.st_size if name in weights else 0
-            stamps.append(f"{name}:{_stamp(found)}")
-    return Item(folder, total, hashlib.sha256("\n".join(stamps).encode("utf-8", "surrogateescape")).hexdigest()[:32]), weights
+            stamps += [name, _stamp(found)]
+    return Item(Local(folder), total, short_digest(*stamps)), weights
 
 
 def _is_later_part(name: str) -> bool:
@@ -218,7 +295,7 @@ def _is_later_part(name: str) -> bool:
 
 
 def _item_of_file(path: str, found: os.stat_result) -> Item:
-    return Item(path, found.st_size, _stamp(found) + _beside(path))
+    return Item(Local(path), found.st_size, _stamp(found) + _beside(path))
 
 
 def _stamp(found: os.stat_result) -> str:
@@ -241,75 +318,41 @@ def _beside(path: str) -> str:
 # -- archives ----------------------------------------------------------------------------------------------------------
 
 
-@immutable
-class _Member:
-    name: str
-    size: int
-    at: int
-    """Which of the archive's files it is."""
-
-
-def _of_archive(archive: str, listing: Listing) -> Iterator[Item]:
-    stamp = ""
+def _of_archive(archive: Local | Remote, listing: Listing) -> Iterator[Item]:
+    where, stamp = _text_of(archive), ""
     try:
-        if "://" not in archive:
-            stamp = _stamp(os.stat(archive))
-        with _opened(archive) as file, _Archive(file, archive) as opened:
-            members = opened.members
-    except IrscopeError:
-        raise
-    except Exception as error:  # of the library that reads it, which a broken archive can make raise anything
-        raise _unlisted(archive, error) from error
+        if isinstance(archive, Local):
+            stamp = _stamp(os.stat(archive.path))
+        with _opened(archive) as file:
+            size = file.seek(0, os.SEEK_END)
+            allowed = Allowance(seconds=listing.seconds + size / _UNPACKED_A_SECOND)
+            with reading(where, size, allowed), Archive(file, where) as opened:
+                members = opened.members
+    except OverBudget as error:  # a row, also where the archive was named: the others of the sources are looked at
+        yield Item(archive, size, stamp, (error.code, error.message))
+        return
+    except LoadError as error:
+        raise UsageError(error.message, code="IRS720", where=where) from error
+    except OSError as error:
+        raise _unlisted(where, error) from error
     names: dict[str, int] = {}
     for member in members:
         if not member.name.endswith(SUFFIXES) or _is_later_part(member.name):
             listing.skipped += 1
             continue
         names[member.name] = number = names.get(member.name, 0) + 1
-        uri = f"{archive}{_MEMBER}{member.name}" + (f"#{number}" if number > 1 else "")
-        yield Item(uri, member.size, f"{stamp}:{member.at}" if stamp else "")
-
-
-class _Archive:
-    """A zip or tar as a list of its files; nothing is unpacked but what is asked for."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        self._zip = zipfile.ZipFile(file) if name.endswith(".zip") else None
-        self._tar = None if self._zip is not None else tarfile.open(fileobj=file)  # noqa: SIM115  # closed where the whole is
-        self._infos: list[Any] = []
-        if self._zip is not None:
-            self._infos = [one for one in self._zip.infolist() if not one.is_dir()]
-            self.members = [_Member(one.filename, one.file_size, at) for at, one in enumerate(self._infos)]
-        elif self._tar is not None:
-            self._infos = [one for one in self._tar if one.isreg()]
-            self.members = [_Member(one.name, one.size, at) for at, one in enumerate(self._infos)]
-
-    def __enter__(self) -> _Archive:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for one in (self._zip, self._tar):
-            if one is not None:
-                one.close()
-
-    @contextmanager
-    def open(self, member: _Member) -> Iterator[IO[bytes]]:
-        opened = self._zip.open(self._infos[member.at]) if self._zip is not None else self._tar.extractfile(self._infos[member.at])  # type: ignore[union-attr]
-        if opened is None:
-            raise LoadError("cannot be read from the archive", code="IRS100", where=member.name)
-        with opened:
-            yield opened
+        yield Item(Packed(archive, member.name, number), member.size, f"{stamp}:{member.at}" if stamp else "")
 
 
 @contextmanager
-def _opened(uri: str) -> Iterator[IO[bytes]]:
+def _opened(place: Local | Remote) -> Iterator[IO[bytes]]:
     """A file of this machine or of a store, for reading at any place."""
-    if "://" in uri:
-        store, path = _store_of(uri)
-        with store.open(path, "rb") as file:
+    if isinstance(place, Remote):
+        store, path = _store_of(place.url)
+        with as_unreadable(place.url), store.open(path, "rb") as file:
             yield file
     else:
-        with open(uri, "rb") as file:
+        with open(place.path, "rb") as file:
             yield file
 
 
@@ -354,9 +397,9 @@ def _of_store(source: str, listing: Listing) -> Iterator[Item]:
         info = found[name]
         uri = f"{protocol}://{name}"
         if name.endswith(_ARCHIVES):
-            yield from _archive_in_folder(uri, listing)
+            yield from _archive_in_folder(Remote(uri), listing)
         elif name == path or (name.endswith(SUFFIXES) and not _is_later_part(name)):
-            yield Item(uri, int(info.get("size") or 0), _store_stamp(info))
+            yield Item(Remote(uri), int(info.get("size") or 0), _store_stamp(info))
         else:
             listing.skipped += 1
 
@@ -378,90 +421,41 @@ def readable(item: Item, fetch: int = DEFAULT_FETCH, *, whole: bool = False) -> 
 
     Of a format whose header says everything only the header is brought, unless the values of weights are wanted: `whole`.
     """
-    if "://" not in item.uri and _MEMBER not in item.uri:
-        yield item.uri
+    if isinstance(item.place, Local | Named):
+        yield _text_of(item.place)
         return
     with tempfile.TemporaryDirectory(prefix="irscope-audit-") as folder:
-        yield _staged(item, Path(folder), fetch, whole)
+        with as_unreadable(item.uri):
+            path = _staged(item, item.place, Staging(Path(folder), fetch, item.uri, whole=whole))
+        yield str(path)
 
 
-def _staged(item: Item, folder: Path, fetch: int, whole: bool) -> str:
-    """The model's file, and what lies beside it: configurations as they are, weights as files of their size without content."""
-    if _MEMBER in item.uri:
-        archive, _, name = item.uri.partition(_MEMBER)
-        with _opened(archive) as file, _Archive(file, archive) as opened:
-            wanted, _, number = name.rpartition("#") if re.search(r"#\d+$", name) else (name, "", "1")
-            found = [one for one in opened.members if one.name == wanted]
-            if len(found) < int(number or 1):
+def _staged(item: Item, place: Remote | Packed, staging: Staging) -> Path:
+    """The model's file, and what lies beside it."""
+    if isinstance(place, Packed):
+        with _opened(place.archive) as file, Archive(file, _text_of(place.archive)) as opened:
+            found = [one for one in opened.members if one.name == place.name]
+            if len(found) < place.number:
                 raise LoadError("is in the archive no more", code="IRS100", where=item.uri)
-            member = found[int(number or 1) - 1]
-            here = PurePosixPath(member.name).parent
+            member = found[place.number - 1]
             for one in opened.members:
-                if one is not member and PurePosixPath(one.name).parent == here and one.name != member.name:
+                if _lies_beside(one, member):
                     with opened.open(one) as stream:
-                        _stage_beside(folder / PurePosixPath(one.name).name, stream, one.size, fetch, whole)
+                        staging.beside(one.name, stream, one.size, SUFFIXES)
             with opened.open(member) as stream:
-                return str(_stage(folder / PurePosixPath(member.name).name, stream, member.size, fetch, item.uri, whole))
-    store, path = _store_of(item.uri)
+                return staging.model(member.name, stream, member.size)
+    store, path = _store_of(place.url)
     for info in store.ls(str(PurePosixPath(path).parent), detail=True):
         name, size = str(info["name"]), int(info.get("size") or 0)
         if info.get("type") == "file" and name != path:
             with store.open(name, "rb") as stream:
-                _stage_beside(folder / PurePosixPath(name).name, stream, size, fetch, whole)
+                staging.beside(name, stream, size, SUFFIXES)
     with store.open(path, "rb") as stream:
-        return str(_stage(folder / PurePosixPath(path).name, stream, item.size, fetch, item.uri, whole))
+        return staging.model(path, stream, item.size)
 
 
-def _stage(target: Path, stream: IO[bytes], size: int, fetch: int, where: str, whole: bool) -> Path:
-    head = _header_bytes(stream, target.name)
-    if head is not None and not whole:
-        return _sparse(target, head, size)
-    if size > fetch:
-        raise LoadError(
-            f"has {size:,} bytes, and would have to be brought here as a whole", code="IRS722", where=where, hint="--fetch allows more"
-        )
-    stream.seek(0)
-    taken = 0
-    with target.open("xb") as file:
-        while piece := stream.read(_PIECE):
-            taken += len(piece)
-            if taken > min(fetch, max(size, _PIECE)):  # an archive may say less than it unpacks to
-                raise LoadError("is larger than it says", code="IRS722", where=where)
-            file.write(piece)
-    return target
-
-
-def _stage_beside(target: Path, stream: IO[bytes], size: int, fetch: int, whole: bool) -> None:
-    if target.exists():
-        return
-    if whole and not target.name.endswith(_ARCHIVES):
-        _stage(target, stream, size, fetch, target.name, whole)
-        return
-    if target.suffix == ".json" and size <= _WHOLE:
-        with target.open("xb") as file:
-            file.write(stream.read(_WHOLE))
-    elif target.suffix == ".safetensors" and (head := _header_bytes(stream, target.name)) is not None:
-        _sparse(target, head, size)
-    elif not target.name.endswith(SUFFIXES) and target.suffix not in (".md", ".txt", ".py"):
-        _sparse(target, b"", size)  # such as the weights of a graph, of which only the size is looked at
-
-
-def _sparse(target: Path, head: bytes, size: int) -> Path:
-    with target.open("xb") as file:
-        file.write(head)
-        file.truncate(max(size, len(head)))
-    return target
-
-
-def _header_bytes(stream: IO[bytes], name: str) -> bytes | None:
-    """All that a format has before its weights; None for formats of which the whole file is needed."""
-    if not name.endswith(".safetensors"):
-        return None
-    first = stream.read(8)
-    length = int.from_bytes(first, "little")
-    if len(first) < 8 or length > 100 << 20:  # the format's own limit
-        return None
-    return first + stream.read(length)
+def _lies_beside(one: Member, member: Member) -> bool:
+    return one.name != member.name and PurePosixPath(one.name).parent == PurePosixPath(member.name).parent
 
 
 # -- what a file's content is known by ---------------------------------------------------------------------------------
@@ -470,18 +464,19 @@ def _header_bytes(stream: IO[bytes], name: str) -> bytes | None:
 def content_key(item: Item, *, reads_values: bool = False) -> str:
     """A text that two files share where they surely have the same content, as far as passes look at it.
 
-    The name that a hub cache gave its content, the store's own checksum, the digest of the whole file, or of the header and size where
-    nothing behind the header is looked at.
+    It is measured: the digest of the whole file, or of the header and size where nothing behind the header is looked at. No name and
+    no checksum in a file says so, since whoever made the file chose it. What lies in an archive or a store is known by its place.
     """
-    if "://" in item.uri or _MEMBER in item.uri:
-        return f"at:{item.uri}:{item.stamp}" if item.stamp else ""
-    path = Path(item.uri)
-    if not path.exists():
-        return ""  # a name
+    if isinstance(item.place, Remote | Packed):
+        return f"at:{item.identity}:{item.stamp}" if item.stamp else ""
+    path = Path(_text_of(item.place))
+    if isinstance(item.place, Named) or not path.exists():
+        return ""
     if path.is_dir():
-        parts = [f"{one.name}={_file_key(one, reads_values)}" for one in sorted(path.iterdir()) if one.is_file() and _matters(one.name)]
-        return "folder:" + hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-    return _file_key(path, reads_values) + _beside(item.uri)
+        parts = [(one.name, _file_key(one, reads_values)) for one in sorted(path.iterdir()) if one.is_file() and _matters(one.name)]
+        return "" if any(not key for _, key in parts) else "folder:" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    key = _file_key(path, reads_values)
+    return key + _beside(str(path)) if key else ""
 
 
 def _matters(name: str) -> bool:
@@ -489,24 +484,21 @@ def _matters(name: str) -> bool:
 
 
 def _file_key(path: Path, reads_values: bool) -> str:
+    """What the content of a file is known by; empty where that would have to be read as a whole, and is known by its place instead."""
     real = path.resolve()
-    if real.parent.name == "blobs" and _BLOB.fullmatch(real.name):
-        return f"blob:{real.name}"
     mode = real.stat()
     if not stat.S_ISREG(mode.st_mode):
         return f"stamp:{_stamp(mode)}"
     with real.open("rb") as file:
         if mode.st_size > _WHOLE and not reads_values:
-            head = _header_bytes(file, real.name)
+            head = header_bytes(file, real.name)
             if head is not None:
                 return f"head:{mode.st_size}:{hashlib.sha256(head).hexdigest()}"
             file.seek(0)
             if file.read(4) == b"GGUF":  # what describes its tensors comes before them
                 return f"head:{mode.st_size}:{hashlib.sha256(file.read(_WHOLE)).hexdigest()}"
-            if _is_zip(file):
-                # The directory of a zip is at its end and has the checksum of every file in it.
-                file.seek(max(0, mode.st_size - _HEAD))
-                return f"zip:{mode.st_size}:{hashlib.sha256(file.read(_HEAD)).hexdigest()}"
+            if _is_zip(file):  # of gigabytes, mostly; its directory has checksums, which are what its maker wrote there
+                return ""
             file.seek(0)
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 

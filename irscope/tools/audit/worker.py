@@ -97,7 +97,7 @@ def analyse(item: Item, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
     started = time.process_time()
     try:
         if item.error is not None:
-            return failure("unreadable", *item.error)
+            return failure("over budget" if item.error[0] in _TOO_MUCH else "unreadable", *item.error)
         with readable(item, setup.fetch, whole=setup.reads_values) as text:
             found = _analysed(text, setup, chosen, lies_here=text == item.uri)
     except IrscopeError as error:
@@ -229,7 +229,7 @@ def _key(item: Item, setup: Setup) -> str:
         found = content_key(item, reads_values=setup.reads_values)
     except (OSError, MemoryError, IrscopeError, RuntimeError):
         found = ""  # the analysis says what is wrong with it
-    return short_digest(setup.digest(), found or f"uri:{item.uri}:{item.stamp}")
+    return short_digest(setup.digest(), found or f"at:{item.identity}:{item.stamp}")
 
 
 def _limit(setup: Setup) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from irscope.amounts import COUNT, read_amount
 from irscope.tools.audit.dataset import Dataset
 from irscope.tools.audit.run import _BATCH_MODELS, _FLUSH_ROWS, _PER_SLOT
-from irscope.tools.audit.sources import Item
+from irscope.tools.audit.sources import Item, Local
 from irscope.tools.audit.worker import Found, Setup
 
 _ROWS = 10_000
@@ -49,7 +49,7 @@ def measured(folder: Path) -> tuple[DriverCosts, list[float]]:
     for row in Dataset(folder).read("operators").to_pylist():
         operators.setdefault(row.pop("uri"), []).append(row)
     rows = [
-        (Item(f"/{at}{row['uri']}", row["size"] or 0, str(at)), f"key{at}", Found(row, operators.get(row["uri"], [])))
+        (Item(Local(f"/{at}{row['uri']}"), row["size"] or 0, str(at)), f"key{at}", Found(row, operators.get(row["uri"], [])))
         for at, row in ((at, found[at % len(found)]) for at in range(_ROWS))
     ]
     messages = [pickle.dumps(one[2]) for one in rows]

@@ -31,7 +31,7 @@ from irscope.tools.audit.dataset import Dataset
 from irscope.tools.audit.engines import Batch, Slot
 from irscope.tools.audit.questions import answer, diff_document, report_document
 from irscope.tools.audit.run import audit
-from irscope.tools.audit.sources import Item, Listing, content_key, list_items, readable
+from irscope.tools.audit.sources import Item, Listing, Local, content_key, list_items, readable
 from irscope.tools.audit.worker import Found, Setup, analyse
 from irscope.tools.config import chosen_device
 from tests.tools.audit_models import checkpoint, perceptron, write_models
@@ -83,7 +83,158 @@ def test_a_hub_cache_has_each_revision_once_and_its_blobs_never(tmp_path: Path) 
     link = hub / "snapshots" / "abc" / "model.onnx"
     link.symlink_to(blob)
     assert uris(str(tmp_path)) == [str(link)]
-    assert content_key(Item(str(link))) == f"blob:{'0' * 64}"
+
+
+def test_a_blob_is_known_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
+    """A hostile cache has, under the digest of an honest model, another one: each has its own numbers."""
+    links = []
+    for name, seed in (("evil", 1), ("good", 2)):
+        hub = tmp_path / f"models--{name}--m"
+        (hub / "blobs").mkdir(parents=True)
+        (hub / "blobs" / ("a" * 40)).write_bytes(model_bytes(seed))
+        (hub / "snapshots" / "abc").mkdir(parents=True)
+        links.append(hub / "snapshots" / "abc" / "model.onnx")
+        links[-1].symlink_to(hub / "blobs" / ("a" * 40))
+    evil, good = (content_key(Item(Local(str(link)))) for link in links)
+    assert evil != good and good.startswith("sha256:")
+
+
+def test_places_that_look_alike_are_two(tmp_path: Path) -> None:
+    """A file may be called what a file in an archive is shown as, and one with the sign between is no archive."""
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        info = tarfile.TarInfo("m.onnx")
+        info.size = len(model_bytes(1))
+        tar.addfile(info, io.BytesIO(model_bytes(1)))
+    (tmp_path / "x.tar!m.onnx").write_bytes(model_bytes(2))
+    (tmp_path / "wow!.onnx").write_bytes(model_bytes(3))
+    (tmp_path / "a!b").mkdir()
+    (tmp_path / "a!b" / "one.onnx").write_bytes(model_bytes(4))
+    items = list(list_items([str(tmp_path)], Listing()))
+    assert len(items) == 4 and len({item.identity for item in items}) == 4 and len({item.uri for item in items}) == 3
+    tally = audit([str(tmp_path)], tmp_path / "results", Setup())
+    assert (tally.analysed, tally.failed, tally.unchanged) == (4, 0, 0)
+    assert uris(f"{tmp_path}/x.tar!m.onnx") == [f"{tmp_path}/x.tar!m.onnx"]
+
+
+def packed_tar(path: Path, entries: Any, mode: Any = "w:bz2") -> Path:
+    """A tar of these names with so many zeros each, or a header of that many, without writing them anywhere first."""
+    with tarfile.open(path, mode) as tar:
+        for name, size in entries:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            if name.startswith("header"):
+                info.type = tarfile.XHDTYPE
+            tar.addfile(info, io.BytesIO(bytes(size)))
+    return path
+
+
+@pytest.mark.parametrize("make", ["header", "long", "many", "directory"])
+def test_an_archive_takes_no_more_than_it_may_while_it_is_listed(tmp_path: Path, make: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from irscope.tools.audit import archives
+
+    monkeypatch.setattr(archives, "_UNPACKED", 1 << 20)
+    monkeypatch.setattr(archives, "_MOST_MEMBERS", 100)
+    if make == "header":
+        path = packed_tar(tmp_path / "x.tar.bz2", [("header", 60 << 20), ("m.onnx", 1)])
+    elif make == "long":
+        path = packed_tar(tmp_path / "x.tar.bz2", [("skipped", 60 << 20), ("m.onnx", 1)])
+    elif make == "many":
+        path = packed_tar(tmp_path / "x.tar", ((f"{at}.onnx", 0) for at in range(200)), "w")
+    else:
+        path = tmp_path / "x.zip"
+        with zipfile.ZipFile(path, "w") as packed:
+            for at in range(101):
+                packed.writestr(f"{at}.onnx", b"")
+    (item,) = list_items([str(path)], Listing())
+    assert item.error is not None and item.error[0] == "IRS106"
+    found = analyse(item, Setup(), (chosen_device(),))
+    assert (found.model["status"], found.model["reason"]) == ("failed", "over budget")
+
+
+def altered(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert old in data
+    return data.replace(old, new)
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "compression", "name", "checksum", "pax nul", "cut"])
+def test_what_cannot_be_unpacked_is_unreadable_and_no_bug(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("x.tar" if kind == "pax nul" else "x.zip")
+    name = "n" * 300 + ".onnx" if kind == "name" else "m.onnx"
+    data = model_bytes()
+    if kind == "pax nul":
+        with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+            info = tarfile.TarInfo("m.onnx")
+            info.size, info.pax_headers = len(data), {"path": "a\0b.onnx"}
+            tar.addfile(info, io.BytesIO(data))
+    else:
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr(name, data)
+        content = path.read_bytes()
+        if kind == "encrypted":  # bit 0 of the flags, in the entry and in the directory
+            content = altered(
+                altered(content, b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1"), b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\1"
+            )
+        elif kind == "compression":
+            content = altered(content, b"PK\x01\x02\x14\x03\x14\0\0\0\0", b"PK\x01\x02\x14\x03\x14\0\0\0\x63")
+        elif kind == "checksum":
+            content = altered(content, data, data[:-1] + bytes([data[-1] ^ 1]))
+        elif kind == "cut":
+            content = content[: len(content) // 2]
+        path.write_bytes(content)
+    if kind == "cut":  # the archive as a whole, which was named
+        with pytest.raises(UsageError, match=r"unpacked|listed"):
+            list(list_items([str(path)], Listing()))
+        return
+    (row,) = (analyse(item, Setup(), (chosen_device(),)).model for item in list_items([str(path)], Listing()))
+    assert (row["status"], row["reason"], row["code"]) == ("failed", "unreadable", "IRS100"), row
+
+
+def test_what_lies_beside_a_model_is_bounded_in_all(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("m.onnx", model_bytes())
+        for at in range(12):
+            packed.writestr(f"{at}.json", bytes(60 << 20))
+    (item,) = list_items([str(path)], Listing())
+    with readable(item) as staged:
+        assert sum(file.stat().st_size for file in Path(staged).parent.iterdir()) < 130 << 20
+
+
+def test_a_list_runs_no_script_without_trust(tmp_path: Path) -> None:
+    script = tmp_path / "evil.py"
+    script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef build(): pass\n")
+    (tmp_path / "list.txt").write_text(f"{script}:build\n")
+    for line in (f"@{tmp_path / 'list.txt'}",):
+        with pytest.raises(UsageError, match="--trust"):
+            list(list_items([line], Listing()))
+        assert [item.uri for item in list_items([line], Listing(trust=True))] == [f"{script}:build"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_killed_process_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its model was brought to is in a folder of the driver's."""
+    import multiprocessing.util
+    import tempfile
+
+    multiprocessing.util.get_temp_dir()  # multiprocessing keeps the first that it made, and its sockets are to have short names
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    slot = Slot(Setup(), target=_stage_and_die)
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("m.onnx", model_bytes())
+    (found,) = slot.run(Batch("analyse", tuple(list_items([str(path)], Listing()))))
+    assert isinstance(found, Found) and found.model["reason"] == "crash"
+    assert not list(temporary.glob("irscope-*"))
+
+
+def _stage_and_die(pipe: Any, setup: Setup) -> None:
+    _, (item,) = pipe.recv()
+    pipe.send(("begin", 0))
+    with readable(item) as staged:
+        assert Path(staged).exists()
+        os.kill(os.getpid(), signal.SIGSEGV)
 
 
 def test_a_folder_of_a_hub_is_one_model_beside_its_graphs(tmp_path: Path) -> None:
@@ -172,8 +323,8 @@ def test_the_content_of_a_large_file_is_known_by_its_header_unless_values_are_re
             file.write(data)
             file.seek(len(data) + (65 << 20) - 1)
             file.write(last)
-    assert content_key(Item(str(one))) == content_key(Item(str(two)))
-    assert content_key(Item(str(one)), reads_values=True) != content_key(Item(str(two)), reads_values=True)
+    assert content_key(Item(Local(str(one)))) == content_key(Item(Local(str(two))))
+    assert content_key(Item(Local(str(one))), reads_values=True) != content_key(Item(Local(str(two))), reads_values=True)
 
 
 # -- processes with limits ---------------------------------------------------------------------------------------------
@@ -182,7 +333,7 @@ def test_the_content_of_a_large_file_is_known_by_its_header_unless_values_are_re
 def found_at(names: list[str], setup: Setup) -> list[Any]:
     slot = Slot(setup, misbehaving)
     try:
-        return [found.model for found in slot.run(Batch("analyse", tuple(map(Item, names)))) if isinstance(found, Found)]
+        return [found.model for found in slot.run(Batch("analyse", tuple(Item(Local(name)) for name in names))) if isinstance(found, Found)]
     finally:
         slot.close()
 
@@ -460,7 +611,7 @@ def test_a_number_that_nobody_declared_is_a_number_in_the_dataset(tmp_path: Path
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "one.onnx").write_bytes(model_bytes())
     results = tmp_path / "results"
-    item = Item(str(tmp_path / "hub" / "one.onnx"))
+    item = Item(Local(str(tmp_path / "hub" / "one.onnx")))
     dataset = Dataset(results, writable=True)
     dataset.settle(Setup(), "local")
     dataset.add([(item, "key", analyse(item, Setup(), (chosen_device("h100"),)))])
