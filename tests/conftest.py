@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -106,9 +107,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def forked_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of `irscope record` begin with torch imported. What is alive before a step is a few bytes more there."""
+    from irscope import processes
     from tests.forked import run_module
 
-    monkeypatch.setattr("irscope.measure.record.process.subprocess.run", run_module)
+    forked = SimpleNamespace(run=run_module, python=processes.python, Late=processes.Late)
+    monkeypatch.setattr("irscope.measure.record.process.processes", forked)
 
 
 def pytest_sessionfinish() -> None:

@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from irscope import processes
 from irscope.cli import simulate
+from irscope.processes import Ended
 from irscope.tools import simulate_ranks
 
 ROOT = Path(__file__).parents[1]
@@ -57,18 +59,18 @@ def irscope(*line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run_module(
-    command: Sequence[str], *, input: str = "", stderr: Any = None, env: Mapping[str, str] | None = None, **rest: Any
-) -> subprocess.CompletedProcess[str]:
-    """In place of `subprocess.run` for `python -P -m MODULE` with text on its standard input."""
+    command: Sequence[str], *, asked: bytes = b"", stderr: Any = None, environment: Mapping[str, str] | None = None, **rest: Any
+) -> Ended:
+    """Run `python -P -m MODULE` as `irscope.processes.run` does, in a process that begins with torch imported."""
     *_, option, module = command
     assert option == "-m", command
     program = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
-    done = python(program, folder=Path.cwd(), given=input, environment=env)
+    done = python(program, folder=Path.cwd(), given=asked.decode(), environment={**os.environ, **(environment or {})})
     if stderr is None:
         os.write(2, done.stderr.encode())
     else:
         stderr.write(done.stderr.encode())
-    return done
+    return Ended(done.returncode, done.stdout.encode(), done.stderr.encode())
 
 
 def _end() -> None:
@@ -89,10 +91,10 @@ def _serve() -> None:
 
 
 class _Forked:
-    """In place of `subprocess` for who starts processes that import torch and fork servers: they are children of one that has imported it,
-    and done nothing else."""
+    """In place of `irscope.processes` for what starts processes that import torch and fork servers: they are children of one that has
+    imported it, and done nothing else."""
 
-    DEVNULL = subprocess.DEVNULL
+    python, how_it_ended = staticmethod(processes.python), staticmethod(processes.how_it_ended)
 
     def __init__(self) -> None:
         self._asking, asked = socket.socketpair()
@@ -115,9 +117,9 @@ class _Forked:
                 asked.close()
                 _serve_ranks(json.loads(said), ends)
 
-    def Popen(self, command: Sequence[str], *, pass_fds: Sequence[int], env: Mapping[str, str], **streams: int) -> _Forked:
-        """One more."""
-        socket.send_fds(self._asking, [json.dumps(dict(env)).encode()], list(pass_fds))
+    def Child(self, command: Sequence[str], *, pass_fds: Sequence[int], environment: Mapping[str, str], apart: bool) -> _Forked:
+        """Start another."""
+        socket.send_fds(self._asking, [json.dumps({**os.environ, **environment}).encode()], list(pass_fds))
         return self
 
     def wait(self) -> None:
@@ -156,7 +158,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     try:
         # Torch is imported already, which a simulation otherwise takes for a sign that this process did something else before.
         simulate._alone = True
-        vars(simulate_ranks)["subprocess"] = forking
+        vars(simulate_ranks)["processes"] = forking
         exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
     except SystemExit as stop:
         code = int(stop.code or 0)
