@@ -407,7 +407,7 @@ def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
 ) -> None:
     sample = SAMPLES / "recordings" / "net_pt2.torch-cpu.jsonl"
     monkeypatch.setattr(
-        "irscope.tui.recorder.sys.executable", executable(tmp_path / "run", f'echo "$@" >"{tmp_path}/asked"; cp "{sample}" "$6"')
+        "irscope.processes.sys.executable", executable(tmp_path / "run", f'echo "$@" >"{tmp_path}/asked"; cp "{sample}" "$7"')
     )
     monkeypatch.chdir(tmp_path)
 
@@ -417,7 +417,7 @@ def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
         await press(app, pilot, "escape")
         assert not (tmp_path / "asked").exists()
         await press(app, pilot, "a", "r")
-        assert (tmp_path / "asked").read_text().startswith("-m irscope record --trust -o net.pt2.recorded.jsonl ")
+        assert (tmp_path / "asked").read_text().startswith("-P -m irscope record --trust -o net.pt2.recorded.jsonl ")
         assert app.session["compare"].other == "net.pt2.recorded.jsonl"
         assert "nodes off by more than 1%: 0 · 15 right, f shows them" in screen_text(app)
 
@@ -425,7 +425,7 @@ def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
 
 
 def test_a_run_that_is_cancelled_leaves_nothing_and_one_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("irscope.tui.recorder.sys.executable", executable(tmp_path / "run", 'echo "warming up" >&2; exec sleep 60'))
+    monkeypatch.setattr("irscope.processes.sys.executable", executable(tmp_path / "run", 'echo "warming up" >&2; exec sleep 60'))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("")
 
