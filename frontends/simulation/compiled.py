@@ -25,7 +25,7 @@ from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilat
 from irscope.frontends.simulation.graph_trees import GraphTrees
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
-from irscope.frontends.simulation.triton_stand_in import JITFunction, KernelInterface, StandIn, written
+from irscope.frontends.simulation.triton_stand_in import Guide, JITFunction, KernelInterface, StandIn, written
 from irscope.memory.tape import Ran
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Compiler:
         if "triton" not in sys.modules and not _installed_triton():
             KernelInterface.launched = self._own_kernel
             sys.meta_path.insert(0, StandIn(self.process.device.capability))
+        else:
+            Guide(self.process.device.capability, self._own_kernel).install()
         # Modules of torch that were imported before have asked for Triton already.
         triton: Any = importlib.import_module("torch.utils._triton")
         for name in _CACHED:
@@ -123,7 +125,7 @@ class Compiler:
 
     def _own_kernel(self, kernel: Any) -> None:
         """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
-        while not isinstance(kernel, JITFunction):
+        while type(kernel).__name__ != JITFunction.__name__:  # of the stand-in, or of an installed Triton
             kernel = kernel.fn
         self.process.kernels.tell_unknown(f"triton::{kernel.__name__}")
 

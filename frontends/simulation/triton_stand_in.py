@@ -1,7 +1,7 @@
 """What Inductor imports of `triton`, without a compiler: names, configurations and kernels that are never run.
 
 Inductor generates kernels as source for Triton and reads their configurations; what it allocates does not depend on what Triton makes of
-them. The modules are there where no Triton is installed.
+them. The modules are there where no Triton is installed; an installed one keeps all but its driver.
 """
 
 from __future__ import annotations
@@ -444,3 +444,65 @@ class _Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return Anything(f".{name}")
+
+
+# -- an installed Triton -----------------------------------------------------------------------------------------------
+
+
+class Guide(importlib.abc.MetaPathFinder):
+    """Gives an installed Triton the simulated device's driver, and launches nothing of the kernels that a program writes itself.
+
+    Its own driver asks for libcuda, which a machine without NVIDIA's driver lacks, and would run kernels where there is a device. What it
+    has of languages, configurations and kernel objects is the installed one's. Nothing is imported before somebody asks for it.
+    """
+
+    def __init__(self, capability: tuple[int, int], launched: Callable[[Any], None]) -> None:
+        _Driver.capability = capability
+
+        def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
+            launched(kernel)
+
+        self._changes: dict[str, Callable[[Any], None]] = {
+            "triton.backends": _driven,
+            "triton.runtime.jit": lambda module: setattr(module.JITFunction, "run", run),
+            "triton.runtime.autotuner": lambda module: setattr(module.Autotuner, "run", run),
+        }
+
+    def install(self) -> None:
+        """Change what is imported, and from here on what will be."""
+        for name, change in self._changes.items():
+            if name in sys.modules:
+                change(sys.modules[name])
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        change = self._changes.get(name)
+        spec = None if change is None else importlib.machinery.PathFinder.find_spec(name, path, target)
+        if change is not None and spec is not None and spec.loader is not None:
+            spec.loader = _Changed(spec.loader, change)
+        return spec
+
+
+def _driven(module: Any) -> None:
+    """Let NVIDIA's backend have the simulated device's driver; its compiler stays."""
+    backend = module.backends.get("nvidia")
+    if backend is not None:
+        module.backends["nvidia"] = SimpleNamespace(compiler=backend.compiler, driver=_Driver)
+
+
+class _Changed(importlib.abc.Loader):
+    """A loader whose module is changed once it has been executed."""
+
+    def __init__(self, loader: Any, change: Callable[[Any], None]) -> None:
+        self._loader, self._change = loader, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)  # such as the source, for tracebacks
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self._loader.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._change(module)
