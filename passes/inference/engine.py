@@ -23,10 +23,12 @@ from irscope.ops.facts import Control
 from irscope.ops.reals import Real
 from irscope.ops.registry import find_op
 from irscope.ops.spec import SIZES, Item, Known, Lists, OpCall, OpSpec, RuleContext, RuleError, WatchedValues
-from irscope.ops.values import MAX_ELEMENTS, from_bytes, has_reals, objects, settle, static_shape, to_array
+from irscope.ops.values import MAX_ELEMENTS, from_bytes, has_reals, is_symbolic, objects, settle, static_shape, to_array
 
 SYMBOLIC_ELEMENTS = 64
-"""Integer tensors up to this size get a symbol per element when a shape depends on them."""
+"""Integer tensors up to this size get a symbol per element when a shape depends on them, and what is computed from symbols is followed
+element by element up to it: shapes are made of few elements, while a mask spread over heads and positions has thousands, each with a
+cause of its own."""
 MAX_REGION_DEPTH = 100
 
 DecidedBy: TypeAlias = str | tuple[Value, ...]
@@ -462,7 +464,10 @@ class Inference(RuleContext):
             if any(one is None and not self.may_be_symbolic(value) for value, one in present):
                 return
         shapes = [_value_shape(type_) for type_ in inferred]
-        if any(shape is None for shape in shapes) or sum(math.prod(shape) for shape in shapes if shape is not None) > MAX_ELEMENTS:
+        count = sum(math.prod(shape) for shape in shapes if shape is not None)
+        if any(shape is None for shape in shapes) or count > MAX_ELEMENTS:
+            return
+        if count > SYMBOLIC_ELEMENTS and any(one is not None and is_symbolic(one) for one in known):
             return
         assert spec.evaluate is not None
         call.results = inferred

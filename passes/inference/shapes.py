@@ -280,6 +280,8 @@ _SIZES = (64, 1, 2, 32, 128, 224, 256, 512, 576, 640, 1024, 1600, 16_000)
 _SMALL_TO_LARGE = (2, 8, 16, 32, 64, 128, 224, 256, 320, 512, 576, 640, 1024, 1600, 4000, 16_000)
 _MOST_TRIALS = 40
 _MOST_STEPS = 100
+_MOST_WORK = 300_000
+"""Formulas that the searches of one model look at, some microseconds each; what is not settled by then has no fix."""
 _LARGE = 20_000
 """Models of more nodes are not inferred again only to try a number."""
 _NUMBERS = (1, 0, 2, 8)
@@ -403,6 +405,9 @@ class _Remedies:
         self._tried: dict[frozenset[str], dict[str, int] | None] = {}
         self._trials = 0
         self._first: dict[int, Reason] = {}
+        self._direct: dict[tuple[tuple[Value, ...], tuple[Value, ...]], dict[int, Reason]] = {}
+        """Direct causes of reasons, by what decides them: elements of one tensor share theirs."""
+        self._left = _MOST_WORK
         self._met: dict[int, Reason] = {}
         """Reasons that the search under way has come by."""
         self._data: dict[str, None] = {}
@@ -429,12 +434,18 @@ class _Remedies:
 
     def _causes(self, reason: Reason) -> list[Reason]:
         """Other reasons on which this one depends directly."""
+        key = reason.values, reason.sizes
+        if key not in self._direct:
+            self._direct[key] = self._direct_causes(reason)
+        return [one for one in self._direct[key].values() if one is not reason]
+
+    def _direct_causes(self, reason: Reason) -> dict[int, Reason]:
         self._met = {}
         work = deque([*((value, True) for value in reason.values), *((value, False) for value in reason.sizes)])
         seen = set(work)
         symbols: dict[str, SymDim] = {}
         untyped: dict[Value, None] = {}
-        while work:
+        while work and self._left > 0:
             value, wants_values = work.popleft()
             try:
                 # What other reasons depend on is theirs.
@@ -447,14 +458,13 @@ class _Remedies:
                 if item not in seen:
                     seen.add(item)
                     work.append(item)
-        self._met.pop(id(reason), None)
-        return list(self._met.values())
+        return self._met
 
     def of(self, reason: Reason) -> tuple[str, str]:
         """The options that make it known, and what of the inputs decides it."""
         key = reason.values, reason.sizes
         if key not in self._made:
-            self._made[key] = self._search(reason) if reason.values or reason.sizes else ("", "")
+            self._made[key] = self._search(reason) if (reason.values or reason.sizes) and self._left > 0 else ("", "")
         fix, decided_by = self._made[key]
         return fix or self._for_sizes(reason.first), decided_by
 
@@ -500,7 +510,7 @@ class _Remedies:
         work = deque([*((value, True) for value in reason.values), *((value, False) for value in reason.sizes)])
         seen = set(work)
         on_data = False
-        while work:
+        while work and self._left > 0:
             value, wants_values = work.popleft()
             try:
                 steps = list(self._in_values(value, symbols) if wants_values else self._in_sizes(value, symbols, untyped))
@@ -511,6 +521,8 @@ class _Remedies:
                 if item not in seen:
                     seen.add(item)
                     work.append(item)
+        if self._left <= 0:
+            return "", ""
         elements = frozenset(name for name in symbols if name in self._element_names and name not in self._program.symbols)
         if on_data:
             return "", ", ".join(f"values of {name}" for name in list(self._data)[:_MOST_SIZES])
@@ -590,6 +602,7 @@ class _Remedies:
 
     def _in_symbols(self, sizes: Iterable[SymDim], symbols: dict[str, SymDim], follow: bool = True) -> Iterator[tuple[Value, bool]]:
         for size in sizes:
+            self._left -= 1
             for symbol in size.symbols():
                 if not symbol.is_unknown:
                     symbols[str(symbol)] = symbol

@@ -365,3 +365,22 @@ def test_nodes_of_one_kind_have_one_operator_attributes_and_types() -> None:
     # They are those of the graph as it was: nothing is said of a changed one.
     program.graph.set_op(next(iter(program.graph)), "sigmoid")
     assert list(found.kinds_of(program.graph)) == [None] * 5
+
+
+@pytest.mark.parametrize(("batch", "length"), [(2, 16), (2, 32), (1, 64), (1, 512), (8, 128)])
+def test_a_mask_spread_over_positions_costs_its_values_not_the_model(batch: int, length: int) -> None:
+    """As exports of BERT have it. Small masks have a symbol per element; what each of thousands of results follows from was looked for
+    among all of them, which ended in the refusal of the file at (2, 32)."""
+    nodes = [
+        node("Unsqueeze", "mask axes", "rows"),
+        node("Expand", "rows target", "spread"),
+        node("Cast", "spread", "numbers", to=FLOAT),
+        node("Sub", "unit numbers", "inverted"),
+        node("Cast", "inverted", "hidden", to=BOOL),
+        node("Where", "hidden least inverted", "y"),
+    ]
+    floats = [helper.make_tensor(name, FLOAT, [], [number]) for name, number in (("unit", 1.0), ("least", -3e38))]
+    weights = [ints("axes", 1, 2), ints("target", batch, 1, length, length), *floats]
+    found, (result,) = inferred(model(nodes, [value("mask", [batch, length], INT64)], initializers=weights))
+    assert result == f"f32[{batch},1,{length},{length}]"
+    assert len(found.reasons) <= batch * length
