@@ -131,7 +131,7 @@ class Model:
     def _opened_with(self, sizes: Mapping[str, int]) -> Model:
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
-            raise UsageError("only a model that was read from a file can be bound anew", code="IRS334")
+            raise UsageError("only a model that was read from a file can be bound again", code="IRS334")
         return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
 
     def _copy_bound_to(self, sizes: Mapping[str, int]) -> Model | None:

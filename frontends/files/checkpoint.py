@@ -95,7 +95,7 @@ class WeightTable:
         if not any(diagnostic.code == "IRS162" for diagnostic in self.sink):
             self.sink.warn(
                 "IRS165",
-                "the file holds weights but no graph: shapes, cost and the memory of a run cannot be told from it",
+                "the file holds weights but no graph: shapes, cost and the memory of a run do not follow from it",
                 hint=graph_hint or self._graph_hint(),
                 about="no graph",
             )

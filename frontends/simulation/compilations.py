@@ -208,7 +208,7 @@ _AGAIN: Final = "irscope_recomputed"
 _DEAR, _RANDOM, _NOT_LISTED = "compute intensive op", "random op", "not in recomputable allowlist"
 _WHY: Final[Mapping[str, str]] = {
     _DEAR: "dear to compute",
-    _NOT_LISTED: "not among the operators that may be computed anew",
+    _NOT_LISTED: "not among the operators that may be recomputed",
     "materialized in backward": "the backward needs it in memory",
     "reduction op": "a quarter of its operands or less",
     _RANDOM: "random numbers",

@@ -112,7 +112,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
     parser.add_argument(
         "--trust-remote-code", action="store_true", help="run code that lies in the model's folder, where its configuration asks"
     )
-    parser.add_argument("--no-cache", action="store_true", help="make a named model anew, and keep nothing of it")
+    parser.add_argument("--no-cache", action="store_true", help="build a named model again, and do not cache it")
     parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
     parser.add_argument(
         "--ort-level",

@@ -15,8 +15,8 @@ from irscope.report.table import Table
 class Command:
     """List what is kept of models that were named, or delete it.
 
-    The program of a name, such as torchvision:resnet50 or ./train.py:build, is kept until a file that it was made from changes. A model
-    that was not looked at for longest goes first when there is no more room. --no-cache makes a model anew; so does IRSCOPE_NO_CACHE=1.
+    irscope keeps the program of a name, such as torchvision:resnet50 or ./train.py:build, until a file that it was built from changes.
+    When the cache is full, irscope deletes the least recently used models first. --no-cache or IRSCOPE_NO_CACHE=1 builds a model again.
     """
 
     examples = (

@@ -25,7 +25,7 @@ class Command:
 
     With --from PATH nothing is measured: recordings of a device (of `irscope record`, or folders with machine.json and models.jsonl) give
     rules for the workspaces of convolutions, and how many times longer models take than the least time. A third of the models is kept out
-    of the fit, and the error on them is told.
+    of the fit, and the report shows the error on them.
     """
 
     examples = (

@@ -19,10 +19,10 @@ _CODE = re.compile(r"irs\d*", re.IGNORECASE)
 class Command:
     """Explain a memory snapshot, or a diagnostic or error code.
 
-    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote, or a recording. Told is what was in use at the peak, or where memory ran out,
-    by category, module and line; what is reserved and free, and who keeps it; faults of the program, such as a loss that is kept with its
-    graph; and what the same requests need with other settings. With the script, or the model, that made it: where the run leaves its
-    prediction, and what settings of it save.
+    SNAPSHOT is a file of torch.cuda.memory._dump_snapshot, or a recording. The report lists memory in use at the peak, or where memory
+    ran out, by category, module and line; reserved memory that is free, and the blocks that keep it; faults of the program, such as a
+    loss kept with its graph; and the memory that the same requests need with other settings. With the script or model that made the
+    snapshot, it also shows where the run departs from its prediction, and which settings save memory.
 
     Exit codes: 0 explained, 2 usage, 3 the file cannot be read.
     """

@@ -98,9 +98,7 @@ class Command:
         add_how_arguments(parser)
         parser.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
         parser.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
-        parser.add_argument(
-            "--accepted", type=int, metavar="N", help="of them are right; default: none and all, of which the worse is told"
-        )
+        parser.add_argument("--accepted", type=int, metavar="N", help="how many of them are accepted; default: the worse of none and all")
         parser.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
         parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
         add_memory_argument(parser)

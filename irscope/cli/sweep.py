@@ -39,7 +39,7 @@ class Command:
         if not args.over:
             symbols = open_from(args).program.symbols
             example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
-            raise UsageError("--over says which sizes to look at", hint=example)
+            raise UsageError("--over says which sizes to compute", hint=example)
         sizes = sizes_in([",".join(args.over)])
         model = open_from(args, open_sizes=sizes)
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)

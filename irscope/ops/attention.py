@@ -221,7 +221,7 @@ _ATTENTION = (
         cost=_cost_sdpa,
         temporaries=sdpa_rule,
         intermediates=attention_rows,
-        summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost, what it hides is told apart.",
+        summary="Scaled dot product attention over any batch axes; a causal mask does not lower its cost; masked scores are separate.",
         strides=layouts.like_queries,
         roles=frozenset({OpRole.LAYOUT_BY_DEVICE}),
         attention=FusedAttention(mask=3),

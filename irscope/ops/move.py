@@ -558,7 +558,7 @@ def _infer_blocked(call: OpCall) -> Type:
     if x.shape is None:
         return x.with_shape(None)
     if len(x.shape) < 3:
-        raise RuleError(f"{call.spec.name} wants images, not {x}")
+        raise RuleError(f"{call.spec.name} needs images, not {x}")
     batch, rest = x.shape[0], list(x.shape[1:])
     channels = rest.pop() if call.attr("channels_last") else rest.pop(0)
     return x.with_shape((batch, _rounded_up(channels, call.int_attr("block")), *rest))

@@ -235,7 +235,7 @@ def assumed_json(assumed: Iterable[Assumed]) -> list[AssumedJson]:
 def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
     """What was assumed, as people read it: a line for each guess, one for everything else."""
     usual = [one.text for one in assumed if not one.is_guess]
-    return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"taken: {', '.join(usual)}"] if usual else [])]
+    return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"settings: {', '.join(usual)}"] if usual else [])]
 
 
 @immutable

@@ -414,7 +414,7 @@ class Baseline:
 
 def read_baseline(path: Path, name: str) -> Baseline | None:
     """The baseline; None where there is none yet. Raises UsageError for what is none, or of another schema."""
-    hint = "`irscope check --update` writes it anew"
+    hint = "`irscope check --update` writes it again"
     try:
         content = loads(path.read_bytes())
     except FileNotFoundError:

@@ -472,7 +472,7 @@ class Search:
     def _tick(self) -> None:
         """Say that another size is looked at: how many there will be depends on what is found."""
         self._looks_done += 1
-        self.model.manager.tick(self._looks_done, None, "sizes looked at:")
+        self.model.manager.tick(self._looks_done, None, "sizes tested:")
 
     @property
     def _is_replayed(self) -> bool:

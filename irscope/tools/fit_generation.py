@@ -356,7 +356,7 @@ class _Search:
     def _tick(self) -> None:
         self._done += 1
         if self._told is not None:
-            self._told(self._done, None, "sizes looked at:")
+            self._told(self._done, None, "sizes tested:")
 
     def _replayed(self, tape: Tape[Any]) -> list[Outcome]:
         options = replace(self._options, boundless=True)

@@ -651,11 +651,11 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         for other in graph.recomputed:
             _add(again, (number, other.operator, other.line, other.why, ", ".join(other.kernels)), other.bytes)
     if saved:
-        columns = ["graph", "operator", "line", "why not computed anew", "tensors:count", "bytes"]
+        columns = ["graph", "operator", "line", "why not recomputed", "tensors:count", "bytes"]
         yield Table.of(_largest(saved), columns, "saved for the backward besides inputs and parameters", whole="bytes")
     if again:
         columns = ["graph", "operator", "line", "why", "in kernels", "tensors:count", "bytes"]
-        yield Table.of(_largest(again), columns, "computed anew in the backward instead of being saved", whole="bytes")
+        yield Table.of(_largest(again), columns, "recomputed in the backward instead of being saved", whole="bytes")
     plan = [
         (number, one.name, one.bytes, _MADE[one.made] + (f" of {one.instead}" if one.instead else ""), one.kernel, _ends(one))
         for number, graph in enumerate(compiled.graphs)
@@ -670,7 +670,7 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         across = ["" if one.across is None else _text(one.across) for one in compiled.events]
         events = [(one.what, one.line, one.count, size, one.cause) for one, size in zip(compiled.events, across, strict=True)]
         columns = ["what", "line", "count", "handed across", "cause"]
-        yield Table.of(events, columns, "where compiling stops, or begins anew")
+        yield Table.of(events, columns, "where compilation stops or restarts")
 
 
 _COUNTED: Final = {

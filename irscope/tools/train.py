@@ -249,7 +249,7 @@ def read_batches(text: str) -> list[int]:
     """Sizes of the batch as a user lists them."""
     sizes = [read_size(part) or 0 for part in text.split(",")]
     if not all(0 < size <= _MOST_BATCH for size in sizes):
-        raise UsageError(f"--batches wants numbers such as 4,8,16, not {text!r}", code="IRS386")
+        raise UsageError(f"--batches needs numbers such as 4,8,16, not {text!r}", code="IRS386")
     return sorted(set(sizes))
 
 

@@ -220,7 +220,7 @@ class Time(Analysis[Timing]):
         clock = clock_of(device, work)
         if clock is None:
             missing = missing_figure(device)
-            message = f"no time can be told for {device.title}: its {missing} is not known"
+            message = f"no time can be predicted for {device.title}: its {missing} is not known"
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message), about="time")
             return Timing(device, None, work, (), None, missing)
         entries = costs.entries

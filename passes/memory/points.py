@@ -126,7 +126,7 @@ def _parts(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
                 yield name, spec
             name, spec = before.strip(), [after]
         if not name:
-            raise UsageError(f"{text!r} does not say which sizes to look at", code="IRS331", hint=_EXAMPLE)
+            raise UsageError(f"{text!r} does not say which sizes to compute", code="IRS331", hint=_EXAMPLE)
         yield name, spec
 
 

@@ -283,7 +283,7 @@ def step_tape(trace: Trace, target: Target) -> StepTape:
         if (run.device, run.torch) != (target.device.name, target.torch):
             what = f"{run.device} and torch {'{}.{}'.format(*run.torch)}"
             said = f"the step was compiled for {what}: for another one it is another program"
-            raise UsageError(said, code="IRS396", hint=f"device {run.device}, or capture it anew")
+            raise UsageError(said, code="IRS396", hint=f"device {run.device}, or capture it again")
         return run.tape
     return _StepWriter(trace, target).write()
 

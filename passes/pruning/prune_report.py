@@ -40,7 +40,7 @@ from irscope.weights.tensors import Stored, read_all, stored_tensor
 _MISSING = "IRS440"
 _NOTES = (
     "a channel can go where everything that sums over it meets zeros there, in it or in the weights; activations are taken to be finite",
-    "costs without these channels are counted anew by the operators' rules on the smaller shapes",
+    "costs without these channels are recounted by the operators' rules on the smaller shapes",
     "foldable: channels that always hold one number other than zero, which a bias could take over; their saving is not counted",
     "kept_N: share of the sum of squares that is left when the N % of elements that are smallest in magnitude become zero",
     "2:4: of four neighbours along the axis that is summed over, two are zero; ready is the share of groups that are so already",

@@ -219,7 +219,7 @@ _RECOMPUTED = (
     Column("tensor"),
     Column("count", Kind.COUNT),
     Column("size", Kind.BYTES, help="all together"),
-    Column("how", help="once, or anew for each use"),
+    Column("how", help="once, or again for each use"),
 )
 
 
@@ -252,7 +252,7 @@ def _recomputed(step: StepProblem, planned: Planned) -> list[tuple[str, int, int
     for number, state in enumerate(planned.plan):
         if state != KEEP and number in saved:
             name = ".".join("*" if part.isdigit() else part for part in step.pieces[number].name.split("."))
-            found[name, "anew for each use" if state == AGAIN else "once"].append(step.pieces[number].size)
+            found[name, "again for each use" if state == AGAIN else "once"].append(step.pieces[number].size)
     rows = [(name, len(sizes), sum(sizes), how) for (name, how), sizes in found.items()]
     return sorted(rows, key=lambda row: (-row[2], row[0]))
 

@@ -37,7 +37,7 @@ _FAR: Final = 64
 _EMBEDDING: Final = re.compile(r"(?:^|[._/])(?:\w*embed\w*|wte|wpe|tok_embeddings|shared)(?:[._/]|$)")
 _HEAD: Final = re.compile(r"(?:^|[._/])(?:lm_head|embed_out|output)(?:[._/]|$)")
 _EXPERTS: Final = re.compile(r"(?:^|[._/])experts(?:[._/]|$)")
-_BY_NAME: Final = "which matrices are embeddings and which gives the logits is told by their names: there is no graph"
+_BY_NAME: Final = "names decide which matrices are embeddings and which gives the logits: there is no graph"
 
 
 @immutable
@@ -223,7 +223,7 @@ class StoreAs(Analysis[Storing]):
 
     def _notes(self, result: Storing, ctx: PassContext) -> Iterator[str]:
         yield "exact: bytes of the tensors that the scheme stores"
-        yield "assumed: which layers it takes, as its package does unless it is told otherwise"
+        yield "assumed: which layers it takes, as its package does by default"
         if not ctx.program.has_graph:
             yield _BY_NAME
         if result.after_peak.value is not None:

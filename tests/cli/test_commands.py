@@ -395,7 +395,7 @@ def test_comparisons_say_it_of_the_side_that_it_is_about(
     monkeypatch.setenv("COLUMNS", "400")  # paths of temporary files are long
     assert main(["compare", "--strict", "--bind", "batch=2", usual, guessed]) == 5
     lines = capsys.readouterr().out.splitlines()
-    assert [line.strip()[:10] for line in lines[:4]] == ["A  " + usual[:7], "taken: bat", "B  " + guessed[:7], "assumed: x"]
+    assert [line.strip()[:10] for line in lines[:4]] == ["A  " + usual[:7], "settings: ", "B  " + guessed[:7], "assumed: x"]
     assert main(["compare", "--format", "json", "--bind", "batch=2", usual, guessed]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["guess"] for side in ("a", "b") for one in found[side]["assumed"]] == [False, True]
@@ -408,7 +408,7 @@ def test_defaults_are_said_and_numbers_stay_exact(usual: str, capsys: pytest.Cap
     assert found["model"]["assumed"] == [{"what": "batch", "value": "1", "why": "--bind batch=N", "guess": False}]
     assert found["reports"][0]["provenance"] == {}
     assert main(["run", "--passes", "flops", "--bind", "batch=2", usual]) == 0
-    assert "taken: batch=1 (--bind batch=N)" in capsys.readouterr().out
+    assert "settings: batch=1 (--bind batch=N)" in capsys.readouterr().out
 
 
 def test_what_was_said_on_reading_stands_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,7 @@ NEEDS = {
 PACKAGES = {
     "torchvision:": "torchvision",
     "transformers:": "transformers",
+    "samples/llama": "transformers",
     "zoo resnet": "torchvision",
     " timm ": "timm",
     "compare-flops": "torch",

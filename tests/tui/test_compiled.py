@@ -133,7 +133,7 @@ def test_reports_have_the_tables_of_the_compiler(compiled: Model) -> None:
             "what was compiled",
             "kernels, those that move",
             "buffers of the generated",
-            "where compiling stops",
+            "where compilation stops",
             "nodes of eager",
         ):
             assert any(title.startswith(begin) for title in titles), begin

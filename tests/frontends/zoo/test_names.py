@@ -221,7 +221,7 @@ def test_what_differs_from_the_configuration_is_said(tmp_path: Path, capsys: pyt
     assert main(["run", "--strict", "--passes", "flops", f"{name}{{dtype=f32}}"]) == 0
     # Lines are as long as a pipe's are, so that the header may take several.
     head = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
-    assert "taken: dtype=f32 (the configuration says bf16), use_cache=false (the configuration says true), sizes=" in head
+    assert "settings: dtype=f32 (the configuration says bf16), use_cache=false (the configuration says true), sizes=" in head
     assert main(["run", "--passes", "flops", name]) == 0
     assert "dtype=bf16 (the configuration)" in capsys.readouterr().out.partition("\n\n")[0].partition("taken:")[2]
     # What the user says is not assumed.

@@ -57,7 +57,7 @@ instances that were made in the same style afterwards, and what other planners r
 Counting bit patterns (`np.add.at`) holds Python's lock, so a second thread adds less there than where only sums are taken.
 `tests/tools/bench/weights_big.py` makes checkpoints of 40 GB out of holes, as safetensors and as a state dict: their structure takes 0.1
 CPU s, streaming all values 20 CPU s and 112 MB at most, and a run that is cancelled ends within a second. Machine code is compiled in
-about 2 CPU s when weights of 2 GB or more are looked at for the first time, in a thread that a cancelled run does not wait for.""",
+about 2 CPU s when weights of 2 GB or more are read for the first time, in a thread that a cancelled run does not wait for.""",
 }
 _END: Final = """\
 ## What keeps it so

@@ -1,4 +1,4 @@
-"""How fast weights are looked at: gigabytes a CPU second, beside what memory and numpy can do at all and what a naive program takes.
+"""How fast weights are read: gigabytes a CPU second, beside what memory and numpy can do at all and what a naive program takes.
 
 `python -m tests.tools.bench.weights` prints the table. All is measured in one run, one after the other: machines differ and are noisy.
 """

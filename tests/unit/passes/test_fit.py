@@ -229,7 +229,7 @@ def test_long_searches_tell_how_far_they_are() -> None:
             self.said.append("over")
 
     fit(open_model(TAGGER, instruments=[Watch()]), 150 << 20)
-    assert Watch.said.count("sizes looked at:") > 5 and Watch.said[-1] == "over"
+    assert Watch.said.count("sizes tested:") > 5 and Watch.said[-1] == "over"
 
 
 # -- searching ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""Pages, helps, texts of codes and messages keep to plain technical English: subject first, an actor for each verb, terms of the field.
+
+The patterns are turns of phrase that readers had to decode. Each has a sentence that it must refuse, as it once stood here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "api.md"),
+    ROOT / "irscope" / "codes.json",
+    ROOT / "irscope" / "cli" / "helptext.json",
+)
+SOURCES = tuple(path for folder in ("irscope", "frontends", "passes", "tui") for path in sorted((ROOT / folder).rglob("*.py")))
+
+DIALECT = {
+    "the subject comes first: 'The report lists ...'": r"\b(?:Told|Counted|Shown|Said|Meant) (?:is|are)\b",
+    "'If there are too many'": r"\bWhere (?:that|they|these|those) are too\b",
+    "'the least recently used'": r"\bnot used for (?:the )?longest\b",
+    "'needs'": r"\bwants\b(?! to\b)",
+    "'examined', 'checked', 'read' or 'handled separately'": r"\b(?:is|are|be|was|were) looked at\b",
+    "'differ from'": r"\b(?:is|are|were) others than\b",
+    "'a GitHub workflow'": r"\b[Ii]n an? \w+ of [A-Z]\w+'s\b",
+    "name the step and the amount": r"\basks? for what\b",
+    "'settings:' or 'default:'": r"\btaken: \w",
+    "'not every size was tested'": r"\bnot all up to\b",
+    "'progress and messages'": r"\bis talk\b",
+    "who tells? 'irscope reports', 'the table shows'": r"\b(?:is|are|be|was|were) told\b",
+    "'again'": r"\banew\b",
+    "'irscope answers with'": r"\bare each answered\b",
+    "'surely' belongs before a verb; 'guaranteed'": r"\bfor sure\b",
+}
+"""What to write instead, by the pattern of what is refused."""
+REFUSED = (
+    "Told is what was in use at the peak",
+    "Where that are too many, the answer is the number that was replayed",
+    "above 512 MiB what was not used for longest goes",
+    "A function that builds another model by these wants `--no-cache`",
+    "Lengths below and above a window are looked at apart",
+    "An update says which numbers are others than before",
+    "In a workflow of GitHub's",
+    "a step behind a longer prompt asks for what a later step asks for",
+    "taken: torch=2.13",
+    "not all up to 3,162 tried",
+    "stdout is data, stderr is talk.",
+    "a script without a function and a folder with several models are each answered with what to type",
+    "the errors on them are told",
+    "each captured anew",
+    "as modelled, and for sure",
+)
+_PATTERN = re.compile("|".join(f"(?:{pattern})" for pattern in DIALECT.values()))
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_sentences_that_readers_had_to_decode_are_refused(sentence: str) -> None:
+    assert _PATTERN.search(sentence)
+
+
+@pytest.mark.parametrize("pattern", DIALECT.values())
+def test_every_pattern_refuses_a_sentence(pattern: str) -> None:
+    assert any(re.search(pattern, sentence) for sentence in REFUSED)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_plain_english(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert not [f"{page.name}:{number}: {found[0]!r}" for number, line in enumerate(lines, 1) if (found := _PATTERN.search(line))]
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a module that a program may print: its strings without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    described = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }  # docstrings of modules, classes, functions and variables
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+            yield node.lineno, node.value
+
+
+def test_messages_are_plain_english() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}:{line}: {found[0]!r} in {text!r}"
+        for path in SOURCES
+        for line, text in messages(path)
+        if (found := _PATTERN.search(text))
+    ]
