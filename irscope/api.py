@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ from irscope.passkit.base import Analysis, Pass, PassContext, Transform
 from irscope.passkit.decorators import analysis, transform
 from irscope.passkit.manager import Runnable
 from irscope.passkit.registry import register
-from irscope.passkit.settings import Settings
 from irscope.recording.records import Recording
 from irscope.report.card import Card
 from irscope.report.report import Coverage, Report
@@ -149,9 +149,11 @@ def run(
     """Run passes over a loaded model; results by pass name.
 
     `passes` is the text of a pipeline, a pass, the class of one, or several of these. `device`, `torch` and `alloc_conf` (what
-    PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for, in this run.
+    PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for, in this run; else it is what the model was opened for.
     """
-    settings = Settings(device=device or model.program.metadata.get("target", ""), torch=torch, alloc_conf=alloc_conf)
+    given = model.manager.settings
+    named = device or given.device or model.program.metadata.get("target", "")
+    settings = replace(given, device=named, torch=torch or given.torch, alloc_conf=alloc_conf or given.alloc_conf)
     check_target(settings)
     return model.run(passes, settings)
 

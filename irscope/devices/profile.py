@@ -119,6 +119,11 @@ class DeviceProfile:
         return self.context_bytes[1] if self.context_bytes is not None else 0
 
     @property
+    def lacks_cuda(self) -> str:
+        """Why PyTorch's CUDA allocator, and the kernels that take memory for themselves, do not run there; empty on a CUDA device."""
+        return "" if self.capability is not None else f"{self.title} is no CUDA device"
+
+    @property
     def room_bytes(self) -> int | None:
         """What an allocator can have for sure: the memory less the most that a CUDA context takes. None where the memory is not known."""
         return None if self.memory_bytes is None else max(self.memory_bytes - self.context_most, 0)

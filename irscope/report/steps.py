@@ -43,19 +43,24 @@ def counter_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
 def parts_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
     """What the peaks are made of, and those of the phases."""
     kinds = _present([step.by_category for step in steps])
-    sums = ("reserved beyond that", "reserved, the sum")
+    # Without an allocator's counters the parts add up to what is asked for.
+    is_counted = any(quantity(step.peak["allocated"]).value is not None for step in steps)
+    whole = "allocated" if is_counted else "requested"
+    sums = ("reserved beyond that", "reserved, the sum") if is_counted else ()
     figures = [
-        (step.peak["allocated"], *(step.by_category[kind] for kind in kinds), _beyond(step), step.peak["reserved"]) for step in steps
+        (step.peak[whole], *(step.by_category[kind] for kind in kinds), *((_beyond(step), step.peak["reserved"]) if sums else ()))
+        for step in steps
     ]
-    names, columns = ("allocated, the sum", *kinds, *sums), _worst([step.name for step in steps], figures)
+    names, columns = (f"{whole}, the sum", *kinds, *sums), _worst([step.name for step in steps], figures)
     rows = list(zip(names, *(row[1:] for row in columns), strict=True))
-    title = "what the peaks of allocated and reserved are made of"
-    yield Table.of([*rows[1:-2], rows[0], *rows[-2:]], ["category", *map(_heading, columns)], title)
+    title = f"what the peaks of {whole}{' and reserved' if sums else ''} are made of"
+    end = len(rows) - len(sums)
+    yield Table.of([*rows[1:end], rows[0], *rows[end:]], ["category", *map(_heading, columns)], title)
     phases = _present([step.phases for step in steps])
     if len(phases) > 1:
-        columns = _worst([step.name for step in steps], [(step.peak["allocated"], *map(step.phases.get, phases)) for step in steps])
+        columns = _worst([step.name for step in steps], [(step.peak[whole], *map(step.phases.get, phases)) for step in steps])
         rows = list(zip(("the step", *phases), *(row[1:] for row in columns), strict=True))
-        yield Table.of([*rows[1:], rows[0]], ["phase", *map(_heading, columns)], "peak of allocated by phase")
+        yield Table.of([*rows[1:], rows[0]], ["phase", *map(_heading, columns)], f"peak of {whole} by phase")
 
 
 def _present(parts: Sequence[Counted]) -> list[Any]:

@@ -298,7 +298,8 @@ class _Maker:
         if self.at.program.training is not None:
             step = self.ctx.get(TrainingMemory())
             runtime = f"PyTorch {'.'.join(map(str, step.target.torch))}, a training step"
-            return _Counters(runtime, step.worst("requested"), step.worst("allocated"), step.worst("reserved"), step.verdict)
+            counts = step.worst("requested"), step.worst("allocated"), step.worst("reserved")
+            return _Counters(runtime, *counts, None if step.reason else step.verdict, step.reason)
         if timeline.model == "ort":
             return self._ort_counters(found)
         if timeline.model == "xla":

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.amounts import parse_memory
-from irscope.devices import Target, target_of
+from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
 from irscope.memory.tape import Outcome, Span, Tape
-from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.generate import Capture, How, how_text, weights_rows, wish_of
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options, allocator_of
+from irscope.tools.simulation import Options, allocator_of, target_for
 
 if TYPE_CHECKING:
     from irscope.frontends.generation.program import Generator, Loaded, Wish
@@ -218,7 +217,7 @@ def fit_generation(
     how = How(cache, cache_options, attention, dtype, beams, samples, chunk, base, store_as, trust_remote_code)
     wish = wish_of(model, prompt or 1, new or 1, batch or 1, how)
     options = Options(device, torch, alloc_conf)
-    target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
+    target = target_for(options)
     search = _Search(wish, tuple(sorted(looked_for)), _budget(memory, target), target, options, told)
     simulation = run_own(search.program, wish.model, options)
     if search.found is None:

@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import irscope.frontends
-from irscope.devices import Target, target_of
+from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation import check_machine
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
 from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.script import RUNNERS, run_script
-from irscope.passkit.settings import Settings
 from irscope.report.values import Quantity, quantity
-from irscope.session import check_target
-from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of, world_of
+from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of, target_for, world_of
 from irscope.training import WORLD_CATEGORIES
 
 if TYPE_CHECKING:
@@ -93,8 +91,7 @@ Files = Literal["plain", "apart", "apart for good"]
 
 def run_program(program: Callable[[], Any], name: str, options: Options, files: Files = "plain") -> Simulation:
     """Run what is given on a simulated device, in this process."""
-    target = target_of(settings := Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
-    check_target(settings)
+    target = target_for(options)
     process = _prepared(target, options)
     from irscope.frontends.simulation.settings import Changes
     from irscope.frontends.simulation.watch import NeedsValue, StopProgram

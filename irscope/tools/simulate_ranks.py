@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from irscope import processes
-from irscope.devices import Target, target_of
+from irscope.devices import Target
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode
 from irscope.frontends.simulation import check_machine
 from irscope.immutable import immutable
-from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.simulate import check_script
-from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, ranks_text, verdict_of
+from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, ranks_text, target_for, verdict_of
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""
@@ -544,7 +543,7 @@ def _signature(document: Mapping[str, Any]) -> str:
 def all_ranks(program: Program, options: Options, most: int) -> Ranks:
     """Simulate one of each kind of ranks, at most so many."""
     world = options.ranks
-    target = target_of(Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf))
+    target = target_for(options)
     check_script(program.script, program.is_module)
     check_machine()
     with Children(program, options.told) as children:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import numpy as np
 
-from irscope.devices import Target
+from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
@@ -21,12 +21,14 @@ from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.moments import RESIDENT, ROUNDING
 from irscope.memory.tape import Origin, Replayed, Tape
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
+from irscope.passkit.settings import Settings
 from irscope.report import table as tables
 from irscope.report.printable import one_line
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
+from irscope.session import check_target
 from irscope.tools.simulation_clock import BEFORE, Clocked, ClockedStep, clocked, times_tables
 
 if TYPE_CHECKING:
@@ -120,6 +122,17 @@ def world_of(given: int | None) -> int:
     if given is not None and given < 1:
         raise UsageError(f"a world of {given} ranks has none", code="IRS643", hint="`--world 1` is one rank that torchrun starts")
     return given or 0
+
+
+def target_for(options: Options) -> Target:
+    """Return what a program is simulated on. Raises UsageError where that is no CUDA device, on which `torch.cuda` would count nothing."""
+    settings = Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf)
+    check_target(settings)
+    target = target_of(settings)
+    if target.device.lacks_cuda:
+        hint = "`--device h200`; `irscope run` and `irscope train-plan` add up tensors on other devices"
+        raise UsageError(f"programs are simulated on a CUDA device: {target.device.lacks_cuda}", code="IRS427", hint=hint)
+    return target
 
 
 def memory_of(target: Target, options: Options) -> int | None:

@@ -157,7 +157,7 @@ def sweep_batches(
         summary |= {
             "memory_bytes": memory,
             "largest_batch": derived(most, *captures.decisive(most, above)),
-            "largest_batch_reserved_bytes": captures.reserved(most or above),
+            f"largest_batch_{captures.memory(most or above).taken}_bytes": captures.reserved(most or above),
         }
         if is_planned:
             sizes = _planned_sizes(captures, memory, most, seconds)
@@ -229,12 +229,14 @@ class _Captures:
         return all(memory.trace.requests is None for memory in self.found.values())
 
     def needs(self, batch: int) -> int:
-        """Reserved bytes, the most of all steps."""
-        return max(step.peak.reserved for step in self.memory(batch).steps)
+        """Bytes that it takes of the device, reserved where an allocator is: the most of all steps."""
+        memory = self.memory(batch)
+        return memory.central.worst(memory.taken)
 
     def reserved(self, batch: int) -> Quantity:
         """The same with where it comes from."""
-        return self.memory(batch).worst("reserved")
+        memory = self.memory(batch)
+        return memory.worst(memory.taken)
 
     def decisive(self, *batches: int) -> list[Quantity]:
         """What the search for the largest batch hung on: what was needed on both sides of the limit."""
@@ -254,19 +256,20 @@ def read_batches(text: str) -> list[int]:
 
 
 def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
-    categories = next(iter(found.values())).trace.categories
+    first = next(iter(found.values()))
+    categories = first.categories
     rows = [
         (
             batch,
             *[memory.counter(counter) for counter in _COUNTERS],
-            *[memory.at_peak().get(category, 0) for category in (*categories, ROUNDING)],
+            *[memory.at_peak().get(category, 0) for category in categories],
         )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
         *[Column(name, Kind.BYTES) for name in _COUNTERS],
-        *[Column(category.replace(" ", "_"), Kind.BYTES, help="of what is allocated at the peak") for category in (*categories, ROUNDING)],
+        *[Column(category.replace(" ", "_"), Kind.BYTES, help=f"of what is {first.counted} at the peak") for category in categories],
     )
     series = Series(
         "Peak by batch",

@@ -246,8 +246,8 @@ class CudaMemory(Analysis[DeviceMemory]):
         result = DeviceMemory(lifetimes.model, target, lifetimes.steps)
         if ctx.program.training is not None:
             result.reason = "the graph is a training step and no forward: liveness and training have its counters"
-        elif target.device.capability is None:
-            result.reason = f"{target.device.title} is no CUDA device"
+        elif target.device.lacks_cuda:
+            result.reason = target.device.lacks_cuda
         elif lifetimes.model not in ("eager", "jit") and ctx.program.traits.runtime is not Runtime.TORCH:
             result.reason = f"PyTorch's allocator does not run a model of the kind {lifetimes.model}"
             result.fix = "--passes 'liveness{model=eager}'"
@@ -355,7 +355,7 @@ def asked_first(outcome: Replayed) -> int:
 
 def _shortage(device: DeviceProfile, reserved: Quantity) -> Shortage:
     wanted = reserved.value if isinstance(reserved.value, int) else reserved.ends[0] or 0
-    larger = [one for one in all_devices() if one.capability is not None and (one.room_bytes or 0) >= wanted]
+    larger = [one for one in all_devices() if not one.lacks_cuda and (one.room_bytes or 0) >= wanted]
     larger.sort(key=lambda one: (one.memory_bytes or 0, one.name))
     return Shortage(reserved + device.context_most, reserved - (device.room_bytes or 0), tuple(larger))
 

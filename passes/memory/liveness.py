@@ -48,7 +48,7 @@ from irscope.passes.ort import present as ort
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.sizes import CONVENTION, dim_cell, largest_size, scale
-from irscope.passes.training.memory import StepMemory, TrainingMemory, step_footprint
+from irscope.passes.training.memory import StepMemory, TrainingMemory, counted_note, step_footprint
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Mark, Series
@@ -185,20 +185,16 @@ def _cuda_counters(memory: DeviceMemory) -> _Counters:
 def _step_counters(memory: StepMemory) -> _Counters:
     """Those of a training step: the first and every later one in place of a first and a second forward."""
     summary: dict[str, object] = {"device": memory.target.device.name, "torch": "{}.{}".format(*memory.target.torch)}
-    summary["before"] = {counter: getattr(memory.before, counter) for counter in COUNTERS}
+    summary["before"] = memory.loaded
     for moment, step in (("cold", 0), ("warm", -1)):
         summary[moment] = {counter: memory.counter(counter, step) for counter in COUNTERS}
-    summary["workspace_bytes"] = 0 if memory.tape.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
-    where = f"before, cold and warm are torch.cuda.memory_stats() on {memory.target.text}"
+    if memory.reason:
+        summary["workspace_bytes"] = Quantity(None, Provenance.UNKNOWN, note=memory.reason)
+    else:
+        summary["workspace_bytes"] = 0 if memory.tape.is_exact else Quantity(memory.moments.modelled, Provenance.MODELLED)
     verdict = verdict_line(memory.verdict, memory.worst("reserved"), memory.target.device)
-    return _Counters(
-        verdict,
-        {"fits": memory.verdict},
-        {},
-        summary,
-        (),
-        (f"{where}: before training, then the peaks of its first and of every later step",),
-    )
+    note = counted_note(memory, "before training, then (cold and warm) the peaks of its first and of every later step")
+    return _Counters(verdict, {} if memory.reason else {"fits": memory.verdict}, {}, summary, (), (note,))
 
 
 def _ort_counters(result: Timeline, ctx: PassContext) -> _Counters:

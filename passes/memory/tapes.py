@@ -345,8 +345,8 @@ class _StepWriter:
             if not op.is_view and (made or op.writes):
                 tape.unknown[op.source] = tape.unknown.get(op.source, 0) + 1
             return
-        if not self._on_device(op) or self._target.device.kind == "cpu":
-            tape.events.extend(made.values())  # what kernels of a processor take besides is not known
+        if not self._on_device(op) or self._target.device.lacks_cuda:
+            tape.events.extend(made.values())  # what kernels take besides is known for CUDA alone
             return
         self._kernels.write(self._events_of(call), made)
 

@@ -20,7 +20,7 @@ from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch
-from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, limits_of
+from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, Of, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
@@ -29,7 +29,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.steps import COUNTERS, CountedStep, counter_tables, parts_tables
 from irscope.report.table import Mark, Series
 from irscope.report.units import Kind
-from irscope.report.values import Quantity, derived, largest, quantity
+from irscope.report.values import Provenance, Quantity, derived, largest, quantity
 from irscope.training import PHASES, Phase, Piece, StepOp, Trace
 
 
@@ -71,9 +71,30 @@ class StepMemory:
     """The most; None where nothing bounds it."""
 
     @property
+    def reason(self) -> str:
+        """Why no allocator counts, so that only tensors as they are asked for are known; empty where one does."""
+        return self.target.device.lacks_cuda
+
+    @property
+    def counted(self) -> Counter:
+        """The counter that the peak, its parts and the timeline are of."""
+        return "requested" if self.reason else "allocated"
+
+    @property
+    def taken(self) -> Counter:
+        """The counter that decides whether the steps fit."""
+        return "requested" if self.reason else "reserved"
+
+    @property
     def before(self) -> Bytes:
         """Once parameters, buffers and inputs are on the device."""
         return self.central.before
+
+    @property
+    def loaded(self) -> dict[Counter, Quantity]:
+        """The counters of that moment, as far as there are any."""
+        found = {counter: Quantity(getattr(self.before, counter)) for counter in _COUNTERS}
+        return {counter: size if counter == "requested" or not self.reason else self._unknown for counter, size in found.items()}
 
     @property
     def steps(self) -> list[Outcome]:
@@ -103,6 +124,8 @@ class StepMemory:
 
     def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
         """What one of the allocator's counters says of a step, with the interval it lies in; the last step stands for all later ones."""
+        if self.reason and counter != "requested":
+            return self._unknown
 
         def read(replayed: Replayed) -> int:
             found: int = getattr(getattr(replayed.outcomes[step], when), counter)
@@ -118,14 +141,25 @@ class StepMemory:
         return largest(self.counter(counter, step) for step in range(len(self.steps)))
 
     @property
+    def _unknown(self) -> Quantity:
+        return Quantity(None, Provenance.UNKNOWN, note=self.reason)
+
+    @property
     def verdict(self) -> Quantity:
-        """Whether the steps fit; modelled where it may be otherwise within what is possible."""
+        """Whether the steps fit; modelled where it may be otherwise within what is possible, unknown where no allocator is."""
+        if self.reason:
+            return self._unknown
         low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
         return fitting(self.fits, self.target, low, high, self.worst("reserved"))
 
     def at_peak(self) -> dict[str, Quantity]:
         """Bytes by category at the peak, the rounding of blocks too; they add up to it."""
-        return {category: self.moments.at_peak(category) for category in (*self.trace.categories, ROUNDING)}
+        return {category: self.moments.at_peak(category) for category in self.categories}
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """What memory is for, the rounding of blocks too where an allocator has any."""
+        return self.trace.categories if self.reason else (*self.trace.categories, ROUNDING)
 
     def phase_peaks(self) -> dict[Phase, Quantity]:
         """The most that is allocated in each phase of the steady step."""
@@ -154,7 +188,7 @@ class StepMemory:
                 str(number + 1),
                 {key: self.counter(key, number) for key in COUNTERS},
                 {key: self.counter(key, number, "after") for key in COUNTERS},
-                {category: self._moments(number).at_peak(category) for category in (*self.trace.categories, ROUNDING)},
+                {category: self._moments(number).at_peak(category) for category in self.categories},
                 self._phases(number),
             )
             for number in range(len(self.steps))
@@ -166,15 +200,19 @@ class StepMemory:
 
 
 def replay_steps(trace: Trace, target: Target) -> StepMemory:
-    """Run the steps through the allocator; on a boundless device where they do not fit."""
+    """Run the steps through the allocator; on a boundless device where they do not fit. Where there is none, tensors are added up."""
     tape = step_tape(trace, target)
     sizes, steps = tape.numbers("central"), [span.name for span in trace.steps]
 
     def replay(sizes: Sequence[int], room: int | None, watch: Collection[str] = ()) -> Replayed:
-        return tape.replay(CachingAllocator.of(target, room), sizes, watch)
+        found = tape.replay(CachingAllocator.of(target, room), sizes, watch)
+        if target.device.lacks_cuda:
+            for one in found.outcomes:
+                one.stretch = None if one.stretch is None else _of_tensors(one.stretch, sizes)
+        return found
 
     try:
-        central, fits = replay(sizes, target.device.room_bytes, steps), True
+        central, fits = replay(sizes, BOUNDLESS if target.device.lacks_cuda else target.device.room_bytes, steps), True
     except OutOfMemory:
         central, fits = replay(sizes, BOUNDLESS, steps), False
     least, most = (sizes, sizes) if tape.is_exact else (tape.numbers("low"), tape.most())
@@ -184,6 +222,12 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     if not tape.is_exact:
         found.low, found.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
     return found
+
+
+def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
+    """The same requests where blocks are as large as what is asked for."""
+    blocks = [sizes[event] if event >= 0 else -sizes[~event] for event in stretch.events]
+    return replace(stretch, allocated=sum(stretch.held.values()), blocks=blocks)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -201,11 +245,13 @@ def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
     """Memory over the operators of the steady step, each of which is a node of the program's graph."""
     moments = memory.moments
     what = f"torch.cuda.max_memory_allocated() of the steady step on {memory.target.text}: every step after the first few"
-    peak, rows = memory.counter("allocated"), _Rows(memory, nodes)
+    if memory.reason:
+        what = f"tensors of the steady step as asked for, without an allocator: {memory.reason}"
+    peak, rows = memory.counter(memory.counted), _Rows(memory, nodes)
     at, limits = moments.peak_step, limits_of(memory.target.device)
-    return Footprint(
-        "device", what, "steady step", nodes, moments.columns(), moments.allocated, peak, at, rows.at, limits=limits, over=rows.over
-    )
+    columns = {category: moments.column(category) for category in memory.categories}
+    of: Of = "tensor" if memory.reason else "device"
+    return Footprint(of, what, "steady step", nodes, columns, moments.allocated, peak, at, rows.at, limits=limits, over=rows.over)
 
 
 class _Rows:
@@ -328,16 +374,16 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
     peak_op = ops[memory.peak_step] if ops else None
     known = sum(op.call is not None or op.is_view for op in ops)
     found, steps = step_footprint(memory, nodes), memory.counted_steps()
-    peak = found.summary()
+    node = f"{found.of}_peak_node"
     summary: dict[str, object] = {
-        **{key: value for key, value in peak.items() if key != "device_peak_node"},
-        "device_peak_node": derived(peak_op.name if peak_op is not None else "", found.peak),
-        "device_peak_phase": derived(peak_op.phase if peak_op is not None else "", found.peak),
+        **{key: value for key, value in found.summary().items() if key != node},
+        node: derived(peak_op.name if peak_op is not None else "", found.peak),
+        f"{found.of}_peak_phase": derived(peak_op.phase if peak_op is not None else "", found.peak),
         "optimizer": trace.optimizer,
         **{key: value for key, value in trace.settings.items() if value not in ("", None)},
         "device": memory.target.device.name,
         "torch": "{}.{}".format(*memory.target.torch),
-        "before": _bytes_cells(memory.before),
+        "before": memory.loaded,
         "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
         "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
         "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
@@ -345,11 +391,11 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
         "operators_count": len(ops),
         "fits": memory.verdict,
     }
-    units = {key: Kind.BYTES for key in ("device_peak", "before", "first_step", "steady_step", "after", "phase_peak")}
+    units = {key: Kind.BYTES for key in ("device_peak", "tensor_peak", "before", "first_step", "steady_step", "after", "phase_peak")}
     notes = [
         CONVENTION,
         found.note,
-        f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: peaks of the first step and of every later one",
+        counted_note(memory, "peaks of the first step and of every later one"),
     ]
     for reason in dict.fromkeys(spread.reason for spread in memory.tape.spreads.values()):
         labels = {memory.tape.labels[slot] for slot, spread in memory.tape.spreads.items() if spread.reason == reason}
@@ -366,8 +412,11 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
     )
 
 
-def _bytes_cells(bytes_: Bytes) -> dict[str, int]:
-    return {"requested": bytes_.requested, "allocated": bytes_.allocated, "reserved": bytes_.reserved}
+def counted_note(memory: StepMemory, when: str) -> str:
+    """Whose counters they are, of which moments."""
+    if memory.reason:
+        return f"no counters of the allocator: {memory.reason}; requested are tensors as they are asked for: {when}"
+    return f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: {when}"
 
 
 def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:

@@ -181,6 +181,15 @@ def test_files_of_a_program_that_is_killed_vanish(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize(
+    "command", [["simulate", "train.py"], ["generate", "transformers:gpt2"], ["fit", "--free=context", "transformers:gpt2"]]
+)
+def test_a_device_that_is_no_cuda_device_simulates_nothing(command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LOOP, encoding="utf-8")
+    done = irscope(command[0], "--device", "tpu-v5e", *command[1:], folder=tmp_path)
+    assert done.returncode == 2 and "IRS427" in done.stderr and not done.stdout
+
+
 def test_torch_cuda_answers(tmp_path: Path) -> None:
     text = """
 import torch

@@ -354,6 +354,28 @@ def test_attention_computes_its_scores_again() -> None:
     assert _backward_flops(net, x) == pytest.approx(_by_hand(net, x) + 5 * 2 * scores, rel=0.01)
 
 
+@pytest.mark.parametrize("device", ["tpu-v5e", "apple-m2", "epyc-7763", "mi300x"])
+def test_what_is_no_cuda_device_has_tensors_and_no_counters_of_an_allocator(device: str) -> None:
+    model = _captured(optimizer="adamw", device=device)
+    memory = _memory(model)
+    highest = alive = 0
+    for event in (*memory.tape.resident, *memory.tape.events):
+        alive += memory.tape.owners[event].size if event >= 0 else -memory.tape.owners[~event].size
+        highest = max(highest, alive)
+    assert memory.worst("requested") == Quantity(highest)
+    assert sum(memory.at_peak().values(), Quantity(0)) == Quantity(highest)
+    assert not {"workspace", "rounding"} & {name for name, size in memory.at_peak().items() if size.value}
+    for unknown in (memory.worst("allocated"), memory.worst("active"), memory.worst("reserved"), memory.verdict):
+        assert unknown.value is None and "is no CUDA device" in unknown.note
+    for name in ("training", "liveness"):
+        report = irscope.run(model, name)[name].report()
+        assert report.summary["tensor_peak_bytes"] == Quantity(highest) and "device_peak_bytes" not in report.summary
+        assert report.summary.get("fits", Quantity(None)).value is None  # type: ignore[attr-defined]
+        assert not any("memory_stats" in note for note in report.notes)
+    card = irscope.card(model).fields()
+    assert card["peak"] == highest and card["peak_allocated"] is None and card["peak_reserved"] is None
+
+
 # One rule for the workspace of a convolution, in a forward pass and in training, and intervals for what no recording tells.
 
 RTX = Target(find_device("rtx4090"))
