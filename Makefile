@@ -3,7 +3,8 @@
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, mypy and the import contracts
-# make pages      docs/codes.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
+# make pages      docs/codes.md, docs/commands.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
+# make site       the documentation as a site, in build/site (needs the extra docs)
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast irscope is on this machine, beside its peers
 # make bench-compare  the same, and what became slower since the last release
@@ -38,7 +39,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages fuzz bench bench-compare bench-keep clean
+.PHONY: help demo test quick test-full check pages site fuzz bench bench-compare bench-keep clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -84,6 +85,10 @@ check: $(INSTALLED)
 
 pages: $(INSTALLED)
 	$(PY) -m tests.tools.pages
+
+site: $(INSTALLED)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt 'mkdocs-material>=9.5'
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)

@@ -48,6 +48,15 @@ def amount_of(measure: Measure) -> Callable[[str], int | float]:
     return convert
 
 
+MODEL_OPTIONS, DEVICE_OPTIONS, OUTPUT_OPTIONS, STEP_OPTIONS = "model and inputs", "device and runtime", "output", "the step"
+"""Titles of groups of options that several commands share."""
+
+
+def group_of(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the group of options with this title, added where the parser does not have it yet."""
+    return next((group for group in parser._action_groups if group.title == title), None) or parser.add_argument_group(title)
+
+
 def add_model_arguments(
     parser: argparse.ArgumentParser,
     *,
@@ -62,32 +71,34 @@ def add_model_arguments(
         "model",
         metavar="MODEL",
         nargs=count,
-        help="a model file, a name such as torchvision:resnet50 (irscope zoo), ./train.py:build, or a folder of a hub",
+        help="file, torchvision:NAME, ./train.py:build, hub folder; `irscope zoo` lists names",
     )
     add_input_arguments(parser, reading_budget)
-    parser.add_argument(
+    inputs, device = group_of(parser, MODEL_OPTIONS), group_of(parser, DEVICE_OPTIONS)
+    inputs.add_argument(
         "--ops", action="append", default=[], metavar="FILE.py", help="a script with records of operators of one's own, in OPS; it is code"
     )
-    parser.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
-    parser.add_argument(
+    inputs.add_argument("--use-torch", action="store_true", help="ask an installed torch for the types of operators irscope does not know")
+    device.add_argument(
         "--device",
         default="",
-        help="device to predict memory and time for, or a file that describes one, with another size of memory as h100:96GiB; default: see "
-        "irscope config, else h200",
+        help="device to predict for, as rtx4090 or h100:96GiB; or a file that describes one; default: see irscope config, else h200",
     )
     if memory:
         add_memory_argument(parser)
-    parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
-    parser.add_argument(
+    device.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
+    device.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
     )
-    parser.add_argument("--strict", action="store_true", help="anything unknown or guessed is an error: exit code 5")
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
+    group_of(parser, OUTPUT_OPTIONS).add_argument(
+        "--strict", action="store_true", help="anything unknown or guessed is an error: exit code 5"
+    )
+    group_of(parser, OUTPUT_OPTIONS).add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr")
 
 
 def add_memory_argument(parser: argparse.ArgumentParser) -> None:
     """How large the device is."""
-    parser.add_argument(
+    group_of(parser, DEVICE_OPTIONS).add_argument(
         "--memory",
         dest="device_memory",
         default="",
@@ -98,41 +109,44 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequence[str] = ("--budget", "--reading-budget")) -> None:
     """What a user may say about a model's inputs. `reading_budget` are flags, for a command whose --budget is about something else."""
-    parser.add_argument(
+    inputs = group_of(parser, MODEL_OPTIONS)
+    inputs.add_argument(
         "--input",
         action="append",
         default=[],
         metavar="[NAME=]TYPE",
         help="type of an input, such as x=f32[1,3,224,224]; may be given again; 1,3,224,224 where there is one input",
     )
-    parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
-    parser.add_argument(
+    inputs.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, such as batch=8,seq=128")
+    inputs.add_argument(
         "--base", default="", metavar="MODEL", help="the folder or name of the model that an adapter's folder goes on top of"
     )
-    parser.add_argument(
+    inputs.add_argument(
         "--trust-remote-code", action="store_true", help="run code that lies in the model's folder, where its configuration asks"
     )
-    parser.add_argument("--no-cache", action="store_true", help="build a named model again, and do not cache it")
-    parser.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file that holds several")
-    parser.add_argument(
+    inputs.add_argument("--no-cache", action="store_true", help="build a named model again, and do not cache it")
+    inputs.add_argument("--method", default="", metavar="NAME", help="which method or program of a PyTorch file; where it holds several")
+    inputs.add_argument(
         "--ort-level",
         choices=("off", "basic", "extended", "all"),
         default=None,
-        help="take an ONNX file as a session of ONNX Runtime has it after these optimisations, predicted; default: off, as written",
+        help="take an ONNX file as ONNX Runtime optimises it; as a session would, predicted; default: off, as written",
     )
-    parser.add_argument(
+    inputs.add_argument(
         "--use-ort",
         action="store_true",
         help="ask an installed onnxruntime for that graph (level all unless said): it makes a session and never runs it",
     )
-    parser.add_argument("--compile", action="store_true", help="take a model by name, or a script's, as torch.compile compiles it for CUDA")
-    parser.add_argument(
+    inputs.add_argument(
+        "--compile", action="store_true", help="take the model as torch.compile compiles it for CUDA; for models by name, or a script's"
+    )
+    inputs.add_argument(
         "--compile-with",
         default="",
         metavar="NAME=VALUE,...",
         help="the same with arguments of torch.compile, as mode=reduce-overhead,dynamic=true",
     )
-    parser.add_argument(
+    inputs.add_argument(
         *reading_budget,
         default="",
         metavar="TIME,SIZE",
@@ -143,7 +157,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
     """How a training step is made."""
-    step = parser.add_argument_group("the step")
+    step = group_of(parser, STEP_OPTIONS)
     step.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam, adamw, ...; default: sgd")
     step.add_argument("--loss", default=None, help="auto, cross-entropy, mse, mean or sum; default: the model's own where it has one")
     form = step.add_mutually_exclusive_group()
@@ -197,19 +211,20 @@ def add_output_arguments(
 ) -> None:
     """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text; `plots` says what
     --plot draws, for commands whose reports have curves."""
+    shown = group_of(parser, OUTPUT_OPTIONS)
     more = "default: text; installed packages may add more"
-    parser.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
+    shown.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
     if to_file:
         add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
     if plots:
         add_output_file(parser, "--plot", help=f"also draw {plots}: .svg, .png or .pdf")
     parser.set_defaults(answer_in_file=to_file)
-    parser.add_argument("--rows", type=amount_of(COUNT), default=rows, metavar="N", help="rows per table in text, 0 for all")
-    parser.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
-    parser.add_argument(
-        "--top", type=amount_of(COUNT), metavar="N", help="keep the first N rows of the tables that --sort or --filter is about"
+    shown.add_argument("--rows", type=amount_of(COUNT), default=rows, metavar="N", help="rows per table in text, 0 for all")
+    shown.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")
+    shown.add_argument(
+        "--top", type=amount_of(COUNT), metavar="N", help="keep the first N rows; of the tables that --sort or --filter is about"
     )
-    parser.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
+    shown.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
 
 
 def add_output_file(
@@ -220,10 +235,11 @@ def add_output_file(
     within: argparse._ArgumentGroup | None = None,
 ) -> None:
     """An option that names a file to write (default: -o), and --force once; `settle_output_files` looks at what was named."""
-    action = (within or parser).add_argument(*(flags or ("-o", "--output")), metavar="FILE", help=help, required=required)
+    shown = group_of(parser, OUTPUT_OPTIONS)
+    action = (within or shown).add_argument(*(flags or ("-o", "--output")), metavar="FILE", help=help, required=required)
     named: tuple[str, ...] = parser.get_default("output_files") or ()
     if not named:
-        parser.add_argument("--force", action="store_true", help="write through a link to where it leads")
+        shown.add_argument("--force", action="store_true", help="write through a link to where it leads")
     parser.set_defaults(output_files=(*named, action.dest))
 
 

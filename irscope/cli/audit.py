@@ -52,6 +52,7 @@ class Command:
         ("irscope audit diff last-week results", "which models changed cost?"),
         ("irscope audit report results", "all of it, as a page?"),
     )
+    common = ("--output", "--device", "--bind", "--passes", "--jobs", "--engine", "--fetch", "--where", "--set", "--format")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="SOURCE", nargs="+", help="where models are; or ask, report or diff and the results")

@@ -42,6 +42,7 @@ class Command:
         ("irscope check --junit check.xml --markdown comment.md", "the same for a CI system and for a comment?"),
         ("irscope check --format github irscope.toml", "which lines of the file are broken, as annotations of GitHub's?"),
     )
+    common = ("--update", "--trust", "--sort", "--filter", "--junit", "--github", "--markdown", "--json", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", nargs="?", default="", help="a .toml file; default: irscope.toml, else pyproject.toml")

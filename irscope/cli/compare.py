@@ -79,6 +79,7 @@ class Command:
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),
     )
+    common = ("--bind", "--input", "--device", "--fail-on", "--train", "--all", "--values", "--lifetime", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)

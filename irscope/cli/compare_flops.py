@@ -23,6 +23,7 @@ class Command:
         ("irscope compare-flops --against torch model.pt2", "which operators does PyTorch's own counter leave out?"),
         ("irscope compare-flops --format csv model.pt2 model.pt", "the same for several models, as a table?"),
     )
+    common = ("--against", "--input", "--bind", "--method", "--rows", "--sort", "--top", "--filter", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, many=True)

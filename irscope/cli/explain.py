@@ -33,6 +33,7 @@ class Command:
         ("irscope explain IRS205", "what does a code mean, and what can be done?"),
         ("irscope explain", "which codes are there?"),
     )
+    common = ("--device", "--memory", "--torch", "--world", "--rank", "--of-device", "--no-try", "--format", "--output", "--plot")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("what", metavar="CODE|SNAPSHOT", nargs="?", help="such as IRS205, or a file; without one, all codes are listed")

@@ -86,6 +86,7 @@ class Command:
         ),
         ("irscope export torchvision:resnet50 -o resnet50.onnx", "a model by name as a file?"),
     )
+    common = ("--output", "--kind", "--passes", "--schedule", "--plan", "--depth", "--around", "--colour", "--bind", "--input")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)

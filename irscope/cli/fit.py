@@ -53,6 +53,7 @@ class Command:
             "how long can prompt and answer of a language model be?",
         ),
     )
+    common = ("--memory", "--device", "--free", "--counter", "--prompt", "--new", "--batch", "--as", "--bind", "--format")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -62,7 +63,7 @@ class Command:
         parser.add_argument(
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
-        parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="of a language model that generates: tokens of the prompt")
+        parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="tokens of the prompt; of a language model that generates")
         parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
         parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
         add_how_arguments(parser)

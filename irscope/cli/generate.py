@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 
 from irscope.amounts import COUNT
-from irscope.cli.args import add_memory_argument, add_output_arguments, amount_of, check_terminal, write_answer, write_json
+from irscope.cli.args import (
+    DEVICE_OPTIONS,
+    add_memory_argument,
+    add_output_arguments,
+    amount_of,
+    check_terminal,
+    group_of,
+    write_answer,
+    write_json,
+)
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.files.folders import own_lengths
 from irscope.tools.config import device_for
@@ -20,14 +29,15 @@ from irscope.weights.schemes import SCHEMES
 def add_how_arguments(parser: argparse.ArgumentParser) -> None:
     """How a language model is loaded and generates, besides the sizes."""
     count = amount_of(COUNT)
-    parser.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")
-    parser.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
-    parser.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
-    parser.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
-    parser.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help=f"weights in few bits: {', '.join(SCHEMES)}")
-    parser.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
-    parser.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
-    parser.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
+    how = group_of(parser, "generating")
+    how.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")
+    how.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
+    how.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
+    how.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")
+    how.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help=f"weights in few bits: {', '.join(SCHEMES)}")
+    how.add_argument("--beams", type=count, default=1, metavar="N", help="of a beam search; default: 1, none")
+    how.add_argument("--sample", action="store_true", help="draw tokens by chance instead of taking the likeliest")
+    how.add_argument("--chunk", type=count, default=0, metavar="N", help="tokens of the prompt to read at once; default: all")
 
 
 def how_from(args: argparse.Namespace) -> How:
@@ -55,7 +65,7 @@ def _settle_lengths(args: argparse.Namespace) -> None:
 
 
 class Command:
-    """Tell what a language model takes to generate: loading, reading the prompt, and each token after it.
+    """Predict what a language model takes to generate: loading, reading the prompt, and each token after it.
 
     MODEL is a folder with a config.json, with or without weights, or a name such as transformers:llama{num_hidden_layers=2}. Its own code
     in the installed package runs, on a device that is not there; of weights only headers are read. Some steps are run, and the others
@@ -82,6 +92,7 @@ class Command:
             "how many such requests does a server hold at once?",
         ),
     )
+    common = ("--prompt", "--new", "--batch", "--device", "--memory", "--as", "--cache", "--engine", "--dtype", "--format")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("model", metavar="MODEL", help="a folder, or transformers:NAME{settings}")
@@ -96,14 +107,16 @@ class Command:
         parser.add_argument("--new", type=count, metavar="N", help="tokens to generate after it; default: the folder's own, else 256")
         parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
         add_how_arguments(parser)
-        parser.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
-        parser.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
-        parser.add_argument("--accepted", type=int, metavar="N", help="how many of them are accepted; default: the worse of none and all")
-        parser.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
-        parser.add_argument("--device", default="", metavar="NAME", help="such as l4; `irscope devices` lists them; default: h200")
+        how = group_of(parser, "generating")
+        how.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
+        how.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
+        how.add_argument("--accepted", type=int, metavar="N", help="how many of them are accepted; default: the worse of none and all")
+        how.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
+        device = group_of(parser, DEVICE_OPTIONS)
+        device.add_argument("--device", default="", metavar="NAME", help="the GPU, as in l4; `irscope devices` lists them; default: h200")
         add_memory_argument(parser)
-        parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
-        parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
+        device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
+        device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
         parser.add_argument(
             "--tui", action="store_true", help="show memory over loading, the prompt and every token, and the cache by layer"
         )

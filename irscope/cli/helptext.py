@@ -1,27 +1,51 @@
 """What `irscope COMMAND --help` prints, from a table instead of from the command: its module imports numpy and all that it runs.
 
-`make pages` writes the table; a test holds it equal to the parsers of the commands.
+`--help` is one screen: what the command answers, three examples and the options that are used most. `--help all` is the parser's own help,
+with every option in its group. `make pages` writes the table; a test holds it equal to the parsers of the commands.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 Described: TypeAlias = dict[str, Any]
-"""A parser as JSON: its texts, the titles of its groups, and its arguments in order."""
+"""A parser as JSON: its texts, its examples, the options that are used most, the titles of its groups, and its arguments in order."""
 TABLE: Final = Path(__file__).with_name("helptext.json")
+MOST_OPTIONS: Final = 10
+"""Options on the first screen of a help."""
+_EXAMPLES: Final = 3
+_SCREEN: Final = 40
+"""Lines of a screen, for which the second paragraph of a description may be too long."""
+_CLAUSE: Final = 20
+"""Columns of the shortest clause that may stand for a help that is too long for its line."""
+_NAMES: Final = 24
+"""Columns for the names of options."""
+
+
+def _described(name: str) -> Described:
+    described: Described = json.loads(TABLE.read_text(encoding="utf-8"))[name]
+    return described
+
+
+def example_lines(examples: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines that show examples, each with its question."""
+    return ["examples:", *(f"  {line}\n      {answer}" for line, answer in examples)]
 
 
 def help_parser(name: str) -> argparse.ArgumentParser:
-    """A parser that prints the help of a command; it reads nothing."""
-    described: Described = json.loads(TABLE.read_text(encoding="utf-8"))[name]
+    """A parser that prints the whole help of a command; it reads nothing."""
+    described = _described(name)
     parser = argparse.ArgumentParser(
         prog=f"irscope {name}",
         description=described["description"],
-        epilog=described["epilog"],
+        epilog="\n".join(example_lines(described["examples"])),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
@@ -41,8 +65,69 @@ def help_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def describe(parser: argparse.ArgumentParser) -> Described:
-    """The entry of the table for a command's parser."""
+def short_help(name: str) -> str:
+    """Return the first screen of a command's help: what it answers, three examples, the options that are used most."""
+    described = _described(name)
+    width = shutil.get_terminal_size().columns - 2
+    shown = [argument for argument in described["arguments"] if argument.get("help") != argparse.SUPPRESS]
+    places = [argument for argument in shown if not argument["flags"]]
+    options = {flag: argument for argument in shown for flag in argument["flags"]}
+    common = [options[flag] for flag in described["common"]]
+    usage = " ".join([f"usage: irscope {name} [options]", *map(_place, places)])
+    rest = [
+        "",
+        *example_lines(described["examples"][:_EXAMPLES]),
+        "",
+        "arguments and most used options:" if places else "most used options:",
+        *(_row(argument, width) for argument in (*places, *common)),
+        "",
+        f"`irscope {name} --help all` lists all {len({id(one) for one in options.values()})} options in groups.",
+    ]
+    used = len("\n".join(rest).splitlines()) + 2
+    return "\n".join([usage, "", *_paragraphs(described["description"], _SCREEN - used, width), *rest, ""])
+
+
+def _paragraphs(description: str, lines: int, width: int) -> Iterator[str]:
+    """The first paragraph, and as many of the next ones as leave the help on one screen; lines with columns stay as they are."""
+    for number, paragraph in enumerate(description.split("\n\n")):
+        own = paragraph.splitlines()
+        text = ([""] if number else []) + (own if "  " in paragraph else textwrap.wrap(" ".join(own), width, break_on_hyphens=False))
+        lines -= len(text)
+        if number and (lines < 0 or paragraph.startswith("Exit codes")):
+            return
+        yield from text
+
+
+def _place(argument: Described) -> str:
+    name = str(argument.get("metavar", argument["dest"]))
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "...": f"[{name} ...]", "+": f"{name} ..."}.get(str(argument.get("nargs")), name)
+
+
+def _row(argument: Described, width: int) -> str:
+    """An argument in one line: its names, and the first clause of its help."""
+    metavar = argument.get("metavar")
+    choices = argument.get("choices") or (str(metavar).strip("{}").split(",") if str(metavar).startswith("{") else [])
+    value = (
+        ""
+        if argument.get("action") == "store_true"
+        else str(argument["dest"]).upper()
+        if choices
+        else metavar or str(argument["dest"]).upper()
+    )
+    names = ", ".join(argument["flags"]) + (f" {value}" if value else "") if argument["flags"] else str(metavar or argument["dest"])
+    text = (
+        ", ".join(choices)
+        if str(metavar).startswith("{")
+        else re.split(r"[;:] |, such as |, default ", str(argument.get("help", "")).replace("%%", "%"))[0]
+    )
+    lead = f"  {names:{_NAMES}}" + ("  " if len(names) >= _NAMES else "")
+    room = max(width - len(lead), 20)
+    clauses = [text[: comma.start()] for comma in re.finditer(r", (?!\d)", text) if _CLAUSE <= comma.start() <= room]
+    return lead + (text if len(text) <= room else clauses[-1] if clauses else textwrap.shorten(text, room, placeholder=" ..."))
+
+
+def describe(parser: argparse.ArgumentParser, examples: Sequence[tuple[str, str]], common: Sequence[str]) -> Described:
+    """The entry of the table for a command's parser; `common` are the options that are used most, by default the first ones."""
     formatter = parser._get_formatter()
     groups = [group for group in parser._action_groups if group._group_actions]
     group_of = {id(action): number for number, group in enumerate(groups) for action in group._group_actions}
@@ -62,4 +147,12 @@ def describe(parser: argparse.ArgumentParser) -> Described:
         if action.help is not None:
             argument["help"] = action.help if action.help == argparse.SUPPRESS else formatter._expand_help(action).replace("%", "%%")
         arguments.append(argument)
-    return {"description": parser.description, "epilog": parser.epilog, "groups": [group.title for group in groups], "arguments": arguments}
+    offered = [action.option_strings[-1] for action in parser._actions if action.option_strings and action.help != argparse.SUPPRESS]
+    first = [flag for flag in offered if flag not in ("--help", "--quiet", "--debug")][:MOST_OPTIONS]
+    return {
+        "description": parser.description,
+        "examples": [list(example) for example in examples],
+        "common": list(common) or first,
+        "groups": [group.title for group in groups],
+        "arguments": arguments,
+    }

@@ -13,23 +13,26 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from irscope._version import __version__
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.files import write_stream
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 _COLLECTED_AFTER = 100_000
 """New objects after which garbage is looked for."""
 GROUPS: dict[str, dict[str, str]] = {
     "What does it cost?": {
-        "run": "Tell on one screen what a model is, whether it fits and what it costs; or run passes over it.",
+        "run": "Print what a model is, whether it fits and what it costs on one screen; or run passes over it.",
         "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
         "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
     },
     "Will it fit?": {
         "fit": "Find the largest batch, or other open size, that fits into memory.",
-        "generate": "Tell what a language model takes to generate: loading, the prompt, and each token after it.",
+        "generate": "Predict what a language model takes to generate: loading, the prompt, and each token after it.",
     },
     "What is inside, and why?": {
         "tui": "Browse a model in the terminal.",
@@ -38,7 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Will the training fit?": {
         "train-plan": "Predict the memory of a training step, and list what its forward saves for the backward.",
-        "simulate": "Run a training program on GPUs that are not there, as any rank of any world, and tell its memory.",
+        "simulate": "Run a training program on simulated GPUs, as any rank of any world, and report its memory.",
     },
     "Is it right, and what changed?": {
         "compare": "Compare two models, or a model with a recording of a real run.",
@@ -47,17 +50,17 @@ GROUPS: dict[str, dict[str, str]] = {
         "record": "Run a model and record times and memory of every operator.",
         "calibrate": "Measure this machine, so that predictions can be for it.",
     },
-    "For those who write compilers and passes": {
-        "opt": "Run transforms over a graph as text, and print what they leave of it.",
+    "For authors of compilers and passes": {
+        "opt": "Run transforms over a graph as text, and print the resulting graph.",
         "passes": "List the passes, or explain one.",
         "ops": "List the operators irscope knows, or what a model would leave unknown.",
         "repro": "Run a crash reproducer again.",
     },
-    "What there is, and housekeeping": {
+    "Catalogues and housekeeping": {
         "zoo": "List the models that can be named instead of a file.",
         "devices": "List the devices that predictions can be for, or explain one.",
-        "config": "Set once what holds for all runs, such as the device.",
-        "cache": "List what is kept of models that were named, or delete it.",
+        "config": "Set defaults for all runs, such as the device.",
+        "cache": "List the cached programs of named models, or delete them.",
         "completion": "Print a script that completes commands, options and names in bash, zsh or fish.",
         "explain": "Explain a diagnostic or error code.",
         "doctor": "Check the installation.",
@@ -78,7 +81,8 @@ class CommandType(Protocol):
     """What a command's module offers; its docstring is its help."""
 
     examples: Sequence[tuple[str, str]]
-    """Commands as they are typed, each with the question it answers: the end of the help, tests run them."""
+    """Commands as they are typed, each with the question it answers: the first three stand on the first screen of the help, tests run
+    them. A command with many options also has `common`: those that are used most, for the first screen."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -96,6 +100,12 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args: Sequence[str], namespace: None = None) -> argparse.Namespace:  # type: ignore[override]  # as it is called
         self._typed = list(args)
         return super().parse_args(args)
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Print the first screen of the help, as `irscope COMMAND --help` does."""
+        from irscope.cli.helptext import short_help
+
+        write_stream(sys.stdout, [short_help(self.prog.removeprefix("irscope "))])
 
     def _behind(self, option: str) -> str:
         """Return what was typed behind an option, which may have been taken for something else."""
@@ -203,7 +213,7 @@ def _meant(arguments: list[str]) -> list[str]:
     if not arguments or arguments[0] not in _MEANT or os.path.exists(arguments[0]):
         return arguments
     if arguments[0] == "help":
-        return [*(name for name in arguments[1:2] if name in COMMANDS), "--help"]
+        return [*(name for name in arguments[1:2] if name in COMMANDS), "--help", *(word for word in arguments[2:] if word == "all")]
     return [_MEANT[arguments[0]], *arguments[1:]]
 
 
@@ -231,10 +241,10 @@ def _dispatch(arguments: list[str]) -> int:
             hint = f"{error.hint}; `irscope --help` lists the commands"
             raise UsageError(f"{name!r} is no command, and as a model: {error.message}", hint=hint)
         raise error
-    if arguments[1:] in (["-h"], ["--help"]):
-        from irscope.cli.helptext import help_parser
+    if arguments[1:2] in (["-h"], ["--help"]) and arguments[2:] in ([], ["all"]):
+        from irscope.cli.helptext import help_parser, short_help
 
-        write_stream(sys.stdout, [help_parser(name).format_help()])
+        write_stream(sys.stdout, [help_parser(name).format_help() if arguments[2:] else short_help(name)])
         return ExitCode.OK
     command = command_named(name)
     parser = parser_of(name, command)
@@ -291,10 +301,12 @@ def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:
     """What reads the arguments of a command and writes its help."""
     from inspect import cleandoc  # which the commands have imported already, but `irscope --help` need not
 
+    from irscope.cli.helptext import example_lines
+
     parser = _Parser(
         prog=f"irscope {name}",
         description=cleandoc(command.__doc__ or ""),
-        epilog="\n".join(("examples:", *(f"  {line}\n      {answer}" for line, answer in command.examples))),
+        epilog="\n".join(example_lines(command.examples)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
@@ -317,7 +329,7 @@ def overview() -> str:
             "\n\n".join(PURPOSE),
             *lines,
             "",
-            "irscope COMMAND --help explains a command, with examples; irscope --version prints the version.",
+            "irscope COMMAND --help explains a command on one screen, --help all every option; --version prints the version.",
             "",
         ]
     )

@@ -27,6 +27,7 @@ class Command:
         ("irscope ops nn.conv", "what is known of one: shapes, cost, aliases?"),
         ("irscope ops --coverage model.onnx", "what would irscope leave unknown in this model?"),
     )
+    common = ("--coverage", "--family", "--input", "--bind", "--rows", "--sort", "--top", "--filter", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", nargs="?", help="an operator to explain, such as nn.conv")

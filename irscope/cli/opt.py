@@ -52,6 +52,18 @@ class Command:
         ("irscope opt --passes fold,dce --print-after-all --verify-each model.irs", "what does each pass change, and is it sound?"),
         ("irscope opt --passes dce -o model.irs model.onnx", "the same of another model, as text?"),
     )
+    common = (
+        "--passes",
+        "--verify-each",
+        "--no-verify",
+        "--dump-ir",
+        "--print-after-all",
+        "--split-input-file",
+        "--strip-locations",
+        "--bind",
+        "--input",
+        "--output",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)

@@ -83,6 +83,7 @@ class Command:
         ("irscope record --stop ./train.py", "the same of my training script as it is, ended once it is known?"),
         ("irscope record --train ./train.py:build --batches 4,8,16 --plot latency.svg", "how does a step grow with the batch?"),
     )
+    common = ("--trust", "--output", "--executor", "--device", "--input", "--bind", "--train", "--batches", "--repeats", "--format")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

@@ -17,6 +17,7 @@ from irscope.cli.args import (
     add_model_arguments,
     add_output_arguments,
     amount_of,
+    group_of,
     open_from,
     selection,
     write_answer,
@@ -55,7 +56,7 @@ _NOT_KNOWN = "IRS333"
 
 
 class Command:
-    """Tell on one screen what a model is, whether it fits and what it costs; or run passes over it and print what they find.
+    """Print what a model is, whether it fits and what it costs on one screen; or run passes over it and print their reports.
 
     Without --passes the answer is the card: the device is --device, else this machine's GPU, else what `irscope config` has set,
     else h200. `irscope MODEL` is short for that; --all prints every report of the default passes instead. A recording has a card too.
@@ -90,6 +91,7 @@ class Command:
             "how fast can it be on an L4, for how much energy, as data for a script?",
         ),
     )
+    common = ("--device", "--bind", "--input", "--passes", "--all", "--as", "--sweep", "--sort", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         default = "shapes,params,flops,liveness, for files without a graph params"
@@ -106,10 +108,11 @@ class Command:
         add_output_arguments(parser, (*FORMATS, "layers-json"), plots="memory over the run, and every other curve of the reports")
         parser.add_argument("--jobs", type=amount_of(COUNT), default=1, metavar="N", help="several models: so many at once; default: 1")
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
-        parser.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
-        parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
+        passes = group_of(parser, "passes as they run")
+        passes.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
+        passes.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
         add_print_after(parser)
-        parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
+        passes.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
         parser.add_argument(
             "--sweep",
             action="append",
@@ -124,7 +127,7 @@ class Command:
             metavar="GRID",
             help="whose power carbon is for in html and md-issue: a country such as DEU, or grams of CO2 per kWh; default: %(default)s",
         )
-        parser.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
+        passes.add_argument("--skip", default="", metavar="NAME,...", help="leave these transforms out")
 
     def run(self, args: argparse.Namespace) -> int:
         _refuse_model_file(args)

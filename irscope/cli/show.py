@@ -27,6 +27,7 @@ class Command:
         ("irscope show --op nn.conv --locations model.pt2", "which convolutions are there, from which lines of code?"),
         ("irscope show -o model.irs model.onnx", "the same as a file that irscope reads, to cut a small case from?"),
     )
+    common = ("--scope", "--op", "--limit", "--locations", "--bind", "--input", "--method", "--ort-level", "--compile", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)

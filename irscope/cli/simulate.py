@@ -19,7 +19,17 @@ from typing import Any, NoReturn
 
 from irscope import processes
 from irscope.amounts import RATE
-from irscope.cli.args import add_memory_argument, add_output_arguments, amount_of, draw, progress_from, write_answer, write_json
+from irscope.cli.args import (
+    DEVICE_OPTIONS,
+    add_memory_argument,
+    add_output_arguments,
+    amount_of,
+    draw,
+    group_of,
+    progress_from,
+    write_answer,
+    write_json,
+)
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.frontends.detect import detect
@@ -41,13 +51,13 @@ _alone = False
 
 
 class Command:
-    """Run a training program on GPUs that are not there, as any rank of any world, and tell what memory it takes.
+    """Run a training program on simulated GPUs, as any rank of any world, and report the memory it takes.
 
-    The program is the user's own, unmodified: it runs in this process as `python SCRIPT ARGS` would, and with --world as one rank that
-    torchrun starts, with RANK, WORLD_SIZE, LOCAL_RANK and the rest set. Where the program starts its ranks itself, one of them is played.
-    CUDA devices exist for it, and process groups of any size; nothing is computed on the device and no memory is taken there. What it asks
-    torch.cuda about memory is answered by the simulated allocator, so it prints what it would print on the card, and
-    torch.OutOfMemoryError is raised where it would be. Options of irscope stand before SCRIPT, those of the program after it.
+    The program is your own, unmodified: it runs in this process as `python SCRIPT ARGS` would, and with --world as one rank that
+    torchrun starts, with RANK, WORLD_SIZE, LOCAL_RANK and the rest set. If the program starts its ranks itself, irscope plays one of them.
+    The program sees CUDA devices and process groups of any size, but nothing is computed on a device and no device memory is allocated.
+    The simulated allocator answers torch.cuda's questions about memory, so the program prints what it would print on the card, and
+    torch.OutOfMemoryError is raised where it would be. Options of irscope go before SCRIPT, those of the program after it.
 
     -o names a file by what it is: .jsonl is a recording of the last step, which `irscope compare` reads; .pickle a snapshot as
     torch.cuda.memory._dump_snapshot writes it, for https://pytorch.org/memory_viz; .json a trace for https://ui.perfetto.dev, and with
@@ -62,30 +72,30 @@ class Command:
         ("irscope simulate --device h100 --world 64 --rank all train.py", "what does every kind of rank of a job on 64 cards need?"),
         ("irscope simulate --steps 3 -o run.pickle -m mypackage.train", "what held the memory, as a snapshot for PyTorch's memory_viz?"),
     )
+    common = ("--device", "--memory", "--world", "--rank", "--steps", "--try", "--set", "--alloc-conf", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
+        device, job, trials = group_of(parser, DEVICE_OPTIONS), group_of(parser, "the job"), group_of(parser, "settings to try")
+        device.add_argument(
             "--device",
             default="",
             metavar="NAME",
-            help="such as h100; `irscope devices` lists them; default: see irscope config, else h200",
+            help="the GPU, as in h100; `irscope devices` lists them; default: see irscope config, else h200",
         )
         add_memory_argument(parser)
-        parser.add_argument(
+        job.add_argument(
             "--world",
             type=int,
             metavar="N",
             help="ranks of the job, as torchrun starts it; default: python starts it, without RANK and the rest",
         )
-        parser.add_argument(
+        job.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
         )
-        parser.add_argument("--most-ranks", type=int, default=64, metavar="N", help="ranks that --rank all simulates; default: 64")
-        parser.add_argument(
-            "--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer"
-        )
-        parser.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
-        parser.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
+        job.add_argument("--most-ranks", type=int, default=64, metavar="N", help="ranks that --rank all simulates; default: 64")
+        job.add_argument("--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer")
+        device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
+        device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
         parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after so many steps of the optimizer")
         parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
         parser.add_argument(
@@ -101,26 +111,26 @@ class Command:
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
             "default: at once, and the report tells where the other makes a difference",
         )
-        parser.add_argument(
+        device.add_argument(
             "--link",
             type=amount_of(RATE),
             default=0,
             metavar="B/S",
             help="what a device can send to others, such as 450GB/s: times of collectives",
         )
-        parser.add_argument(
+        trials.add_argument(
             "--try",
             dest="tries",
             action="store_true",
-            help="also simulate settings that may lower the peak, one by one and the best together: the program runs once for each",
+            help="also simulate settings that may lower the peak; one by one and the best together: the program runs once for each",
         )
-        parser.add_argument(
+        trials.add_argument(
             "--try-compile",
             action="store_true",
             help="the same with settings of torch.compile alone: activation memory budgets from 0 to 1, donated buffers, the order of "
             "kernels, CUDA graphs; beside plans and bounds of irscope's own",
         )
-        parser.add_argument(
+        trials.add_argument(
             "--set",
             dest="settings",
             action="append",
@@ -133,7 +143,7 @@ class Command:
             action="store_true",
             help="keep new files that the program writes; without it they vanish when it ends, as their tensors hold zeros",
         )
-        parser.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
+        device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser, plots="memory over the program, by category")
         parser.add_argument("script", metavar="SCRIPT", help="the program")

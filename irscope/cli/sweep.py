@@ -26,6 +26,7 @@ class Command:
         ("irscope sweep --over length=128..512..128 --over batch=1,8 model.onnx", "the same for every combination of two sizes?"),
         ("irscope sweep --over batch=1..64..21 --bind length=128 --plot curves.svg model.onnx", "the curves as a picture?"),
     )
+    common = ("--over", "--device", "--dtype", "--memory", "--bind", "--input", "--sort", "--format", "--output", "--plot")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

@@ -51,6 +51,18 @@ class Command:
         ("irscope train-plan ./train.py:build --memory 24GiB", "which batch trains in 24 GiB, with and without recomputing?"),
         ("irscope train-plan ./train.py:build --budget 60% --plan-out plan.json", "what should be recomputed to need 60 % of the memory?"),
     )
+    common = (
+        "--memory",
+        "--device",
+        "--batches",
+        "--optimizer",
+        "--autocast",
+        "--budget",
+        "--lora",
+        "--gradient-checkpointing",
+        "--bind",
+        "--format",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, reading_budget=("--reading-budget",), memory=False)

@@ -50,6 +50,7 @@ class Command:
         ("irscope tui rank0.jsonl rank1.jsonl", "how do ranks of a job differ, and when?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
+    common = ("--device", "--memory", "--bind", "--input", "--train", "--optimizer", "--as", "--compile", "--ort-level", "--browser")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)

@@ -8,10 +8,12 @@ import re
 import shlex
 import shutil
 import subprocess
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
 
+from irscope.cli.helptext import MOST_OPTIONS
 from irscope.cli.main import COMMANDS, GROUPS, command_named, main, overview, parser_of
 from irscope.errors import ExitCode
 from tests.frontends.hub import write_safetensors
@@ -100,8 +102,30 @@ def test_the_help_of_the_table_is_that_of_the_parser(
     name: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert main([name, "--help"]) == ExitCode.OK
+    assert main([name, "--help", "all"]) == ExitCode.OK
     assert capsys.readouterr().out == parser_of(name, command_named(name)).format_help()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_is_one_screen(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == ExitCode.OK
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    command = command_named(name)
+    assert len(lines) <= 40 and lines[0].startswith(f"usage: irscope {name} [options]")
+    assert max(map(len, lines)) <= 80 or "  " in (command.__doc__ or "").partition("\n\n")[2]
+    assert " ".join(cleandoc(command.__doc__ or "").partition("\n\n")[0].split()) in " ".join(shown.split())
+    assert [line for line, _ in command.examples if f"  {line}\n" in shown] == [line for line, _ in command.examples[:3]]
+    described = parser_of(name, command)
+    flags = {flag for action in described._actions if action.help != argparse.SUPPRESS for flag in action.option_strings}
+    used = getattr(command, "common", ())
+    assert len(used) <= MOST_OPTIONS and set(used) <= flags and (used or len(flags) <= 2 * MOST_OPTIONS)
+    assert all(re.search(rf"^  (-\w, )?{flag}\b", shown, re.M) for flag in used)
+    assert f"`irscope {name} --help all`" in lines[-1]
+    # Also beside other words, as argparse's own action prints it.
+    assert main([name, "--quiet", "--help"]) == ExitCode.OK
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])

@@ -28,6 +28,7 @@ from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
 from tests.tools.bench.page import performance_page
+from tests.tools.commands_page import commands_page
 from tests.tools.manpage import man_page
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,11 @@ def codes_page() -> str:
 
 def help_table() -> str:
     """What `irscope COMMAND --help` prints, for every command."""
-    return "".join(json_lines({name: describe(parser_of(name, command_named(name))) for name in COMMANDS}))
+    commands = {name: command_named(name) for name in COMMANDS}
+    described = {
+        name: describe(parser_of(name, command), command.examples, getattr(command, "common", ())) for name, command in commands.items()
+    }
+    return "".join(json_lines(described))
 
 
 def report_schema() -> str:
@@ -85,6 +90,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "docs/irscope.1": man_page,
     "docs/performance.md": performance_page,
     "docs/codes.md": codes_page,
+    "docs/commands.md": commands_page,
     "docs/report.schema.json": report_schema,
     "docs/compare.schema.json": compare_schema,
     "docs/check.schema.json": check_schema,

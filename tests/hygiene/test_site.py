@@ -1,0 +1,66 @@
+"""The pages of docs/ as a site: each has its place in mkdocs.yml, and every link and anchor leads somewhere, here and on the site."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.hygiene.test_docs import PAGES
+
+yaml = pytest.importorskip("yaml")
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+_FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2[ \t]*$", re.M | re.S)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def test_every_page_has_its_place_in_the_site_once() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = list(pages_of(site["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert [next(iter(section)) for section in site["nav"]] == ["Start", "How do I ...", "Concepts", "Reference", "Contributing"]
+
+
+def pages_of(entry: object) -> Iterator[str]:
+    """The pages that a part of `nav` lists."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict):
+        for below in entry.values():
+            yield from pages_of(below)
+    elif isinstance(entry, list):
+        for below in entry:
+            yield from pages_of(below)
+
+
+@cache
+def anchors(page: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The anchors of a page's headings: on a repository's site, and as the site generator makes them."""
+    there: list[str] = []
+    site: list[str] = []
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        for found, slug in ((there, _slug(text)), (site, re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower()))):
+            found.append(slug if slug not in found else f"{slug}{'-' if found is there else '_'}{found.count(slug)}")
+    return frozenset(there), frozenset(site)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_anchor_is_there(page: Path) -> None:
+    wrong: list[str] = []
+    for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if link.startswith(("http:", "https:")) or not anchor or target.suffix != ".md":
+            continue
+        if not all(anchor in found for found in anchors(target.resolve())):
+            wrong.append(link)
+    assert not wrong
