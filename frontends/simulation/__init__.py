@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from irscope.frontends.eager.values import OpenSizes
 
 
+_ELSEWHERE: Final = "a container of Linux will do; files, ONNX, cards of modules, passes, audits and the screen work here"
+
+
 def check_machine() -> None:
-    """Whether programs can be simulated here."""
+    """Raise UsageError where programs cannot be simulated."""
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         here = f"{sys.platform} on {platform.machine()}"
-        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint="a container will do")
+        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint=_ELSEWHERE)
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
 

@@ -530,9 +530,11 @@ class Overlay:
                     kinds.add(made)
 
         for name in ("stat", "lstat", "access", "readlink", "statvfs", "chdir", "getxattr", "listxattr"):
-            replace(os, name, self._reader(name))
+            if hasattr(os, name):
+                replace(os, name, self._reader(name))
         for name in ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr"):
-            replace(os, name, self._changer(name))
+            if hasattr(os, name):
+                replace(os, name, self._changer(name))
         for name in ("open", "mkdir", "remove", "rmdir", "rename", "link", "symlink", "truncate", "listdir", "scandir", "getcwd"):
             replace(os, name, getattr(self, f"_{name}"))
         for name, made in (("unlink", self._remove), ("replace", self._rename)):

@@ -81,8 +81,9 @@ def _make_class(name: str, function: Callable[..., Any], base: type, members: di
             continue
         type_ = hints.get(parameter.name, type(default))
         options.append((parameter.name, type_, field(default=default)))  # type: ignore[arg-type]  # make_dataclass takes both forms
-    namespace = {**members, "name": name, "__doc__": function.__doc__ or f"The pass {name}.", "__module__": function.__module__}
+    namespace = {**members, "name": name, "__doc__": function.__doc__ or f"The pass {name}."}
     made = make_dataclass(function.__name__, options, bases=(base,), namespace=namespace, frozen=True, kw_only=True)
+    made.__module__ = function.__module__  # from Python 3.12 on make_dataclass gives its own caller's, whatever the namespace says
     if not same_name(name, default_registry().entries):  # a name of irscope's own keeps its meaning; the class is still there to be run
         register(made)
     return made

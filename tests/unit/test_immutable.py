@@ -80,6 +80,8 @@ def test_it_is_as_the_standard_one(source: type) -> None:
         assert dataclasses.asdict(mine) == dataclasses.asdict(other)
         assert not hasattr(mine, "__dict__")
     for one, two in product(GIVEN[source], repeat=2):
+        if any(value != value for value in (*one, *two)):
+            continue  # the standard ones compare NaN by identity up to Python 3.12 and by value since
         assert (ours(*one) == ours(*two)) is (theirs(*one) == theirs(*two))
     with pytest.raises(TypeError):
         ours(*range(9))
