@@ -17,7 +17,7 @@ import asyncio, concurrent.futures, multiprocessing, platform, selectors, shutil
 
 platform.uname()
 for module, names in (
-    (os, "fork forkpty O_NOFOLLOW O_NONBLOCK O_CLOEXEC O_DIRECTORY sysconf getuid geteuid fchmod pread preadv posix_fadvise sched_getaffinity"
+    (os, "fork forkpty O_NOFOLLOW O_CLOEXEC O_DIRECTORY sysconf getuid geteuid fchmod pread preadv posix_fadvise sched_getaffinity"
          " killpg setsid getpgid mkfifo statvfs getloadavg chown lchown getxattr listxattr setxattr removexattr memfd_create posix_spawn"),
     (signal, "SIGHUP SIGUSR1 SIGUSR2 SIGALRM SIGXCPU SIGTSTP SIGCONT SIGPIPE SIGWINCH setitimer alarm pthread_kill pthread_sigmask"),
 ):
