@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import torch
@@ -51,10 +52,80 @@ def answer_cudnn_modes(modes: Mapping[str, int]) -> None:
         torch.backends.cudnn.rnn.get_cudnn_mode = rnn.get_cudnn_mode
 
 
+def forget_triton() -> None:
+    """Let torch ask again whether there is Triton, and which: what of it is asked, and kept, differs from release to release."""
+    for function in vars(importlib.import_module("torch.utils._triton")).values():
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
+
+
 def fsdp_param_dtypes(group: Any) -> list[torch.dtype | None]:
     """Return the types in which an FSDP2 group computes with its parameters: its own policy's until 2.14, each parameter's from 2.15 on."""
     policies = [group.mp_policy] if hasattr(group, "mp_policy") else [param.mp_policy for param in group.fsdp_params]
     return list(dict.fromkeys(policy.param_dtype for policy in policies))
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has its numbers side by side, in any order: torch's own test, whose name has an end from 2.13 on (and in some
+    releases before both names)."""
+    module: Any = importlib.import_module("torch._prims_common")
+    names = ("is_non_overlapping_and_dense_or_false", "is_non_overlapping_and_dense")
+    return bool(next(getattr(module, name) for name in names if hasattr(module, name))(tensor))
+
+
+_VOTES: Final = ("_warmup_p2p", "_initialize_pipeline_distributed_state")
+"""Where the schedule of a pipeline asks whether all stages know their shapes: until 2.14 (before 2.12 nobody asks), from 2.15 on."""
+_STAGES: Final = "torch.distributed.pipelining.stage"
+
+
+def pipeline_vote(frame: FrameType | None) -> int:
+    """Return what is answered where nobody said anything, called from `frame`: zero, except to a pipeline whose stages ask each other
+    whether all of them know their shapes. They are made by one program: others are taken to say what this rank's own say."""
+    while frame is not None and frame.f_code.co_name not in _VOTES:
+        frame = frame.f_back
+    if frame is None:
+        return 0
+    mode: Any = frame.f_globals.get("InferenceMode")
+    stages = frame.f_locals.get("stages", ())
+    return int(not any(mode.needs_dynamic(one._user_meta, frame.f_locals["has_backward"]) for one in stages))
+
+
+def neighbours_message(frame: FrameType | None) -> Any:
+    """Return what a stage of a pipeline is sent by its neighbour, where it waits for that in `frame`; None elsewhere.
+
+    The next stage sends what gradients of its inputs are like, from 2.12 on: as those inputs, which this stage made. What the
+    stage before makes only another rank knows.
+    """
+    while frame is not None and frame.f_globals.get("__name__") != _STAGES:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    stage, asking = frame.f_locals["self"], frame.f_back
+    if frame.f_locals.get("src_stage", -1) > stage.stage_index and asking is not None:
+        passed = [one.detach() if one.requires_grad else None for one in asking.f_locals["fwd_outputs"]]
+        metas = frame.f_globals["extract_tensor_metas"](tuple(passed), allow_none=True)
+        return frame.f_globals["_StageBackwardMeta"](backward_metas=metas)
+    number = stage.stage_index
+    raise NotImplementedError(
+        f"stage {number} of the pipeline asks stage {number - 1}, on another rank, which tensors it gets, and only that rank knows: "
+        "give PipelineStage its input_args and output_args"
+    )
+
+
+def fake_groups() -> tuple[type, Callable[[int, int, Any], Any]]:
+    """Return the class of a fake process group's options, and what makes a group of a rank, a size and options.
+
+    Until 2.8 a group has no options of its own, and its class makes it.
+    """
+    fake: Any = torch._C._distributed_c10d.FakeProcessGroup
+    if hasattr(fake, "_create_internal"):
+        return fake.Options, fake._create_internal
+
+    class Options(fake.Options):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__("fake")
+
+    return Options, lambda rank, size, options: fake(rank, size)
 
 
 _CUDA: Final = 1

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 import irscope.frontends
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
 from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget, operator_of, place_of
 from irscope.frontends.simulation.graph_trees import GraphTrees
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _REGISTERS: Final = 32
 """Registers of a thread of a kernel, which only Triton's compiler knows: as many as leave full occupancy, so that Inductor adds no
 candidate with smaller blocks."""
-_CACHED: Final = ("has_triton_package", "get_triton_version", "has_triton", "triton_backend", "triton_hash_with_backend")
 _OWN: Final = tuple(os.path.dirname(os.path.abspath(module.__file__ or "")) for module in (irscope, irscope.frontends))
 """Folders whose functions Dynamo leaves alone: they stand for code that is compiled in torch."""
 _TIE: Final = 1.0
@@ -83,9 +83,7 @@ class Compiler:
         else:
             Guide(self.process.device.capability, self._own_kernel).install()
         # Modules of torch that were imported before have asked for Triton already.
-        triton: Any = importlib.import_module("torch.utils._triton")
-        for name in _CACHED:
-            getattr(triton, name).cache_clear()
+        internals.forget_triton()
         _with_triton()
         rules: Any = importlib.import_module("torch._dynamo.trace_rules")
         rules.SKIP_DIRS += _OWN
@@ -230,7 +228,7 @@ class Compiler:
             """As `InductorBenchmarker.benchmark_gpu`, which calls a candidate many times and in between overwrites the L2 cache."""
             with self.process.tuning():
                 call()
-                size = benchmarker.get_device_cache_size("cuda") // torch.int.itemsize
+                size = torch.cuda.get_device_properties("cuda").L2_cache_size // torch.int.itemsize
                 buffer = torch.empty(size, dtype=torch.int, device="cuda")
                 call()
                 del buffer

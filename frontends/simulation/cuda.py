@@ -140,6 +140,7 @@ class Device:
         cuda.device_count = device_count
         cuda.get_device_properties = lambda device=None: self.properties
         cuda.is_bf16_supported = lambda including_emulation=True: self.capability >= (8, 0)
+        cuda._is_in_bad_fork = lambda: False  # a process that asked how many devices there are may have been forked, as ranks are
         core._has_cuda = True
         torch.version.cuda = VERSIONS.get(self.machine.target.torch, "13.0")
         torch.cuda.amp.common.amp_definitely_not_available = lambda: False

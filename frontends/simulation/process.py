@@ -37,20 +37,6 @@ from irscope.memory.caching.allocator import PendingFrees
 _BY_CUDNN: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def _vote() -> int:
-    """What is answered where nobody said anything: zero, except to a pipeline whose stages ask each other whether all of them know their
-    shapes. They are made by one program: others are taken to say what this rank's own say."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "_warmup_p2p":
-        frame = frame.f_back
-    if frame is None:
-        return 0
-    mode: Any = frame.f_globals.get("InferenceMode")
-    stages = frame.f_locals.get("stages", ())
-    known = not any(mode.needs_dynamic(one._user_meta, frame.f_locals["has_backward"]) for one in stages)
-    return int(known)
-
-
 _LATER: Final = ("fsdp", "pipelining", "tensor.parallel")
 
 
@@ -119,7 +105,7 @@ class Process:
 
     def answer(self, dtype: torch.dtype) -> Any:
         """A value of a device tensor that the program reads."""
-        wanted = _vote() if self.answer_with is None else self.answer_with
+        wanted = internals.pipeline_vote(sys._getframe(1)) if self.answer_with is None else self.answer_with
         value = bool(wanted) if dtype is torch.bool else float(wanted) if dtype.is_floating_point else wanted
         if not dtype.is_floating_point and not dtype.is_complex:
             value = int(value) if dtype is not torch.bool else value

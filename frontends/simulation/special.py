@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.simulation.kernels import Kernel, UnknownKernel, resize_tensor
 from irscope.ir.dtypes import DType
@@ -154,7 +155,7 @@ def _pieces(process: Process) -> dict[str, Kernel]:
             shape = (*source.shape[:dim], size, *source.shape[dim + 1 :])
             if one.shape != shape:
                 resize_tensor(machine, one, shape)
-        if all(_is_dense(one) and one.dtype is source.dtype for one in (source, *out)):
+        if all(internals.is_dense(one) and one.dtype is source.dtype for one in (source, *out)):
             step = source.stride(dim) * source.element_size()
             lists(_split_numbers(process, [size * step for size in sizes], math.prod(source.shape[:dim])))
             return
@@ -165,7 +166,7 @@ def _pieces(process: Process) -> dict[str, Kernel]:
         first = tensors[0]
         dtype = first.dtype if out is None else out.dtype
         widened = first.dtype is torch.bfloat16 and dtype is torch.float32
-        if not all(_is_dense(one) for one in tensors) or not (dtype is first.dtype or widened):
+        if not all(internals.is_dense(one) for one in tensors) or not (dtype is first.dtype or widened):
             into: Any = _aten._chunk_cat.default._op_dk if out is None else _aten._chunk_cat.out._op_dk
             found: torch.Tensor = into(_CPU, tensors, dim, chunks, **({} if out is None else {"out": out}))
             return found
@@ -191,11 +192,6 @@ def _split_numbers(process: Process, sizes: Sequence[int], chunks: int) -> int:
     each = -(-rounds // max(min(math.ceil(math.sqrt(rounds)), chunks), 1))
     blocks = sum(-(-size // (_TILE * max(each, 1))) for size in sizes)
     return 4 * len(sizes) + 1 + blocks
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """`is_non_overlapping_and_dense`."""
-    return bool(torch._prims_common.is_non_overlapping_and_dense_or_false(tensor))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -337,7 +337,9 @@ class World:
         complete_groups((NCCL >> 32, NCCL >> 16 & 0xFFFF, NCCL & 0xFFFF))
         config = _Config(self.not_modelled)
 
-        class Options(fake.Options):  # type: ignore[misc]
+        kind, made_by = internals.fake_groups()
+
+        class Options(kind):  # type: ignore[misc,valid-type]
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 super().__init__()
                 self.is_high_priority_stream = self.use_pg_for_symm_mem_rendezvous = False
@@ -355,7 +357,7 @@ class World:
 
         class Meta(type):
             def __call__(cls, store: Any, rank: int, size: int, options: Any = None, *device: Any, **kwargs: Any) -> Any:
-                return fake._create_internal(rank, size, Options())
+                return made_by(rank, size, Options())
 
             def __instancecheck__(cls, one: Any) -> bool:
                 return isinstance(one, fake)

@@ -6,6 +6,7 @@ is linked to in `stubs`. They print TOUCHED for every call that a device would s
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -78,6 +79,54 @@ def test_fake_tensors_make_no_context_of_a_real_device(monkeypatch: pytest.Monke
     assert not asked
     fake_tensor.init_gpu_context(torch.device("cuda"))
     assert asked
+
+
+def test_triton_is_asked_for_again() -> None:
+    from torch.utils import _triton
+
+    _triton.has_triton_package()
+    assert _triton.has_triton_package.cache_info().currsize
+    internals.forget_triton()
+    assert not _triton.has_triton_package.cache_info().currsize
+
+
+def test_fake_groups_are_made_in_both_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = torch._C._distributed_c10d
+    options, made_by = internals.fake_groups()
+    assert made_by(2, 4, options()).rank() == 2
+
+    class Old:
+        """As FakeProcessGroup until 2.8."""
+
+        Options = core.Backend.Options
+
+        def __init__(self, rank: int, size: int) -> None:
+            self.rank, self.size = rank, size
+
+    monkeypatch.setattr(core, "FakeProcessGroup", Old)
+    options, made_by = internals.fake_groups()
+    assert made_by(2, 4, options()).rank == 2
+
+
+@pytest.mark.parametrize("name", ["is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false"])
+def test_dense_tensors_are_known_by_either_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("torch._prims_common")
+    function = module.is_non_overlapping_and_dense_or_false
+    for one in ("is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false"):
+        monkeypatch.delattr(module, one, raising=False)
+    monkeypatch.setattr(module, name, function, raising=False)
+    assert internals.is_dense(torch.zeros(4, 3).t()) and not internals.is_dense(torch.zeros(4, 3)[:, :2])
+
+
+@pytest.mark.parametrize("name", ["_warmup_p2p", "_initialize_pipeline_distributed_state"])
+def test_stages_vote_as_this_rank_does_wherever_the_schedule_asks(name: str) -> None:
+    asking = f"def {name}(stages, has_backward):\n    return vote(frame(0))\n"
+    for dynamic in (False, True):
+        mode = SimpleNamespace(needs_dynamic=lambda meta, backward, answer=dynamic: answer)
+        scope = {"vote": internals.pipeline_vote, "frame": sys._getframe, "InferenceMode": mode}
+        exec(asking, scope)
+        assert scope[name]([SimpleNamespace(_user_meta=None)], True) == int(not dynamic)
+    assert internals.pipeline_vote(sys._getframe(0)) == 0
 
 
 def in_build(arguments: list[str], devices: int) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,29 @@ print(max(count for op, count in looks.items() if "_foreach" in op))
 def test_the_first_step_of_sharded_parameters_is_linear_in_their_number() -> None:
     few, many = (int(python(LOOKS, str(layers)).stdout.split()[-1]) for layers in (3, 24))
     assert many == few
+
+
+WITHOUT_SHIM = """
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+import world
+world._pipeline_shim = lambda: None
+sys.argv = ["job.py", f"{sys.argv[1]}/jobs.json", "pp_1f1b_dynamic_w4"]
+runpy.run_path(sys.path[0] + "/job.py", run_name="__main__")
+"""
+
+
+def test_a_stage_is_told_by_the_next_one_what_its_gradients_are_like(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(WITHOUT_SHIM)
+    program = RUN.replace('f"{folder}/job.py", [f"{folder}/jobs.json", name]', f"{str(tmp_path / 'plain.py')!r}, [folder]")
+    done = python(program, str(FOLDER), "", "4", "0", "synchronize")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert not list(differences(truths()["pp_1f1b_dynamic_w4", 0, "lazy"], found))
+
+
+def test_a_stage_that_only_another_rank_can_tell_its_inputs_says_so(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(WITHOUT_SHIM)
+    program = RUN.replace('f"{folder}/job.py", [f"{folder}/jobs.json", name]', f"{str(tmp_path / 'plain.py')!r}, [folder]")
+    done = python(program, str(FOLDER), "", "4", "2", "synchronize")
+    assert "stage 2 of the pipeline asks stage 1, on another rank" in done.stderr and "give PipelineStage its input_args" in done.stderr
