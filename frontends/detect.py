@@ -147,7 +147,8 @@ def _explain_other_files(head: bytes, path: Path) -> None:
     elif path.suffix in (".py", ".pyw") and b"\0" not in head:
         there = definitions(path)
         named = ", ".join(f"{text}:{name}" for name in there[:4]) or f"{text}:FUNCTION, which returns a module or (module, inputs)"
-        message, hint = "this is a script, not a model", f"name what makes one: {named}; or `irscope simulate {text}` runs it"
+        message = "this is a script, not a model"
+        hint = f"name what makes one: {named}; or `irscope simulate {text}` runs it, with `--fit` for the largest batch that fits"
     elif path.suffix == ".toml":
         message, hint = "this is a file of settings, not a model", f"`irscope check {text}` holds the models that it lists to their budgets"
     else:

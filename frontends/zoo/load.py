@@ -41,7 +41,7 @@ from irscope.ir.bind import rename_symbols
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Value
-from irscope.ir.program import Assumed, Program
+from irscope.ir.program import TRAINS, Assumed, Program
 from irscope.ir.types import UNKNOWN_TYPE
 from irscope.passkit.settings import Settings
 
@@ -287,6 +287,8 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     for one in made.recipe.assumed:
         if one.is_guess:
             sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
+    if made.script is not None and made.script.optimizer is not None:
+        program.metadata[TRAINS] = "yes"
     if made.script is None:
         program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
     return program

@@ -67,6 +67,7 @@ class Script:
                 f"{self.symbol}() must return a module, or module and inputs, and may add loss and optimizer; it returned {_said(made)}",
                 code="IRS385",
                 where=self.where,
+                hint=self._as_program,
             )
         module: nn.Module = parts[0].eval()
         _, self.inputs, self.loss, self.optimizer = (*parts, None, None, None)[:4]
@@ -75,7 +76,13 @@ class Script:
     def failed(self, error: Exception) -> LoadError:
         """The line about what the user's code raised."""
         said = str(error).partition("\n")[0]
-        return LoadError(f"{self.symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=str(self.path))
+        hint = self._as_program if self.symbol == "main" else ""
+        return LoadError(f"{self.symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=str(self.path), hint=hint)
+
+    @property
+    def _as_program(self) -> str:
+        """What to type where the function is a program of its own."""
+        return f"`irscope simulate {self.path}` runs a program with a loop of its own"
 
     def remaining(self, options: LoadOptions, wanted: Sequence[Wanted]) -> LoadOptions:
         """What was said of the model, without the size of a batch that only the function knows about."""

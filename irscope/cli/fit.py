@@ -8,14 +8,27 @@ import sys
 from dataclasses import replace
 
 from irscope.amounts import COUNT
-from irscope.cli.args import add_model_arguments, add_output_arguments, amount_of, open_from, progress_from, write_answer
+from irscope.cli.args import (
+    add_model_arguments,
+    add_output_arguments,
+    add_step_arguments,
+    amount_of,
+    load_options,
+    open_from,
+    progress_from,
+    settings_from,
+    step_from,
+    write_answer,
+)
 from irscope.cli.generate import add_how_arguments, how_from
 from irscope.cli.run import report_diagnostics, strict_code
+from irscope.devices import target_of
 from irscope.errors import ExitCode, UsageError
+from irscope.ir.program import TRAINS
 from irscope.passes.memory.points import find_symbol
 from irscope.report.printable import printable
 from irscope.tools.config import device_for
-from irscope.tools.fit import COUNTERS, Search, best_of, fit_document, frontier_document, unfit_lines
+from irscope.tools.fit import COUNTERS, Search, best_of, fit_document, frontier_document, room_of, unfit_lines
 from irscope.tools.fit_generation import fit_generation
 from irscope.tools.generate import How
 
@@ -35,6 +48,10 @@ class Command:
     With --prompt, --new or --cache, and for --free context or new, the model is a language model that generates: the longest context
     (prompt and new tokens together), the largest batch or the most new tokens; --free batch,context gives a context for each batch.
 
+    With --optimizer, and where ./train.py:build returns an optimizer with its module, a training is what has to fit: forward, backward
+    and the optimizer's step. A program with a loop of its own is run instead:
+    `irscope simulate --fit batch=1..512 train.py --batch {batch}`.
+
     What has to fit is what PyTorch's allocator reserves in the worse of the first two forward passes. A CUDA context takes
     some hundred MiB besides; without --memory it is taken off what the device has, with --memory it is not.
 
@@ -52,8 +69,9 @@ class Command:
             "irscope fit transformers:llama --memory 24GiB --free context --new 256",
             "how long can prompt and answer of a language model be?",
         ),
+        ("irscope fit torchvision:resnet50 --memory 24GiB --optimizer adamw", "which is the largest batch that trains in 24 GiB?"),
     )
-    common = ("--memory", "--device", "--free", "--counter", "--prompt", "--new", "--batch", "--as", "--bind", "--format")
+    common = ("--memory", "--device", "--free", "--optimizer", "--prompt", "--new", "--batch", "--as", "--bind", "--format")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -63,6 +81,9 @@ class Command:
         parser.add_argument(
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
+        kind = parser.add_mutually_exclusive_group()
+        kind.add_argument("--optimizer", default="", metavar="NAME", help="such as adamw: a training step is what has to fit")
+        kind.add_argument("--inference", action="store_true", help="a forward alone, also where a function returns an optimizer")
         parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="tokens of the prompt; of a language model that generates")
         parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
         parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
@@ -80,7 +101,11 @@ class Command:
         if said:
             hint = "`--prompt 4096` says that it does, `--bind batch=4` gives a size of another"
             raise UsageError(f"{said[0]} is for a model that generates", code="IRS337", hint=hint)
+        if args.optimizer:
+            return self._training(args, free)
         model = open_from(args, open_sizes=free)
+        if TRAINS in model.program.metadata and not args.inference:
+            return self._training(args, free)
         report_diagnostics(model.diagnostics, args.verbose)
         search = Search(model, args.counter)
         memory = search.budget(args.memory)
@@ -100,6 +125,31 @@ class Command:
             return strict_code(args, [model])
         sys.stderr.write("".join(f"{printable(line)}\n" for line in unfit_lines(worst)))
         return ExitCode.FINDINGS
+
+    def _training(self, args: argparse.Namespace, free: list[str]) -> int:
+        """The same of a training step."""
+        from irscope.tools.fit_runs import fit_training  # it imports all that plans steps
+
+        if free != ["batch"] or args.counter not in ("auto", "reserved"):
+            said = f"--counter {args.counter}" if free == ["batch"] else f"--free {','.join(free)}"
+            raise UsageError(
+                f"{said} is not for a training, which is captured at one batch after the other, and reserves memory",
+                code="IRS337",
+                where=args.model,
+                hint="`--inference` asks about a forward alone",
+            )
+        step = argparse.ArgumentParser()
+        add_step_arguments(step)
+        of_step = vars(step.parse_args(["--optimizer", args.optimizer] if args.optimizer else []))
+        made = argparse.Namespace(**{**of_step, **{name: one for name, one in vars(args).items() if name not in of_step}})
+        watching = progress_from(args)
+        target = target_of(settings_from(args))
+        memory = room_of(args.memory, target)
+        found, info = fit_training(lambda batch: step_from(made, batch, watching), memory, load_options(args).bind.get("batch", 4))
+        for one in watching:
+            one.ended()
+        write_answer(found.document(info), args)
+        return found.exit_code
 
     def _generating(self, args: argparse.Namespace, free: list[str], how: How) -> int:
         """The same of a language model that generates."""

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from irscope import processes
 from irscope.amounts import RATE
@@ -37,7 +37,7 @@ from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
 from irscope.tools.config import device_for
-from irscope.tools.simulate import Interrupted, simulate_script
+from irscope.tools.simulate import Interrupted, check_script, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks
 from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation import Options, Simulation, error_line, world_of
@@ -46,6 +46,8 @@ from irscope.tools.simulation_files import KINDS, write_simulation
 _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDINGS, "needs_value": ExitCode.PARTIAL, "error": ExitCode.PASS}
 
 
+_FIT_STEPS: Final = 3
+"""Steps of each run of --fit where nobody says how many: the optimizer's state is there from the second on."""
 _alone = False
 """Whether this process is for one simulation, although it has imported torch before."""
 
@@ -70,9 +72,13 @@ class Command:
     examples = (
         ("irscope simulate --device h100 train.py --batch 8", "does this program, unmodified, fit one card?"),
         ("irscope simulate --device h100 --world 64 --rank all train.py", "what does every kind of rank of a job on 64 cards need?"),
+        (
+            "irscope simulate --device rtx4090 --fit batch=1..512 train.py --batch {batch}",
+            "which is the largest batch with which this program trains on this card?",
+        ),
         ("irscope simulate --steps 3 -o run.pickle -m mypackage.train", "what held the memory, as a snapshot for PyTorch's memory_viz?"),
     )
-    common = ("--device", "--memory", "--world", "--rank", "--steps", "--try", "--set", "--alloc-conf", "--format", "--output")
+    common = ("--device", "--memory", "--world", "--rank", "--steps", "--fit", "--try", "--set", "--alloc-conf", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         device, job, trials = group_of(parser, DEVICE_OPTIONS), group_of(parser, "the job"), group_of(parser, "settings to try")
@@ -96,7 +102,9 @@ class Command:
         job.add_argument("--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer")
         device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
-        parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after so many steps of the optimizer")
+        parser.add_argument(
+            "--steps", type=int, metavar="N", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit"
+        )
         parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
         parser.add_argument(
             "--allow-unknown-kernels",
@@ -143,6 +151,12 @@ class Command:
             action="store_true",
             help="keep new files that the program writes; without it they vanish when it ends, as their tensors hold zeros",
         )
+        parser.add_argument(
+            "--fit",
+            default="",
+            metavar="NAME=LOW..HIGH",
+            help="the largest size that fits, such as batch=1..512: {batch} in ARGS stands for it, and the program runs for each tried",
+        )
         device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser, plots="memory over the program, by category")
@@ -165,7 +179,7 @@ class Command:
             world=world_of(args.world),
             rank=rank,
             local=args.local,
-            steps=args.steps,
+            steps=(_FIT_STEPS if args.fit else 0) if args.steps is None else args.steps,
             seconds=args.time,
             answer=args.answer,
             allow_unknown=args.allow_unknown_kernels,
@@ -178,6 +192,8 @@ class Command:
             told=told,
         )
         program = Program(args.script, args.arguments, args.is_module)
+        if args.fit:
+            return self._fit(args, program, options)
         if args.rank == "all":
             if _is_export(args):
                 raise UsageError("-o for another viewer is about one rank", code="IRS643", hint="--rank R")
@@ -196,6 +212,20 @@ class Command:
             except Interrupted as stop:
                 found, interrupted = stop.simulation, True
         return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
+
+    def _fit(self, args: argparse.Namespace, program: Program, options: Options) -> int:
+        """The largest size of an option of the program's own."""
+        from irscope.tools.fit_runs import Range, fit_program  # it imports all that plans steps
+
+        asked = {"--rank all": args.rank == "all", "--try": args.tries, "--try-compile": args.try_compile, "--no-limit": args.no_limit}
+        asked[f"-o {args.output}"] = _is_export(args)
+        for said, is_asked in asked.items():
+            if is_asked:
+                raise UsageError(f"{said} is about one size, and --fit looks for one", code="IRS643", hint="leave one of them out")
+        check_script(program.script, program.is_module)
+        found = fit_program(program, options, Range.parse(args.fit))
+        write_answer(found.document(), args)
+        return found.exit_code
 
     def _tried(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation | Ranks) -> Tried | None:
         document = found.to_json()

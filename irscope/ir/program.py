@@ -151,6 +151,8 @@ FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
 # ----------------------------------------------------------------------------------------------------
 # A whole model: its main graph, functions, symbols and where it came from.
 
+TRAINS: Final = "trains"
+"""What the metadata of a module says with which a function returned an optimizer: what was named is a training."""
 WEIGHTS: Final = "weights"
 """What an assumption about weights is about."""
 

@@ -119,12 +119,14 @@ def load_script(path: Path) -> ModuleType:
 
 @contextmanager
 def beside(path: Path) -> Iterator[None]:
-    """Let modules in the folder of a file be imported, as `python FILE` does."""
-    folder = str(path.resolve().parent)
+    """Let modules in the folder of a file be imported, and its name be all that it was called with, as `python FILE` does."""
+    folder, before = str(path.resolve().parent), sys.argv
     sys.path.insert(0, folder)
+    sys.argv = [str(path)]
     try:
         yield
     finally:
+        sys.argv = before
         with suppress(ValueError):
             sys.path.remove(folder)
 

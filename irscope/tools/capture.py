@@ -188,13 +188,26 @@ def _asked(made: StepSetup) -> str:
 
 
 def _named_step(text: str, options: LoadOptions, made: StepSetup, settings: Settings, sink: DiagnosticSink) -> Program:
+    """The step of a model whose large weights have no values; of a user's own one with values where its code wants them."""
+    if not is_script(text):
+        return _made_step(text, options, made, settings, sink, hollow=True)
+    said = DiagnosticSink()
+    try:
+        program = _made_step(text, options, made, settings, said, hollow=True)
+    except LoadError:  # its own code looks at values, or puts tensors together that have some and that have none
+        return _made_step(text, options, made, settings, sink, hollow=False)
+    for one in said:
+        sink.add(one)
+    return program
+
+
+def _made_step(text: str, options: LoadOptions, made: StepSetup, settings: Settings, sink: DiagnosticSink, *, hollow: bool) -> Program:
     from irscope.frontends.zoo.load import make_named, quiet
 
-    script = is_script(text)
-    named = make_named(text, options, hollow=not script)
+    named = make_named(text, options, hollow=hollow)
     if made.tuning is not None:
         tune(named, made.tuning, text)
-    args, kwargs = named.arguments(real=script)
+    args, kwargs = named.arguments(real=not hollow)
     if named.script is not None:
         made = with_own(named.script, made, options)
     labels = kwargs.get("input_ids")

@@ -21,7 +21,7 @@ from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_o
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
-from irscope.ir.program import LIVE, Program, Runtime
+from irscope.ir.program import LIVE, TRAINS, Program, Runtime
 from irscope.ir.spelling import typed_input
 from irscope.ir.types import TensorType
 from irscope.memory.moments import ROUNDING
@@ -470,7 +470,8 @@ class _Maker:
         if self._is_live:
             return LargestSize("", None, None, None, "every size is a number", "")
         if is_name(self.program.path):
-            return LargestSize("", None, None, None, "not looked for", _command("fit", self._options({}), self._path))
+            reason = "this is a forward alone; of the training not looked for" if TRAINS in self.program.metadata else "not looked for"
+            return LargestSize("", None, None, None, reason, _command("fit", self._options({}), self._path))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
             return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}, opened=option), self._path))
@@ -588,6 +589,8 @@ class _Maker:
             first = Command(_command("run", options, "--passes shapes", self._path), "which sizes are not known, and why")
         elif memory.fits.value is False:
             first = Command(_command("run", options, "--passes explain-peak", self._path), "what lowers the peak")
+        elif TRAINS in self.program.metadata:
+            first = Command(_command("train-plan", self._options({}), self._path), "a step of the training, with its optimizer")
         elif largest.symbol and largest.size is None and largest.command:
             first = Command(largest.command, f"the largest {largest.symbol} that fits")
         return first, Command(_command("run", options, "--all", self._path), "every report")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from irscope.amounts import parse_memory
-from irscope.devices import target_of
+from irscope.devices import Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
@@ -231,6 +231,18 @@ def fit(
         return search.largest(search.budget(memory), free, {})
 
 
+def room_of(memory: int | str | None, target: Target) -> int:
+    """Bytes that may be taken: as given, or what the device has besides a CUDA context."""
+    if isinstance(memory, str):
+        return parse_memory(memory)
+    if memory is not None:
+        return memory
+    if target.device.room_bytes is None:
+        hint = "say how much: `--memory 24GiB`"
+        raise UsageError(f"the profile of {target.device.title} does not say how much memory it has", code="IRS336", hint=hint)
+    return target.device.room_bytes
+
+
 class Search:
     """Looks for sizes that fit; what was computed for one question serves the next."""
 
@@ -283,15 +295,7 @@ class Search:
 
     def budget(self, memory: int | str | None) -> int:
         """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
-        if isinstance(memory, str):
-            return parse_memory(memory)
-        if memory is not None:
-            return memory
-        device = self.target.device
-        if device.room_bytes is None:
-            hint = "say how much: `--memory 24GiB`"
-            raise UsageError(f"the profile of {device.title} does not say how much memory it has", code="IRS336", hint=hint)
-        return device.room_bytes
+        return room_of(memory, self.target)
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         """The largest size of one symbol that fits, with sizes for others."""

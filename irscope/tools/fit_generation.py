@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from irscope.amounts import parse_memory
 from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
@@ -14,6 +13,7 @@ from irscope.memory.tape import Outcome, Span, Tape
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
+from irscope.tools.fit import room_of
 from irscope.tools.generate import Capture, How, how_text, weights_rows, wish_of
 from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, allocator_of, target_for
@@ -218,22 +218,11 @@ def fit_generation(
     wish = wish_of(model, prompt or 1, new or 1, batch or 1, how)
     options = Options(device, torch, alloc_conf)
     target = target_for(options)
-    search = _Search(wish, tuple(sorted(looked_for)), _budget(memory, target), target, options, told)
+    search = _Search(wish, tuple(sorted(looked_for)), room_of(memory, target), target, options, told)
     simulation = run_own(search.program, wish.model, options)
     if search.found is None:
         raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
     return search.found
-
-
-def _budget(memory: int | str | None, target: Target) -> int:
-    if isinstance(memory, int):
-        return memory
-    if memory is not None:
-        return parse_memory(memory)
-    if target.device.room_bytes is None:
-        hint = "say how much: `--memory 24GiB`"
-        raise UsageError(f"the profile of {target.device.title} does not say how much memory it has", code="IRS336", hint=hint)
-    return target.device.room_bytes
 
 
 class _Search:
@@ -298,14 +287,14 @@ class _Search:
                     whole[fit], _ = self._whole(made, _sized(wish, free, fit), fit) if fit else (whole[size], 0)
             return whole[size].reserved
 
-        top = _last_below(first, self._memory, low, bound, guess or max(low, _FIRST)) if free != "new" else 0
+        top = last_below(first, self._memory, low, bound, guess or max(low, _FIRST)) if free != "new" else 0
         if free == "new":
             top, found.most = self._most_new(made, wish, first)
         size = top
         if top and all_of(top) > self._memory:
             found.most = 0
             known = max((one for one, look in whole.items() if look.reserved <= self._memory), default=0)
-            size = known if free == "new" and known else _last_below(all_of, self._memory, low, top - 1, top - 1, all_of(top))
+            size = known if free == "new" and known else last_below(all_of, self._memory, low, top - 1, top - 1, all_of(top))
         found.limit = "replays" if found.most else "memory"
         found.largest, found.looks = size, len(whole)
         found.wish = _sized(wish, free, max(size, low))
@@ -324,10 +313,10 @@ class _Search:
         requests = max(run.cuts[-1].at - run.cuts[-2].at, 1)
         affordable = max(_REPLAYED // requests, _FIRST)
         if "static" in wish.cache:
-            most = _last_below(first, self._memory, 1, _MOST, affordable)
+            most = last_below(first, self._memory, 1, _MOST, affordable)
         else:
             # A step behind a longer prompt asks for what a later step asks for: no token can be made where that is too much.
-            most = _last_below(lambda size: self._asked_at(made, wish, size), self._memory, 1, _MOST, affordable)
+            most = last_below(lambda size: self._asked_at(made, wish, size), self._memory, 1, _MOST, affordable)
         return (most, 0) if most <= affordable else (affordable, most)
 
     def _asked_at(self, made: Generator, wish: Wish, new: int) -> int:
@@ -398,34 +387,36 @@ def _sized(wish: Wish, free: str, size: int) -> Wish:
     return replace(wish, batch=size) if free == "batch" else replace(wish, new=size)
 
 
-def _last_below(measure: Callable[[int], int], most: int, low: int, high: int, guess: int, above: int | None = None) -> int:
+def last_below(measure: Callable[[int], int | None], most: int, low: int, high: int, guess: int, above: int | None = None) -> int:
     """The last number at which a measure that mostly grows is at most so much: by straight lines at first, then by halves; 0 for none.
 
-    `above` is the measure at `high` + 1, where that is known.
+    A measure of None is more than that, nobody knows by how much. `above` is the measure at `high` + 1, where that is known.
     """
-    if (least := measure(low)) > most:
+    least = measure(low)
+    if least is None or least > most:
         return 0
     fits, over = (low, least), (high + 1, above)
     trial = min(max(guess, low + 1), high)
     turn = 0
     while over[0] - fits[0] > 1:
         value = measure(trial)
-        if value > most:
+        if value is None or value > most:
             over = (trial, value)
         else:
             fits = (trial, value)
         turn += 1
-        trial = _next(fits, over, most, (low, least), turn)
+        trial = _next(fits, over, most, (low, least), turn, is_open=over[0] > high)
     return fits[0]
 
 
-def _next(fits: tuple[int, int], over: tuple[int, int | None], most: int, first: tuple[int, int], turn: int) -> int:
+def _next(fits: tuple[int, int], over: tuple[int, int | None], most: int, first: tuple[int, int], turn: int, *, is_open: bool) -> int:
     """Where to look next, between a number that fits and one that does not."""
+    rises = fits[0] > first[0] and fits[1] > first[1]
     if over[1] is not None and turn % 3:
         step = (over[0] - fits[0]) * (most - fits[1]) // max(over[1] - fits[1], 1)
-    elif over[1] is None and fits[0] > first[0] and fits[1] > first[1]:
+    elif over[1] is None and rises and (is_open or turn % 3):
         step = (fits[0] - first[0]) * (most - fits[1]) // (fits[1] - first[1])
-    elif over[1] is None:
+    elif over[1] is None and is_open:
         step = fits[0] * 3
     else:
         step = (over[0] - fits[0]) // 2

@@ -150,8 +150,11 @@ class Children:
         for one in self._started:
             one.close()
 
-    def run(self, several: Sequence[Options], what: str = "ranks") -> list[dict[str, Any]]:
-        """The JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says why."""
+    def run(self, several: Sequence[Options], what: str = "ranks", programs: Sequence[Program] = ()) -> list[dict[str, Any]]:
+        """The JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says why.
+
+        `programs` are run in the place of the one, each with its options.
+        """
         cores = len(os.sched_getaffinity(0))  # Linux has it, and programs are simulated nowhere else
         missing = min(cores, len(several)) - sum(len(one.servers) for one in self._started)
         if missing > 0:
@@ -161,7 +164,8 @@ class Children:
         for server in servers:
             free.put(server)
         with ThreadPoolExecutor(max(1, len(servers))) as pool:
-            made = [pool.submit(self._one, options, free) for options in several]
+            pairs = zip(programs or itertools.repeat(self._program), several, strict=bool(programs))
+            made = [pool.submit(self._one, program, options, free) for program, options in pairs]
             try:
                 for done, _ in enumerate(as_completed(made), 1):
                     if self._told is not None:
@@ -172,7 +176,7 @@ class Children:
                     server.interrupt()
             return [one.result() for one in made]
 
-    def _one(self, options: Options, free: queue.SimpleQueue[_Server]) -> dict[str, Any]:
+    def _one(self, program: Program, options: Options, free: queue.SimpleQueue[_Server]) -> dict[str, Any]:
         nothing = {"outcome": "error", "error": INTERRUPTED, "line": "", "steps": [], "collectives": [], "rank": options.rank}
         server = free.get()
         try:
@@ -180,7 +184,7 @@ class Children:
                 return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
             with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
                 path, said = Path(folder, "run.json"), Path(folder, "stderr")
-                status = server.run(arguments_of(self._program, options, "--quiet", "--format", "json", "-o", str(path)), said)
+                status = server.run(arguments_of(program, options, "--quiet", "--format", "json", "-o", str(path)), said)
                 if path.exists():
                     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
                 else:

@@ -20,7 +20,7 @@ from irscope.passes.training.times import StepTimes
 from irscope.report.celltext import signed
 from irscope.report.chart import line_chart
 from irscope.report.picture import Curve, Panel, Style, bars, panels_of
-from irscope.report.report import Report
+from irscope.report.report import ModelInfo, Report
 from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, largest
@@ -86,7 +86,8 @@ def activation_lines(model: Model, link: float) -> str:
 # ----------------------------------------------------------------------------------------------------
 # Peaks by size of the batch, and the largest that fits, with and without recomputing.
 
-_MOST_BATCH = 1 << 16
+MOST: Final = 1 << 16
+"""No batch is looked for above this."""
 _MOST_PLANS = 10
 """Sizes that are planned at most; each is captured and searched."""
 _COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
@@ -144,7 +145,7 @@ def sweep_batches(
     within so many seconds.
     """
     wanted = sorted(set(batches))
-    captures = _Captures(capture, wanted)
+    captures = Captures(capture, wanted)
     for batch in wanted or (start, 2 * start):
         captures.needs(batch)
     is_planned = memory is not None and captures.is_eager
@@ -153,7 +154,7 @@ def sweep_batches(
     shown = wanted
     headline: tuple[str, ...] = ()
     if memory is not None:
-        most, above = _search(memory, captures.needs, captures.known())
+        most, above = search_batches(memory, captures.needs, captures.known())
         summary |= {
             "memory_bytes": memory,
             "largest_batch": derived(most, *captures.decisive(most, above)),
@@ -201,11 +202,13 @@ _BY_PARTITIONER: Final = (
 )
 
 
-class _Captures:
+class Captures:
     """Steps by size of the batch, each captured once."""
 
-    def __init__(self, capture: Callable[[int], Model], wanted: Collection[int]) -> None:
+    def __init__(self, capture: Callable[[int], Model], wanted: Collection[int] = ()) -> None:
         self.found: dict[int, StepMemory] = {}
+        self.info: ModelInfo | None = None
+        """What the first says of the model."""
         self._capture = capture
         self._wanted = wanted
         self._models: dict[int, Model] = {}
@@ -215,6 +218,8 @@ class _Captures:
         if batch not in self.found:
             model = self._capture(batch)
             self.found[batch] = memory_of(model)
+            self.info = self.info or model.info()
+            trace_in(model.program).live = None  # the module of each size would stay
             if batch in self._wanted:
                 self._models[batch] = model
         return self.found[batch]
@@ -250,7 +255,7 @@ class _Captures:
 def read_batches(text: str) -> list[int]:
     """Sizes of the batch as a user lists them."""
     sizes = [read_size(part) or 0 for part in text.split(",")]
-    if not all(0 < size <= _MOST_BATCH for size in sizes):
+    if not all(0 < size <= MOST for size in sizes):
         raise UsageError(f"--batches needs numbers such as 4,8,16, not {text!r}", code="IRS386")
     return sorted(set(sizes))
 
@@ -282,7 +287,7 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
     return Table.of(rows, columns, "Peak of the steady step by batch"), series
 
 
-def _search(room: int, needs: Callable[[int], int], known: dict[int, int], most: int = 0) -> tuple[int, int]:
+def search_batches(room: int, needs: Callable[[int], int], known: dict[int, int], most: int = 0) -> tuple[int, int]:
     """The largest size that needs no more than the room, and the smallest known one that needs more.
 
     0 stands for none. Memory grows nearly in proportion, so the next size is where the line through two known ones meets the limit.
@@ -292,24 +297,24 @@ def _search(room: int, needs: Callable[[int], int], known: dict[int, int], most:
     while not most or turn < most:
         low = max((batch for batch in known if known[batch] <= room), default=0)
         high = min((batch for batch in known if known[batch] > room and batch > low), default=0)
-        if (high and high - low <= 1) or low >= _MOST_BATCH:
+        if (high and high - low <= 1) or low >= MOST:
             break
-        near = sorted(known, key=lambda batch: (abs(known[batch] - room), batch))[:2]
         guess = (low + high) // 2 if high else 2 * low
-        # Where the line misleads again and again, the middle gets there.
-        if len(near) == 2 and turn % 4 != 3:
+        # What is reserved grows in steps: where lines mislead, the middle gets there.
+        near = [low, high] if high else sorted(known)[-2:]
+        if all(batch in known for batch in near) and len(near) == 2 and turn % 2 == 0:
             slope = (known[near[1]] - known[near[0]]) / (near[1] - near[0])
             if slope > 0:
                 guess = near[0] + int((room - known[near[0]]) // slope)
         guess = max(guess, low + 1)
-        guess = min(guess, high - 1) if high else min(guess, _STRETCH * max(1, low), _MOST_BATCH)
+        guess = min(guess, high - 1) if high else min(guess, _STRETCH * max(1, low), MOST)
         known[guess] = needs(guess)
         turn += 1
     low = max((batch for batch in known if known[batch] <= room), default=0)
     return low, min((batch for batch in known if known[batch] > room and batch > low), default=0)
 
 
-def _planned_sizes(captures: _Captures, room: int, kept: int, seconds: float) -> list[Size]:
+def _planned_sizes(captures: Captures, room: int, kept: int, seconds: float) -> list[Size]:
     """Sizes for which plans were searched, from the largest that fits without; the last that fits is as large as could be found."""
     sizes: dict[int, Size] = {}
 
@@ -323,7 +328,7 @@ def _planned_sizes(captures: _Captures, room: int, kept: int, seconds: float) ->
     if sizes[first].fits:
         known[2 * first] = needs(2 * first)
         known = {batch: sizes[batch].least if sizes[batch].fits else known[batch] for batch in known}
-    _search(room, lambda batch: _lowest(needs, sizes, batch), known, _MOST_PLANS - len(known))
+    search_batches(room, lambda batch: _lowest(needs, sizes, batch), known, _MOST_PLANS - len(known))
     return [sizes[batch] for batch in sorted(sizes)]
 
 
@@ -332,7 +337,7 @@ def _lowest(needs: Callable[[int], int], sizes: dict[int, Size], batch: int) -> 
     return sizes[batch].least if sizes[batch].fits else value
 
 
-def _planned_size(captures: _Captures, batch: int, room: int, seconds: float) -> Size:
+def _planned_size(captures: Captures, batch: int, room: int, seconds: float) -> Size:
     """Plan a size: first with baseline planners find, then with the time that is allowed."""
     memory = captures.memory(batch)
     problem = step_problem(memory.trace, StepTimes(memory.target.device, memory.trace).of).problem

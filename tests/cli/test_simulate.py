@@ -598,3 +598,54 @@ print(second.result, second.peak("allocated"), second.peak("reserved"), first.pe
 """
     done = python(text)
     assert done.stdout.splitlines()[-1] == f"4096 4096 {2 << 20} True", done.stderr[-1000:]
+
+
+SIZED = """import sys, torch
+batch = int(sys.argv[2])
+if batch > 40:
+    raise ValueError("at most 40")
+net = torch.nn.Linear(1024, 1024, device="cuda")
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(5):
+    kept = torch.zeros(batch << 20, dtype=torch.uint8, device="cuda")  # so many MiB
+    net(torch.ones(4, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_the_largest_size_of_a_programs_own_option(tmp_path: Path) -> None:
+    # 1 MiB for each of the batch, a context of 600 MiB at most, and less than 80 MiB for all else.
+    asked = ("--fit", "batch=2..512", "--device", "h100", "--memory", "700MiB", "--format", "json", "-q")
+    done = simulate(tmp_path, SIZED, *asked, arguments=("--batch", "{batch}"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["schema"] == "irscope.fit/1" and found["free"] == "batch" and found["of"] == "the program"
+    fits = [one["size"] for one in found["tried"] if one["outcome"] == "fits"]
+    assert found["largest"] == max(fits) and 0 < found["peak_bytes"] <= found["memory_bytes"] == 100 << 20
+    over = found["does_not_fit"]["size"]
+    assert over == found["largest"] + 1, "what is next to the answer was run"
+    # The same program, run by itself at both.
+    for size, code in ((found["largest"], 0), (over, 1 if found["limit"] == "memory" else 4)):
+        alone = simulate(tmp_path, SIZED, *asked[2:], "--steps", "3", arguments=("--batch", str(size)))
+        assert alone.returncode == code
+        assert size == over or json.loads(alone.stdout)["peak"]["reserved"] == found["peak_bytes"]
+
+
+def test_a_size_at_which_the_program_fails_ends_the_search_with_its_error(tmp_path: Path) -> None:
+    done = simulate(tmp_path, SIZED, "--fit", "batch=8..64", "--device", "h100", "-q", arguments=("--batch", "{batch}"))
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "batch 40 is the largest that runs" in said and "; 41 fails: " in said and "train.py:4: ValueError: at most 40" in said
+    done = simulate(tmp_path, SIZED, "--fit", "batch=41..64", "--device", "h100", "-q", arguments=("--batch", "{batch}"))
+    assert done.returncode == 4 and "batch 41 fails" in done.stdout
+
+
+def test_what_the_search_for_a_size_cannot_do_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for asked, hint in (
+        (("--fit", "batch=1..8"), "train.py --batch {batch}`"),
+        (("--fit", "batch=9..8"), "--fit batch=1..512"),
+        (("--fit", "batch=1..8", "--rank", "all"), "leave one of them out"),
+        (("--fit", "batch=1..8", "--try"), "leave one of them out"),
+    ):
+        done = simulate(tmp_path, SIZED, *asked, arguments=("--batch", "8"))
+        assert done.returncode == 2 and "IRS643" in done.stderr and hint in done.stderr, done.stderr

@@ -33,6 +33,23 @@ def build():
     net = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10))
     return net, (torch.zeros(16, 32),), lambda out: out.logsumexp(1).mean(), lambda p: torch.optim.AdamW(p, fused=True)
 
+def trained(batch=8):
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(6)])
+    return net, torch.zeros(batch, 512), lambda out: out.sum(), torch.optim.AdamW
+
+def looks(batch=8):
+    class Looks(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (2 if x.sum() > 0 else 1)
+    return Looks(16384, 8), torch.zeros(batch, 16384)
+
+def parsed():
+    import argparse
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=64)
+    width = parser.parse_args().width
+    return nn.Linear(width, width), torch.zeros(2, width)
+
 def empty():
     return 5
 
@@ -137,6 +154,50 @@ def test_largest_batch_with_and_without_recomputing(script: Path, capsys: pytest
     [report] = json.loads(capsys.readouterr().out)["reports"]
     [table] = report["tables"]
     assert table["rows"][0][[column["key"] for column in table["columns"]].index("reserved")] > memory
+
+
+def test_what_a_function_with_an_optimizer_fits_is_its_training(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--memory", "80MiB", "--format", "json"]
+    assert main(["fit", f"{script}:trained", *asked]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "irscope.fit/1" and "AdamW" in found["of"]
+    assert main(["fit", f"{script}:trained", *asked, "--inference"]) == ExitCode.OK
+    forward = json.loads(capsys.readouterr().out)
+    assert 0 < found["largest"] < forward["largest"] and found["does_not_fit"]["size"] == found["largest"] + 1
+    # What train-plan says of the two sizes.
+    sizes = f"{found['largest']},{found['largest'] + 1}"
+    assert main(["train-plan", f"{script}:trained", "--batches", sizes, "--format", "json"]) == ExitCode.OK
+    [report] = json.loads(capsys.readouterr().out)["reports"]
+    at = [column["key"] for column in report["tables"][0]["columns"]].index("reserved")
+    fits, over = (row[at] for row in report["tables"][0]["rows"])
+    assert fits == found["peak_bytes"] <= 80 << 20 < over == found["does_not_fit"]["peak_bytes"]
+    assert main(["fit", f"{script}:blocks", *asked, "--optimizer", "adamw"]) == ExitCode.OK
+    assert "AdamW" in json.loads(capsys.readouterr().out)["of"]
+    assert main(["fit", f"{script}:trained", "--memory", "4MiB"]) == ExitCode.FINDINGS
+    assert "does not fit" in capsys.readouterr().out
+    assert main(["fit", f"{script}:trained", "--free", "batch,seq"]) == ExitCode.USAGE
+
+
+def test_sizes_that_are_tried_keep_nothing_and_large_weights_have_no_values(script: Path) -> None:
+    from irscope.tools.train import Captures
+
+    def capture(batch: int) -> Any:
+        return open_training(f"{script}:trained", LoadOptions(bind={"batch": batch}, use_cache=False), StepSetup(), Settings())
+
+    live = trace_in(capture(4).program).live
+    assert live is not None and all(one.is_meta for one in live.module.parameters() if one.dim() > 1)  # type: ignore[attr-defined]
+    captures = Captures(capture)
+    captures.needs(4)
+    assert captures.memory(4).trace.live is None
+    # A model that looks at a large input has its values.
+    looks = open_training(f"{script}:looks", LoadOptions(use_cache=False), StepSetup(), Settings())
+    assert not any(one.is_meta for one in trace_in(looks.program).live.module.parameters())  # type: ignore[union-attr]
+
+
+def test_a_function_sees_no_arguments_of_irscopes_own(script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.argv", ["irscope", "fit", "--width", "8", "--memory", "2GiB"])
+    assert main(["run", "--passes", "params", "--format", "json", f"{script}:parsed"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["reports"][0]["summary"]["count"] == 64 * 65
 
 
 def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,274 @@
+"""The largest size at which a training fits: steps that are captured, or a program that is simulated, at one size after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from irscope.devices import Target
+from irscope.errors import ExitCode, UsageError
+from irscope.immutable import immutable
+from irscope.passes.training.memory import StepMemory
+from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind, humanise
+from irscope.report.values import Provenance, Quantity
+from irscope.session import Model
+from irscope.tools.fit import SCHEMA, room_of
+from irscope.tools.fit_generation import last_below
+from irscope.tools.simulate_ranks import Children, Program, peak_of
+from irscope.tools.simulation import Options, error_line, target_for
+from irscope.tools.train import MOST, Captures, search_batches
+
+_ENDED: Final = ("finished", "steps")
+Outcome = Literal["fits", "oom", "fails"]
+
+
+@immutable(slots=False)
+class Tried:
+    """A size that was captured or run."""
+
+    size: int
+    outcome: Outcome
+    needed: Quantity | None = None
+    """The most that it takes of the device; None where memory was refused before anybody knew."""
+    why: str = ""
+    """Where most is in use or memory was refused, or why the program fails."""
+    exit_code: int = 0
+
+
+@immutable(slots=False)
+class RunFit:
+    """The largest size of a training that fits, and all that were tried."""
+
+    subject: str
+    """What has to fit, in words."""
+    model: str
+    free: str
+    memory: int
+    target: Target
+    tried: Sequence[Tried]
+    """In the order of their sizes."""
+    most: int
+    """Where the search ends: no larger size was asked for."""
+    counter: str = "reserved"
+    """Which of the allocator's counters has to fit."""
+    looked_at: str = ""
+    """How much of a program each run is."""
+    interrupted: bool = False
+
+    @property
+    def at(self) -> Tried | None:
+        """The largest that fits."""
+        return next((one for one in reversed(self.tried) if one.outcome == "fits"), None)
+
+    @property
+    def following(self) -> Tried | None:
+        """The smallest above it that does not."""
+        return next((one for one in self.tried if one.size > self.largest and one.outcome != "fits"), None)
+
+    @property
+    def largest(self) -> int:
+        """0 where not even the smallest fits."""
+        return 0 if self.at is None else self.at.size
+
+    @property
+    def limit(self) -> str:
+        """What stops larger sizes: "memory", "range" of the sizes that were asked about, or "program", which fails at them."""
+        if self.following is None:
+            return "range"
+        return "program" if self.following.outcome == "fails" else "memory"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the command."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        failing = self.following
+        return ExitCode.OK if self.largest else ExitCode.FINDINGS if failing is None else failing.exit_code or ExitCode.FINDINGS
+
+    @property
+    def answer(self) -> str:
+        """The same in a line."""
+        memory, at, over = humanise(self.memory, Kind.BYTES), self.at, self.following
+        if at is None:
+            said = (
+                ""
+                if over is None
+                else f"{self.free} {over.size:,} "
+                + (f"fails: {over.why}" if over.outcome == "fails" else f"needs {_needed(over)}, there are {memory}")
+            )
+            return said if over is not None and over.outcome == "fails" else f"does not fit: {said}"
+        modelled = at.needed is not None and at.needed.provenance is not Provenance.EXACT
+        fits = f"fits {memory}{' as modelled' if modelled else ''}"
+        if self.limit == "range":
+            return f"{self.free} {self.largest:,}, the largest that was asked about, {fits}"
+        if self.limit == "program" and over is not None:
+            return f"{self.free} {self.largest:,} is the largest that runs and {fits}; {over.size:,} fails: {over.why}"
+        return f"{self.free} {self.largest:,} is the largest that {fits}"
+
+    def report(self) -> Report:
+        """The same for people."""
+        at, over = self.at, self.following
+        summary: dict[str, object] = {"counted": f"{self.subject}: the most that is {self.counter}"}
+        if at is not None and at.needed is not None:
+            assert isinstance(at.needed.value, int)
+            left = f"at {at.size:,}, {humanise(self.memory - at.needed.value, Kind.BYTES)} left"
+            summary["needed"] = Quantity(at.needed.value, at.needed.provenance, None, left, *(at.needed.interval or ()))
+        if over is not None:
+            summary["does_not_fit"] = f"{over.size:,}: {_needed(over)}"
+        summary["for"] = self.target.text
+        runs = f"{len(self.tried)} {'sizes' if len(self.tried) != 1 else 'size'} of it"
+        summary["looked_at"] = f"{runs}{', ' + self.looked_at if self.looked_at else ''}; what is {self.counter} may fall where sizes grow"
+        context = self.target.device.context_bytes
+        if context is not None:
+            low, high = (humanise(one, Kind.BYTES) for one in context)
+            summary["besides"] = f"the CUDA context takes {low}" + (f" to {high}" if high != low else "")
+        columns = (Column(self.free, Kind.COUNT), Column("fits"), Column(self.counter, Kind.BYTES), Column("where"))
+        rows = [(one.size, _SAID[one.outcome], one.needed, one.why) for one in self.tried]
+        table = Table.of(rows, columns, f"{self.free}: sizes that were tried")
+        return Report("fit", headline=(self.answer,), summary=summary, units={"needed": Kind.BYTES}, tables=(table,))
+
+    def document(self, model: ModelInfo | None = None) -> Document:
+        """The report alone; its JSON is of the schema irscope.fit/1."""
+        return Document(model=model or ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `--format json` prints."""
+        at, over = self.at, self.following
+        modelled = [
+            one for one in (at, over) if one is not None and one.needed is not None and one.needed.provenance is not Provenance.EXACT
+        ]
+        return {
+            "schema": SCHEMA,
+            "of": self.subject,
+            "model": self.model,
+            "free": self.free,
+            "largest": self.largest,
+            "peak_bytes": _bytes_of(at),
+            "limited_by": "" if over is None else over.why,
+            "limit": self.limit,
+            "formula": None,
+            "memory_bytes": self.memory,
+            "counter": self.counter,
+            "does_not_fit": None if over is None else {"size": over.size, "peak_bytes": _bytes_of(over), "why": over.why},
+            "target": self.target.text,
+            "tried": [{"size": one.size, "outcome": one.outcome, "peak_bytes": _bytes_of(one), "why": one.why} for one in self.tried],
+            "provenance": dict.fromkeys(("largest", "peak_bytes"), Provenance.MODELLED.value) if modelled else {},
+        }
+
+
+_SAID: Final = {"fits": "yes", "oom": "no", "fails": "fails"}
+
+
+def _bytes_of(one: Tried | None) -> object:
+    return None if one is None or one.needed is None else one.needed.value
+
+
+def _needed(one: Tried) -> str:
+    if one.needed is None or not isinstance(one.needed.value, int):
+        return f"more, as is refused at {one.why}" if one.why else "more"
+    sign = "~" if one.needed.provenance is not Provenance.EXACT else ""
+    return f"{sign}{humanise(one.needed.value, Kind.BYTES)} ({one.needed.value:,} bytes)"
+
+
+# -- captured steps --------------------------------------------------------------------------------------------------------
+
+
+def fit_training(capture: Callable[[int], Model], memory: int, start: int = 4) -> tuple[RunFit, ModelInfo]:
+    """The largest batch of a training step, which `capture` captures at a size; and the model as its header says it."""
+    captures = Captures(capture)
+    for batch in (start, 2 * start):
+        captures.needs(batch)
+    search_batches(memory, captures.needs, captures.known())
+    first = captures.memory(start)
+    tried = [_step_tried(batch, one, memory) for batch, one in sorted(captures.found.items())]
+    subject = f"a training step (forward, backward, {first.trace.optimizer or 'no optimizer'})"
+    assert captures.info is not None
+    return RunFit(subject, captures.info.path, "batch", memory, first.target, tried, MOST, first.taken), captures.info
+
+
+def _step_tried(batch: int, memory: StepMemory, room: int) -> Tried:
+    needed = memory.worst(memory.taken)
+    assert isinstance(needed.value, int)
+    peak = memory.trace.in_step(memory.trace.steady)[memory.peak_step]
+    return Tried(batch, "fits" if needed.value <= room else "oom", needed, peak.name)
+
+
+# -- programs --------------------------------------------------------------------------------------------------------------
+
+
+@immutable(slots=False)
+class Range:
+    """Sizes of a program's own option, from `--fit batch=1..512`."""
+
+    name: str
+    low: int = 1
+    high: int = MOST
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        """The sizes that the text of --fit names."""
+        found = re.fullmatch(r"(?P<name>[A-Za-z_][\w-]*)(?:=(?P<low>\d+)(?:\.\.(?P<high>\d+)))?", text)
+        if found is None:
+            raise UsageError(f"--fit {text!r} is not of the form NAME=LOW..HIGH", code="IRS643", hint="--fit batch=1..512")
+        made = cls(found["name"], int(found["low"] or 1), int(found["high"] or MOST))
+        if not 1 <= made.low <= made.high:
+            raise UsageError(f"--fit {text}: there is no size from {made.low} to {made.high}", code="IRS643", hint="--fit batch=1..512")
+        return made
+
+    def at(self, program: Program, size: int) -> Program:
+        """The program with a size in the place of the name in braces."""
+        return replace(program, arguments=[one.replace(f"{{{self.name}}}", str(size)) for one in program.arguments])
+
+    def check(self, program: Program) -> None:
+        """Raise UsageError where no argument of the program has a place for the size."""
+        place = f"{{{self.name}}}"
+        if not any(place in one for one in program.arguments):
+            likely = next((one for one in program.arguments if self.name in one), f"--{self.name}").partition("=")[0]
+            raise UsageError(
+                f"--fit {self.name}: no argument of the program has {place}, where the size goes",
+                code="IRS643",
+                where=program.script,
+                hint=f"`irscope simulate --fit {self.name}={self.low}..{self.high} {program.script} {likely} {place}`",
+            )
+
+
+def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
+    """The largest size with which a program ends on the device; each size is a run of it, stopped after `options.steps` steps."""
+    sizes.check(program)
+    target = target_for(options)
+    room = room_of(None, target)
+    found: dict[int, Tried] = {}
+    with Children(program, options.told) as children:
+
+        def needs(size: int) -> int | None:
+            [document] = children.run([options], f"{sizes.name} {size:,}", [sizes.at(program, size)])
+            if children.interrupted:
+                raise KeyboardInterrupt
+            found[size] = _run_tried(size, document)
+            return peak_of(document, "reserved") if found[size].outcome == "fits" else None
+
+        try:
+            # A run that ended fits, whatever it reserved.
+            last_below(
+                lambda size: None if (least := needs(size)) is None else min(least, room), room, sizes.low, sizes.high, 4 * sizes.low
+            )
+        except KeyboardInterrupt:
+            children.interrupted = True
+    looked = f"the first {options.steps} steps of each run (--steps N, 0 for the whole program)" if options.steps else "whole runs"
+    tried = [found[size] for size in sorted(found)]
+    name = " ".join((program.script, *program.arguments))
+    return RunFit("the program", name, sizes.name, room, target, tried, sizes.high, "reserved", looked, children.interrupted)
+
+
+def _run_tried(size: int, document: dict[str, Any]) -> Tried:
+    reserved = Quantity(peak_of(document, "reserved"))
+    place = f"{document['line']}: " if document["line"] else ""
+    if document["outcome"] in _ENDED:
+        return Tried(size, "fits", reserved)
+    if document["outcome"] == "oom":
+        return Tried(size, "oom", None, document["line"], ExitCode.FINDINGS)
+    return Tried(size, "fails", None, place + error_line(str(document["error"])), document["exit_code"])
