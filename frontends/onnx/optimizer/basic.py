@@ -40,7 +40,7 @@ def eliminate_identity(graph: OrtGraph, node: OrtNode) -> bool:
 
 @rule("EliminateSlice", "Slice")
 def eliminate_slice(graph: OrtGraph, node: OrtNode) -> bool:
-    """A Slice from 0 to the end, or to a negative place: ONNX Runtime takes that for the end."""
+    """A Slice from 0 to the end, written as the largest number."""
     if not graph.can_remove(node):
         return False
     if node.version >= 10:
@@ -58,7 +58,7 @@ def eliminate_slice(graph: OrtGraph, node: OrtNode) -> bool:
         starts, ends = list(node.ints("starts") or ()), list(node.ints("ends") or ())
     if not starts or len(starts) != len(ends):
         return False
-    if any(start != 0 or 0 < end < _MOST_INT for start, end in zip(starts, ends, strict=True)):
+    if any(start != 0 or end < _MOST_INT for start, end in zip(starts, ends, strict=True)):
         return False
     return graph.drop(node)
 
