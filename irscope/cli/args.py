@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, read_size
 from irscope.budget import Allowance
@@ -433,14 +433,18 @@ def _input(text: str) -> tuple[str, Type]:
     return name or SOLE, parse_input_type(type_)
 
 
+_FLAGS: Final = {"true": 1, "false": 0}
+
+
 def bindings(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):
             name, equals, number = part.rpartition("=")
-            size = read_size(number)
+            size = _FLAGS.get(number.strip().lower(), read_size(number))
             if not equals or not name or size is None:
-                raise UsageError(f"--bind {part!r} is not of the form NAME=N", code="IRS624", hint="for example batch=8,seq=128")
+                hint = "for example batch=8,seq=128, or a flag: use_cache=true"
+                raise UsageError(f"--bind {part!r} is not of the form NAME=N", code="IRS624", hint=hint)
             if found.setdefault(name.strip(), size) != size:
                 raise UsageError(f"--bind gives {name.strip()!r} two sizes", code="IRS624")
     return found

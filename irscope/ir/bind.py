@@ -104,6 +104,10 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
         return
     program.short_names = short_names(program)
     elements = set(element_names(program))
+    only = only_elements(program)
+    env = {
+        only.get(name, name) if name not in elements and symbol_named(program, name) is None else name: size for name, size in env.items()
+    }
     sizes: dict[str, int] = {}
     for name, number in env.items():
         if name.startswith("?"):
@@ -190,6 +194,15 @@ def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
 def element_names(program: Program) -> list[str]:
     """The names under which elements of integer inputs can be bound."""
     return [str(element) for found in bindable_elements(program).values() for element in found]
+
+
+def only_elements(program: Program) -> dict[str, str]:
+    """Names of inputs with a single element on one axis, with the name of that element: both mean it."""
+    return {
+        element_stem(value.name): str(found[0])
+        for value, found in bindable_elements(program).items()
+        if len(found) == 1 and value.name is not None and value.type.shape != ()
+    }
 
 
 def element_stem(name: str) -> str:

@@ -126,6 +126,19 @@ class CardDevice:
     """Such as "this machine's GPU" or "set by irscope config"."""
 
 
+def sizes_of(chosen: Mapping[str, int]) -> str:
+    """Return numbers by name as `--bind` takes them."""
+    return ",".join(f"{name}={number}" for name, number in chosen.items())
+
+
+@immutable
+class BranchMemory:
+    """What a model takes with inputs that decide which branches run."""
+
+    chosen: Mapping[str, int]
+    peak: Quantity
+
+
 @immutable
 class CardMemory:
     """What the model takes on the device."""
@@ -161,6 +174,8 @@ class CardMemory:
     """Allocated, else bytes of tensors, and reserved where the file itself is run; there where the peak is that of its Python module."""
     is_optimised: bool = True
     """False where it is for the graph as the file has it, which a default session of the runtime would optimise first."""
+    branches: tuple[BranchMemory, ...] = ()
+    """Where inputs decide which branches run and nobody gave them: what each choice takes. The numbers are those of the largest."""
 
     @property
     def needed(self) -> tuple[Quantity, str]:
@@ -342,7 +357,7 @@ class Card:
             "guesses": sum(one.is_guess for one in self.assumed),
             "device": device.name,
             "device_memory": device.memory_bytes,
-            "sizes": ",".join(f"{one.symbol}={one.size}" for one in self.sizes) or None,
+            "sizes": sizes_of({one.symbol: one.size for one in self.sizes}) or None,
         }
 
     def to_json(self) -> CardJson:
@@ -371,6 +386,7 @@ class Card:
                 "is_optimised": memory.is_optimised,
                 "why": well_formed(memory.why),
                 "parts": [{"category": one.category, **_number(one.bytes)} for one in memory.parts],
+                "branches": [{"chosen": sizes_of(one.chosen), **_number(one.peak)} for one in memory.branches],
                 "largest": [
                     {
                         "name": well_formed(one.name),

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any, Final
 
 from irscope.immutable import immutable
-from irscope.report.card import Card, CardDescribed, CardInput, StatedSize
+from irscope.report.card import Card, CardDescribed, CardInput, StatedSize, sizes_of
 from irscope.report.celltext import LEGEND, SIGNS
 from irscope.report.options import PIPE_WIDTH, RenderOptions
 from irscope.report.printable import cut_middle, display_width, legible
@@ -266,6 +266,9 @@ class CardWriter:
             ends = memory.peak.ends
             limits = f"{self.number(memory.peak, Kind.BYTES)}: " if memory.peak.value is None and None not in ends else "not known: "
             yield self.item("memory", f"{limits}{memory.why}")
+        if memory.branches:
+            each = (f"{self.number(one.peak, Kind.BYTES)} with {sizes_of(one.chosen)}" for one in memory.branches)
+            yield self.item("", f"by branch: {'; '.join(each)}")
         if memory.node:
             yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
         yield from self.tensors()

@@ -178,6 +178,10 @@ class CardMemoryJson(TypedDict):
     is_optimised: Annotated[bool, "false where it is for the graph as the file has it, which a default session would optimise first."]
     why: Annotated[str, "What the verdict rests on, or why there is none."]
     parts: Annotated[list[dict[str, CellJson]], "category, bytes; they add up to the field `peak`."]
+    branches: Annotated[
+        list[dict[str, CellJson]],
+        "Where inputs decide which branches run: chosen, bytes of each choice; the numbers are those of the largest.",
+    ]
     largest: Annotated[list[dict[str, CellJson]], "The largest tensors at the peak: name, category, bytes, module, location, why."]
     node: str
     module: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
@@ -35,7 +37,7 @@ from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.traffic import intensity
 from irscope.passes.graph.alias import Alias
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, deciding_elements
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
@@ -53,9 +55,8 @@ from irscope.passes.weights.store_as import StoreAs
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.report.card import (
-    UNKNOWN as NOT_KNOWN,
-)
-from irscope.report.card import (
+    ASSUMED_SIZE,
+    BranchMemory,
     Card,
     CardCost,
     CardDescribed,
@@ -70,6 +71,10 @@ from irscope.report.card import (
     Identity,
     LargestSize,
     Part,
+    StatedSize,
+)
+from irscope.report.card import (
+    UNKNOWN as NOT_KNOWN,
 )
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
@@ -80,6 +85,8 @@ from irscope.tools.fit import Search
 
 Made = TypeVar("Made")
 _LARGEST = 3
+_MOST_CHOICES = 4
+"""Of inputs that decide which branches run; a model is analysed for each."""
 _REMARKS = 3
 _LEAST_SHARE = 0.05
 """What saves less is not worth a line of one screen."""
@@ -126,6 +133,12 @@ def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") 
         return _Maker(model, settings, chosen, lifetime).memory_card()
 
 
+def _height(memory: CardMemory) -> float:
+    """Return what the memory of two branches is compared by: the most that it may be."""
+    most = memory.peak.ends[1] if memory.peak.value is None else memory.peak.value
+    return float(most) if isinstance(most, int | float) else -1.0
+
+
 def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
     """Whether results for the model's own settings are not those for the device, so that they are computed again."""
     if not settings.device and chosen.name == DEFAULT_DEVICE:
@@ -145,15 +158,17 @@ class _Maker:
         self.chosen = chosen
         self.device = chosen.device
         self.sizes = tuple(stated_sizes(model.program, model.options.bind))
+        self.decided: Mapping[str, int] = {}
+        """Numbers for inputs that decide which branches run, where nobody gave them."""
         self.at = self._bound()
         self.failure: IrscopeError | None = None
         self._unsized, self._said_of_memory = 0, list[Diagnostic]()
         """Tensors of unknown size, which the peak does not count, and what was said of them."""
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
 
-    def _bound(self) -> Model:
-        """The model with a number for each open size; as it is where it cannot be read again."""
-        wanted = {one.symbol: one.size for one in self.sizes if one.is_open}
+    def _bound(self, besides: Mapping[str, int] | None = None) -> Model:
+        """The model with a number for each open size, and for further names; as it is where it cannot be read again."""
+        wanted = {one.symbol: one.size for one in self.sizes if one.is_open} | dict(besides or {})
         if not wanted:
             return self.model
         try:
@@ -264,6 +279,29 @@ class _Maker:
     # -- whether it fits ---------------------------------------------------------------------------------------
 
     def memory(self) -> CardMemory:
+        """Where inputs decide which branches run, for those that take the most; the others are named beside it."""
+        choices = list(islice(self._choices(), _MOST_CHOICES))
+        if len(choices) < 2:
+            return self._memory()
+        made: list[tuple[Model, CardMemory]] = []
+        for chosen in choices:
+            self.at = self._bound(chosen)
+            self.__dict__.pop("_open", None)
+            made.append((self.at, self._memory()))
+        most = max(range(len(made)), key=lambda place: _height(made[place][1]))
+        self.at, memory = made[most]
+        self.__dict__.pop("_open", None)
+        self.decided = choices[most]
+        self.sizes = (*self.sizes, *(StatedSize(name, number, ASSUMED_SIZE) for name, number in self.decided.items()))
+        return replace(memory, branches=tuple(BranchMemory(chosen, one.peak) for chosen, (_, one) in zip(choices, made, strict=True)))
+
+    def _choices(self) -> Iterator[dict[str, int]]:
+        """Numbers for the elements of inputs that decide which branches run."""
+        deciding = deciding_elements(self.ctx.get(Shapes()), self.at.program)
+        for numbers in itertools.product(*deciding.values()):
+            yield dict(zip(deciding, numbers, strict=True))
+
+    def _memory(self) -> CardMemory:
         timeline = self.ctx.get(Liveness(model=self.lifetime))
         found = timeline.footprint
         assert found is not None
@@ -417,6 +455,7 @@ class _Maker:
         if "compiled" in self.program.metadata:
             return LargestSize("", None, None, None, "", "")  # it is another program for each size
         model = self._opened()
+        model = model.rebound(self.decided) if self.decided and model is not self.at else model
         symbols = list(model.program.symbols)
         if not symbols and memory.peak.value is not None:
             return self._none_open()
@@ -424,7 +463,7 @@ class _Maker:
             return LargestSize("", None, None, None, "", "")
         free = next((name for name in ("batch", "seq") if symbol_named(model.program, name) is not None), symbols[0])
         symbol = symbol_named(model.program, free) or free
-        others = {one.symbol: one.size for one in self.sizes if one.is_open and one.symbol != symbol}
+        others = {one.symbol: one.size for one in self.sizes if one.is_open and one.symbol != symbol and one.symbol not in self.decided}
         bind = {name: size for name, size in model.options.bind.items() if name != symbol}
         command = _command("fit", self._options({**bind, **others}, alone=True), f"--free {free}", self._path)
         reason = self._why_not_searched(model)
@@ -438,6 +477,8 @@ class _Maker:
             raise
         except IrscopeError as error:
             return LargestSize(free, None, None, None, str(error).partition("\n")[0].partition(" (`")[0], command)
+        if found.largest == 0 and found.peak.bytes <= found.memory:
+            return LargestSize(free, None, None, None, "the search takes longer than a card", command)
         if found.largest is None:
             return LargestSize(free, None, None, None, "any size fits, as memory does not depend on it", "")
         only = model.program.only_sizes.get(symbol)

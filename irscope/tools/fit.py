@@ -46,6 +46,8 @@ COUNTERS = ("reserved", "allocated", "requested", "activation")
 """What may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone."""
 SCHEMA = "irscope.fit/1"
 _ANALYSES = 50
+_FEW_ANALYSES, _FEW_NODES = 12, 300
+"""Of a search that may take no time worth mentioning, where nothing can be replayed: of models with so few nodes."""
 _LEAST_LOOKS = 60
 _EVENTS = 400_000
 """Replayed in one search: some seconds."""
@@ -400,8 +402,10 @@ class Search:
         """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
         assert bound.size is not None
         replayed, analysed = self._measures(span, end)
-        for measure in (replayed, analysed) if self._is_replayed or self._replays_arena(span) else (analysed,):
-            looks = self._looks if measure is replayed and self._is_replayed else 0 if self._is_quick else _ANALYSES
+        is_replayed = self._is_replayed or self._replays_arena(span)
+        few = 0 if is_replayed or self.model.program.node_count > _FEW_NODES else _FEW_ANALYSES
+        for measure in (replayed, analysed) if is_replayed else (analysed,):
+            looks = self._looks if measure is replayed and self._is_replayed else few if self._is_quick else _ANALYSES
             found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
             around = span.around(found.size)[: 1 if self._is_quick else None]
             if measure is analysed or all(measure(size) == analysed(size) for size in around):

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
-from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, type_binder, typed, unknown_option
+from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, only_elements, type_binder, typed, unknown_option
 from irscope.ir.dims import SymDim, bounds, equal, only_size
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
@@ -365,6 +365,20 @@ def sizes_that_run(program: Program, sizes: Mapping[str, int], growing: Collecti
         if found is not None and fewest is not None and len(found.problems) <= fewest:
             best = tried
     return best
+
+
+def deciding_elements(found: Inferred, program: Program) -> dict[str, tuple[int, ...]]:
+    """Return elements of inputs that decide which branches run, where that is open, with the numbers that they can be."""
+    elements = bindable_elements(program)
+    stems = {element: stem for stem, element in only_elements(program).items()}
+    flags = {str(one) for value, each in elements.items() if value.type.dtype is DType.BOOL for one in each}
+    deciding: dict[str, tuple[int, ...]] = {}
+    for node, branch in found.branches.items():
+        condition = node.inputs[0] if node.inputs else None
+        known = found.values.get(condition) if condition is not None and branch.taken is None and node not in found.idle else None
+        for formula in _formulas(known) if known is not None else ():
+            deciding.update((stems.get(name, name), (1, 0)) for name in formula.symbol_names() if name in flags)
+    return deciding
 
 
 def size_hint(found: Inferred, values: Iterable[Value]) -> str:

@@ -333,10 +333,16 @@ class _Inside:
                 callee = callee_of(node)
                 if callee is not None:
                     self._add(node, self.called.get(callee, 0))
-            if graph.owner is not None:
+            if graph.owner is not None and self._may_run(graph, graph.owner):
                 self._add(graph.owner, self._peak(graph))
         if not is_main:
             self.called[body.name] = self._peak(body)
+
+    def _may_run(self, graph: Graph, owner: Node) -> bool:
+        """Return whether a body is not one of a branch that is known not to be taken."""
+        branch = self.types.branches.get(owner)
+        is_taken = branch is None or branch.taken is None or owner.regions[branch.taken] is graph
+        return is_taken and owner not in self.types.idle
 
     def _peak(self, graph: Graph) -> Dim:
         """The peak of the bytes that a graph's nodes allocate."""

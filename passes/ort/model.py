@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -133,13 +134,18 @@ def launches_of(graph: Graph, types: Inferred, known: Inferred) -> Launches:
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
     """The same for kernels in an order that may differ from the graph's."""
-    order = found.launches if options.file_order else execution_order(found, options.execution)
+    order = _order_of(found, options)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
     ranges, unsized_ranges = ranges_of(order, found, buffers)
     figures, least, most = (_figures(graph, order, found, buffers, types, options, inside or {}, end) for end in (None, 0, 1))
     limits = None if figures is not None or least is None else (least, most)
     return OrtPlan(order, found, buffers, ranges, unsized, figures, limits=limits, inside=inside or {}, unsized_ranges=unsized_ranges)
+
+
+def _order_of(found: Launches, options: OrtOptions) -> list[Launch]:
+    """Return the kernels of a graph, or of one inside a node, as the session runs them."""
+    return found.launches if options.file_order else execution_order(found, options.execution)
 
 
 def ranges_of(order: list[Launch], found: Launches, buffers: Buffers) -> tuple[list[LiveRange], list[LiveRange]]:
@@ -227,10 +233,11 @@ def _figures(
         return None
     if end is not None and all(isinstance(size, int) for size in (*found.sizes[found.given :], *inside.values())):
         return None
-    frame = _frame(order, found, buffers, sizes, types, options, inside, end)
+    widened = {launch.node for launch in order if launch.as_float}
+    dropped = _dropped_weights(graph, types, widened) if any(launch.inner for launch in order) else frozenset()
+    frame = _frame(order, found, buffers, sizes, types, options, inside, end, dropped)
     if frame is None:
         return None
-    widened = {launch.node for launch in order if launch.as_float}
     weights = [weight for body in graph.graphs() for weight in body.weights]
     copied, packed = small_weights(weights), packed_weights(graph, types, widened, options.path)
     session = Session(copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern)
@@ -253,12 +260,13 @@ def _frame(
     options: OrtOptions,
     inside: Mapping[Node, Dim],
     end: Literal[0, 1] | None,
+    dropped: Set[Value],
 ) -> Inner | None:
     """What the kernels of a graph and of those inside take; None where a size is unknown."""
     takes: list[int] = []
     inner: dict[int, Inner] = {}
     for step, launch in enumerate(order):
-        body = _body(launch, types, options, inside, end)
+        body = _body(launch, types, options, inside, end, dropped)
         if body is not None:
             inner[step] = body
         extra = 0 if body is not None else _at_end(inside.get(launch.node, 0), end)
@@ -277,18 +285,35 @@ def _frame(
     return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner)
 
 
-def _body(launch: Launch, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim], end: Literal[0, 1] | None) -> Inner | None:
+def _body(
+    launch: Launch, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim], end: Literal[0, 1] | None, dropped: Set[Value]
+) -> Inner | None:
     """The branch of an If that runs, or the larger one; None where their sizes are unknown."""
     bodies: list[Inner] = []
     for found in launch.inner:
-        order = execution_order(found, options.execution)
+        order = _order_of(found, options)
         buffers = plan_buffers(order, found, options.reuse)
         sizes = _sizes(found, end)
-        body = None if sizes is None else _frame(order, found, buffers, sizes, types, options, inside, end)
+        body = None if sizes is None else _frame(order, found, buffers, sizes, types, options, inside, end, dropped)
         if body is None:
             return None
+        # Where the node's own results need not have the sizes of this body's, the larger one stands for both.
+        body.late = {
+            inside: around
+            for inside, around in zip(found.returned, launch.outputs, strict=False)
+            if inside >= found.given and not _is_known_shape(found.likeness[inside])
+        }
+        # What is read from around it is handed to it. A weight that was dropped is no tensor, and a run with such has no pattern
+        # (ExecutionFrame in core/framework/execution_frame.cc).
+        own = found.launches[0].node.graph if found.launches else None
+        body.has_pattern = all(value not in dropped or value.graph is own for value in found.values[: found.given] if value is not None)
         bodies.append(body)
     return max(bodies, key=lambda body: pattern_bytes(body.buffers, body.sizes, body.traced) + max(body.takes, default=0), default=None)
+
+
+def _is_known_shape(likeness: object) -> bool:
+    """Return whether the session knows a shape as numbers, by what is equal for tensors that are of one size to it."""
+    return isinstance(likeness, tuple) and all(isinstance(size, int) for size in likeness[1])
 
 
 def _at_end(size: Dim, end: Literal[0, 1] | None) -> int | None:
@@ -319,13 +344,25 @@ def packed_weights(graph: Graph, types: Inferred, widened: Set[Node], path: str)
     packed: list[tuple[Hashable, KernelPacking]] = []
     with WeightFiles(path) as files:
         contents = _Contents(files)
-        for node in graph.walk():
-            packs = kernel_of(node).packs if node not in widened else None
-            call = op_call(node, types) if packs is not None else None
-            if packs is not None and call is not None:
-                for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
-                    packed.append(((op_type(node.source), contents.first_like(node.inputs[one.operand]), one.form), one))
+        for node, one in _packings(graph, types, widened):
+            packed.append(((op_type(node.source), contents.first_like(node.inputs[one.operand]), one.form), one))
     return packed
+
+
+def _packings(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[tuple[Node, KernelPacking]]:
+    """Yield each operand that a kernel packs, with its node."""
+    for node in graph.walk():
+        packs = kernel_of(node).packs if node not in widened else None
+        call = op_call(node, types) if packs is not None else None
+        if packs is not None and call is not None:
+            for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
+                yield node, one
+
+
+def _dropped_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> frozenset[Value]:
+    """Return weights that a session drops when it is made, since every kernel that reads them has packed them."""
+    packed = Counter(node.inputs[one.operand] for node, one in _packings(graph, types, widened))
+    return frozenset(weight for weight, count in packed.items() if weight is not None and count == len(weight.users or ()))
 
 
 _BEGINNING: Final = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 
@@ -494,7 +494,8 @@ class OrtFigures:
 
 @mutable(slots=True)
 class Inner:
-    """A graph inside a node. Its results are those of the node, and have their memory before it runs."""
+    """A graph inside a node. Its results are those of the node, and have their memory before it runs where the session knows their
+    shapes (IfImpl::AllocateOutputTensors in core/providers/cpu/controlflow/if.cc), else when their kernels run."""
 
     buffers: Buffers
     sizes: Sequence[int]
@@ -502,6 +503,10 @@ class Inner:
     takes: Sequence[int]
     early: Container[int]
     inner: Mapping[int, Inner]
+    late: Mapping[int, int] = field(default_factory=dict)
+    """Results that get their memory when their kernels run: each with the number that it has around the node."""
+    has_pattern: bool = True
+    """Whether its runs take one block for all that they do not return, from the second on."""
     has_run: bool = False
     """Whether its pattern is known, so that it takes one block."""
 
@@ -622,24 +627,27 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
     highest: list[int] = []
     inside: dict[int, int] = {}
     malloc, free = arena.malloc, arena.free
+
+    def give(value: int) -> None:
+        if alone[value]:
+            chunks[value] = malloc(sizes[value])
+
     for step, taken in enumerate(buffers.taken):
         own = malloc(takes[step]) if step in session.early else None
-        for value in taken:
-            if alone[value]:
-                chunks[value] = malloc(sizes[value])
+        body = session.inner.get(step)
+        for value in _early(taken, body):
+            give(value)
         if own is None and takes[step]:
             own = malloc(takes[step])
         most = arena.in_use
-        if step in session.inner:
-            inside[step], most = _run_inner(arena, session.inner[step], session.pattern)
+        if body is not None:
+            inside[step], most = _run_inner(arena, body, session.pattern, give)
         highest.append(most)
-        if own is not None:
-            free(own)
+        free(own)
         requested.append(arena.requested)
         allocated.append(arena.in_use)
         for value in buffers.dropped[step]:
-            if (chunk := chunks.pop(value, None)) is not None:
-                free(chunk)
+            free(chunks.pop(value, None))
     around += [arena.malloc(size) for size in session.carried]
     counters = arena.counters()
     for left in (*chunks.values(), *around):
@@ -652,24 +660,38 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
     return OrtRun(peak, requested, allocated, heights.index(most) if heights else 0, highest, block)
 
 
-def _run_inner(arena: BfcArena, graph: Inner, pattern: bool) -> tuple[int, int]:
-    """Run a graph inside a node: the most bytes requested after any of its kernels, and the most in use."""
+def _early(taken: Sequence[int], body: Inner | None) -> Sequence[int]:
+    """Return the buffers of a node that are there before a graph inside it runs."""
+    late = set(body.late.values()) if body is not None else ()
+    return [value for value in taken if value not in late] if late else taken
+
+
+def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int], None]) -> tuple[int, int]:
+    """Run a graph inside a node: the most bytes requested after any of its kernels, and the most in use. `give` takes the memory of a
+    result of the node, by its number around it."""
     buffers, sizes = graph.buffers, graph.sizes
-    block = pattern_bytes(buffers, sizes, graph.traced) if pattern and graph.has_run else 0
+    block = pattern_bytes(buffers, sizes, graph.traced) if pattern and graph.has_pattern and graph.has_run else 0
     graph.has_run = True
     around = arena.malloc(block)
     chunks: dict[int, Chunk | None] = {}
     requested, highest = arena.requested, arena.in_use
+
+    def take(value: int) -> None:
+        if value in graph.late:
+            give(graph.late[value])
+        elif not buffers.is_output[value] and not (block and graph.traced[value]):
+            chunks[value] = arena.malloc(sizes[value])
+
     for step, taken in enumerate(buffers.taken):
         own = arena.malloc(graph.takes[step]) if step in graph.early else None
-        for value in taken:
-            if not buffers.is_output[value] and not (block and graph.traced[value]):
-                chunks[value] = arena.malloc(sizes[value])
+        body = graph.inner.get(step)
+        for value in _early(taken, body):
+            take(value)
         if own is None and graph.takes[step]:
             own = arena.malloc(graph.takes[step])
         most = arena.in_use
-        if step in graph.inner:
-            within, most = _run_inner(arena, graph.inner[step], pattern)
+        if body is not None:
+            within, most = _run_inner(arena, body, pattern, take)
             requested = max(requested, within)
         highest = max(highest, most)
         arena.free(own)

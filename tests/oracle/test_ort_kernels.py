@@ -14,7 +14,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.tools.oracle import ort_wild
 from tests.tools.oracle.ort_memory import compare
+from tests.zoo.fetch_onnx import WildFile
 
 CHANCE = np.random.default_rng(0)
 CONTRIB = "com.microsoft"
@@ -239,3 +241,38 @@ def test_the_branch_of_an_if_that_runs(condition: bool, size: str, tmp_path: Pat
     for row in compare(path, sizes={} if size == "fixed" else {"rows": 40}):
         assert row.predicted == row.measured, row
         assert row.held[0] == row.held[1], row
+
+
+@pytest.mark.parametrize("way", ort_wild.WAYS)
+@pytest.mark.parametrize("cached", [1, 0])
+def test_a_merged_decoder(cached: int, way: str, tmp_path: Path) -> None:
+    """Results of a branch whose sizes the session does not know get their memory when they are computed, weights that only kernels of
+    branches read are packed and dropped, which leaves the branch without a pattern, and an optimised branch runs in its own order."""
+
+    def body(name: str, has_past: bool) -> onnx.GraphProto:
+        inner = [node("MatMul", "x w", f"{name}q"), node("MatMul", "x v", f"{name}k0")]
+        inner.append(node("Concat", f"past {name}k0" if has_past else f"{name}k0 {name}k0", f"{name}k", axis=1))
+        inner += [node("Transpose", f"{name}k", f"{name}t", perm=[0, 2, 1]), node("MatMul", f"{name}q {name}t", f"{name}s")]
+        inner += [
+            node("Softmax", f"{name}s", f"{name}p"),
+            node("MatMul", f"{name}p {name}k", f"{name}o"),
+            node("Identity", f"{name}k", f"{name}kept"),
+        ]
+        infos = [helper.make_tensor_value_info(f"{name}{end}", TensorProto.FLOAT, None) for end in ("o", "kept")]
+        return helper.make_graph(inner, name, [], infos)
+
+    sizes = {"x": ["batch", "length", 64], "past": ["batch", "before", 64]}
+    graph = helper.make_graph(
+        [node("If", "cached", "y present", then_branch=body("with", True), else_branch=body("without", False))],
+        "merged",
+        [
+            *(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in sizes.items()),
+            helper.make_tensor_value_info("cached", TensorProto.BOOL, [1]),
+        ],
+        [onnx.ValueInfoProto(name=name) for name in ("y", "present")],
+        [numpy_helper.from_array(floats(64, 64), name) for name in ("w", "v")],
+    )
+    path = tmp_path / "merged.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    wanted = WildFile("", "", path.name, "1", 0, {"batch": 2, "length": 9, "before": 40}, {"cached": cached})
+    assert ort_wild.row(path, way, wanted, None).worst == 0

@@ -57,6 +57,15 @@ def test_elements_of_integer_inputs_can_be_bound(path: Path) -> None:
         irscope.load(path, bind={"to_2": 3})
 
 
+def test_an_input_of_one_element_is_bound_by_its_own_name(path: Path) -> None:
+    path.write_text(
+        "irscope 1\ngraph @main {\n  input %x: f32[6,4]\n  input %to: i64[1]\n  %y: ?[*] = view.reshape(%x, %to)\n  return %y\n}\n",
+        encoding="utf-8",
+    )
+    assert str(irscope.load(path, bind={"to": 24}).graph.outputs[0].type) == "f32[24]"
+    assert str(irscope.load(path, bind={"to_0": 24}).graph.outputs[0].type) == "f32[24]"
+
+
 def test_errors_have_a_code_and_an_exit_code(tmp_path: Path) -> None:
     with pytest.raises(irscope.IrscopeError) as caught:
         irscope.load(tmp_path / "none.onnx")

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -219,7 +220,7 @@ GOLDEN: dict[str, tuple[str, dict[str, int], str]] = {
     "onnx-on-a-cpu": ("models/cnn.onnx", {"batch": 8}, "epyc-7763"),
     "two-open-sizes": ("models/transformer.onnx", {}, "h200"),
     "sizes-fixed": ("models/net.pt", {}, "l4"),
-    "sizes-unknown": ("models/control_flow.onnx", {}, "h200"),
+    "branches": ("models/control_flow.onnx", {}, "h200"),
     "no-cuda": ("models/net.pt2", {}, "apple-m1"),
 }
 
@@ -318,6 +319,37 @@ def test_a_size_that_is_an_input_is_said_with_the_option_that_gives_it(tmp_path:
     assert (
         irscope.card(irscope.load(path, bind={"k_0": 2}), device="h200").fields()["peak"] == 3 * 256
     )  # x and both results; k stays on the CPU
+
+
+def test_a_flag_that_decides_a_branch_is_set_to_what_takes_the_most(tmp_path: Path) -> None:
+    """A merged decoder: both branches are known, so that there is a peak before anybody says which one runs."""
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+
+    def branch(name: str, nodes: list[tuple[str, str, str]]) -> Any:
+        made = [helper.make_node(op, inputs.split(), [output], **({"axis": 0} if op == "Concat" else {})) for op, inputs, output in nodes]
+        return helper.make_graph(made, name, [], [helper.make_tensor_value_info(nodes[-1][2], kinds.FLOAT, None)])
+
+    large = branch("large", [("Concat", "x x", "l0"), ("Concat", "l0 l0", "l")])
+    small = branch("small", [("Relu", "x", "s")])
+    graph = helper.make_graph(
+        [helper.make_node("If", ["use_cache"], ["y"], then_branch=small, else_branch=large)],
+        "merged",
+        [helper.make_tensor_value_info("x", kinds.FLOAT, ["batch", 256]), helper.make_tensor_value_info("use_cache", kinds.BOOL, [1])],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, None)],
+    )
+    path = tmp_path / "merged.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    made = irscope.card(path, device="h200")
+    is_one_screen(made)
+    assert made.memory.fits.value is True
+    assert [dict(one.chosen) for one in made.memory.branches] == [{"use_cache": 1}, {"use_cache": 0}]
+    peaks = [one.peak.value for one in made.memory.branches]
+    assert made.memory.peak.value == peaks[1] > peaks[0]
+    assert made.fields()["sizes"] == "batch=1,use_cache=0"
+    assert "by branch:" in str(made)
+    bound = irscope.card(irscope.load(path, bind={"use_cache": 1}), device="h200")
+    assert bound.memory.peak.value == peaks[0] and not bound.memory.branches
 
 
 @pytest.mark.torch
