@@ -62,11 +62,10 @@ class Command:
 
         options = Options(device=args.device, torch=args.torch, world=world_of(args.world), rank=args.rank)
         found = explain_file(Path(args.what), args.target, args.arguments, options, device=args.of_device, tries=not args.no_try)
-        document = found.document()
         if args.format == "json":
-            write_json({**document.to_json(), **found.to_json()}, args)
+            write_json(found.to_json(), args)
         else:
-            write_answer(document, args)
+            write_answer(found.document(), args)
         return ExitCode.OK
 
 

@@ -59,6 +59,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Catalogues and housekeeping": {
         "zoo": "List the models that can be named instead of a file.",
         "devices": "List the devices that predictions can be for, or explain one.",
+        "mcp": "Serve card, fit, simulate, explain and compare to assistants, by the Model Context Protocol.",
         "config": "Set defaults for all runs, such as the device.",
         "cache": "List the cached programs of named models, or delete them.",
         "completion": "Print a script that completes commands, options and names in bash, zsh or fish.",

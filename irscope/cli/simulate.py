@@ -78,7 +78,7 @@ class Command:
         ),
         ("irscope simulate --steps 3 -o run.pickle -m mypackage.train", "what held the memory, as a snapshot for PyTorch's memory_viz?"),
     )
-    common = ("--device", "--memory", "--world", "--rank", "--steps", "--fit", "--try", "--set", "--alloc-conf", "--format", "--output")
+    common = ("--device", "--memory", "--world", "--rank", "--steps", "--fit", "--try", "--set", "--format", "--output")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         device, job, trials = group_of(parser, DEVICE_OPTIONS), group_of(parser, "the job"), group_of(parser, "settings to try")

@@ -36,6 +36,7 @@ FILES = {
 EXAMPLES = [(name, line, answer) for name in COMMANDS for line, answer in command_named(name).examples]
 NEEDS = {
     "tui": "a terminal",
+    "mcp": "a client, and the package mcp",
     "audit": "a hub, a store and a cluster; tests of their own run audits",
     "calibrate": "a machine that does nothing else",
     "record": "time, and trust",

@@ -68,16 +68,25 @@ class Explanation:
         """Bytes at the moment."""
         return int(self.history.totals[self.history.moment])
 
-    @cached_property
+    @property
     def attributed(self) -> float:
         """Of the bytes at the moment, the part whose line or time is known."""
+        return self.attributed_bytes / self.live_bytes if self.live_bytes else 1.0
+
+    @cached_property
+    def live_bytes(self) -> int:
+        """Bytes of the blocks that are alive at the moment."""
+        return int(self.history.blocks.size[self.history.alive(self.history.moment)].sum())
+
+    @cached_property
+    def attributed_bytes(self) -> int:
+        """Those of them whose line or time is known."""
         history = self.history
         alive = history.alive(history.moment)
         known = history.category[alive]
         size = history.blocks.size[alive]
-        whole = int(size.sum())
         told = np.array([bool(history.line(number)) for number in alive.tolist()], dtype=np.bool_) | np.isin(known, [BEFORE, "workspace"])
-        return float(size[told & (known != NOT_ATTRIBUTED)].sum() / whole) if whole else 1.0
+        return int(size[told & (known != NOT_ATTRIBUTED)].sum())
 
     # In words
 
@@ -280,13 +289,13 @@ class Explanation:
         return Document("", ModelInfo("", ""), (self.report(),))
 
     def to_json(self) -> dict[str, Any]:
-        """The faults as data, beside the report."""
-        return {
-            "faults": [
-                {"kind": one.kind, "line": one.line, "keeper": one.keeper, "bytes": one.bytes, "why": one.text, "fix": one.fix}
-                for one in self.faults
-            ]
-        }
+        """The document of `irscope explain --format json`: what is alive, and the faults as data, beside the report."""
+        findings = [
+            {"kind": one.kind, "line": one.line, "keeper": one.keeper, "bytes": one.bytes, "why": one.text, "fix": one.fix}
+            for one in self.faults
+        ]
+        own = {"live_bytes": self.live_bytes, "attributed_bytes": self.attributed_bytes, "findings": findings}
+        return {**self.document().to_json(), "schema": "irscope.explanation/1", **own}
 
 
 def _text(size: int) -> str:

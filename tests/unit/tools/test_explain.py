@@ -187,7 +187,9 @@ def test_a_recording_is_explained(tmp_path: Path) -> None:
     done = irscope("explain", "run.jsonl", "--format", "json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["faults"] == [] and document["reports"][0]["summary"]["attributed_ratio"] == 1.0
+    assert document["schema"] == "irscope.explanation/1" and document["findings"] == []
+    assert document["attributed_bytes"] == document["live_bytes"] == document["reports"][0]["summary"]["requested_bytes"] > 0
+    assert document["reports"][0]["summary"]["attributed_ratio"] == 1.0
 
 
 SAMPLE = DATA.parents[2] / "samples" / "recordings" / "oom.pickle"
