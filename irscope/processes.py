@@ -8,6 +8,7 @@ that this process deletes, also when the child was killed; it ends when this pro
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,50 @@ class Late(Exception):
 
 class Stopped(Exception):
     """A process was ended because nobody wants its answer any more."""
+
+
+# -- what programs that run in this process start ----------------------------------------------------------------------
+
+
+_PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")
+Play: TypeAlias = Callable[[Sequence[str], Mapping[str, str], str | None], int | None]
+"""Called with what stands after `python` in a command, with the variables and the folder; returns the exit code, or None to refuse."""
+
+
+def play_programs(play: Play) -> None:
+    """Let `play` do what this Python would in a process of its own, from here on, where `subprocess` is asked to start it and nobody
+    reads what it prints; what `play` refuses starts as ever."""
+    popen: Any = subprocess.Popen
+    original = popen.__init__
+
+    def start(process: Any, args: Any, *more: Any, **options: Any) -> None:
+        given = _after_python(args)
+        code = None
+        if given and not more and not any(options.get(name) == PIPE for name in ("stdin", "stdout")):
+            folder = options.get("cwd")
+            code = play(given, options.get("env") or os.environ, None if folder is None else os.fsdecode(folder))
+        if code is None:
+            original(process, args, *more, **options)
+            return
+        process.args, process.pid, process.returncode = args, os.getpid(), code
+        process.stdin = process.stdout = process.stderr = None
+        # Popen's own methods look at these: there is no child to wait for.
+        process._child_created, process._communication_started, process._waitpid_lock = False, False, threading.Lock()
+        process.text_mode = False
+
+    popen.__init__ = start
+
+
+def _after_python(args: Any) -> list[str]:
+    """Return what stands after this interpreter in a command; nothing where another program is started."""
+    if isinstance(args, str | bytes | os.PathLike) or not isinstance(args, Sequence):
+        return []
+    first, *given = [os.fsdecode(one) for one in args] or [""]
+    if first != sys.executable and not _PYTHON.fullmatch(first):
+        return []
+    while given and given[0] in ("-u", "-O", "-B"):
+        del given[0]
+    return given
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------

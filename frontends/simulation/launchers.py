@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from irscope.passkit.script import run_script
+from irscope.passkit.script import LIBRARIES, run_script
+from irscope.processes import play_programs
 
 
 def environment(rank: int, world: int, local: int) -> dict[str, str]:
@@ -57,6 +59,7 @@ class Launchers:
         """Put them in place."""
         import torch.multiprocessing
 
+        play_programs(self._play)
         spawning: Any = sys.modules["torch.multiprocessing.spawn"]
         package: Any = torch.multiprocessing
         spawning.start_processes = package.start_processes = self._start
@@ -85,12 +88,60 @@ class Launchers:
             if callable(entry):
                 return {played: entry(*args)}
             given = [str(one) for one in (args if "python" in os.path.basename(str(entry)) else (entry, *args))]
-            while given and given[0] == "-u":
-                del given[0]
-            is_module = given[:1] == ["-m"]
-            script, *rest = given[is_module:]
-            run_script(script, rest, is_module=is_module)
+            _run(given[given[:1] == ["-u"] :])
         return {played: None}
+
+    def _play(self, given: Sequence[str], environ: Mapping[str, str], folder: str | None) -> int | None:
+        """Run a program that this one starts, as `accelerate launch` and DeepSpeed's launcher do: in a process of its own it would find
+        no device. Of several ranks the one that is played runs; the others are taken to end well. None for what is no such program."""
+        if not _is_program(given):
+            return None
+        own = environ.get("LOCAL_RANK")
+        if own not in (None, os.environ.get("LOCAL_RANK", "0")) or _is_running(given[0]):
+            return 0
+        self.started.append(f"{os.path.basename(given[0]) if given[0] != '-m' else given[1]}, which it starts")
+        with _environment(environ), contextlib.nullcontext() if folder is None else contextlib.chdir(folder):
+            try:
+                _run(given)
+            except SystemExit as ended:
+                return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return 0
+
+
+def _run(given: Sequence[str]) -> None:
+    """Run what stands after `python` in a command."""
+    is_module = given[:1] == ["-m"]
+    script, *rest = given[is_module:]
+    run_script(script, rest, is_module=is_module)
+
+
+_LAUNCHER: Final = re.compile(r"(^|[._])(launch|launcher|distributed\.run)$")
+
+
+def _is_program(given: Sequence[str]) -> bool:
+    """Tell whether Python runs a script of the user's, or a launcher as a module, rather than a tool."""
+    if given[:1] == ["-m"]:
+        return len(given) > 1 and _LAUNCHER.search(given[1]) is not None
+    return given[0].endswith(".py") and not any(part in os.path.abspath(given[0]) for part in LIBRARIES)
+
+
+def _is_running(script: str) -> bool:
+    """Tell whether a script is the one that runs: it starts ranks beside itself, as Lightning does."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return main is not None and os.path.abspath(main) == os.path.abspath(script)
+
+
+@contextlib.contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Within the context these are all the variables of the environment."""
+    before, made = dict(os.environ), dict(wanted)
+    os.environ.clear()
+    os.environ.update(made)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class _Ended:

@@ -29,7 +29,7 @@ from irscope.frontends.simulation.launchers import Launchers
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
 from irscope.frontends.simulation.sparse import SparseKernels
-from irscope.frontends.simulation.special import install_foreign, special_kernels
+from irscope.frontends.simulation.special import install_foreign, special_kernels, value_in_generation
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
 from irscope.memory.caching.allocator import PendingFrees
@@ -111,6 +111,8 @@ class Process:
             value = int(value) if dtype is not torch.bool else value
         if self.answer_by is not None:
             value = self.answer_by(sys._getframe(2), value)
+        elif self.answer_with is None:
+            value = value_in_generation(sys._getframe(2), value)
         self.note_read(value)
         return value
 

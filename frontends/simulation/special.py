@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -236,6 +237,28 @@ def _guarded(process: Process, op: Any, function: Callable[..., Any]) -> Callabl
         return fake(*args, **kwargs)
 
     return run
+
+
+_GENERATION: Final = "transformers/generation/utils.py"
+
+
+def value_in_generation(frame: FrameType | None, value: Any) -> Any:
+    """Return what a loop of transformers' `generate` reads, where no sequence ends before it has the greatest length; else `value`.
+
+    The length is the host's, but the loop asks the device whether all have ended: with zeros for an answer it would never end, and
+    a search of several beams would end at once.
+    """
+    while frame is not None and frame.f_code.co_filename.endswith(_GENERATION):
+        known = frame.f_locals
+        if frame.f_code.co_name == "_sample":
+            ended = known["input_ids"].shape[1] >= (getattr(known.get("stopping_criteria"), "max_length", None) or math.inf)
+            return type(value)(ended if isinstance(value, bool) else not ended)
+        if frame.f_code.co_name == "_beam_search" and "cur_len" in known:
+            if isinstance(value, bool):
+                return known["cur_len"] < known["max_length"]
+            return type(value)(known["cur_len"] - known.get("decoder_prompt_len", 0))
+        frame = frame.f_back
+    return value
 
 
 def _extensions() -> None:

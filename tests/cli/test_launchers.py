@@ -97,3 +97,39 @@ def test_worlds_without_ranks_are_refused() -> None:
         world_of(0)
     with pytest.raises(UsageError, match=r"no rank 1 in a world of 1 .*--world N says how many"):
         Options(rank=1)
+
+
+# As `accelerate launch` starts a script, and a trainer the ranks beside its own.
+LAUNCHES = """
+import os, subprocess, sys
+environ = {**os.environ, "PRECISION": "bf16"}
+process = subprocess.Popen([sys.executable, "-u", "child.py", "--lr", "1"], env=environ)
+process.wait()
+print("ended", process.poll(), process.returncode, os.environ.get("PRECISION"))
+print("code", subprocess.run([sys.executable, "child.py", "fail"]).returncode)
+beside = subprocess.Popen([sys.executable, __file__], env={**os.environ, "LOCAL_RANK": "1"})
+print("beside", beside.wait())
+print("tool", subprocess.run([sys.executable, "child.py", "tool"], capture_output=True, text=True).stdout.strip())
+"""
+CHILD = """
+import os, sys
+if sys.argv[1] == "tool":
+    print("answers", os.environ.get("PRECISION"))
+    sys.exit()
+import torch
+x = torch.ones(1000, device="cuda")
+print("told", sys.argv[1:], os.environ.get("PRECISION"), x.device, torch.cuda.memory_allocated() > 0)
+if sys.argv[1] == "fail":
+    sys.exit(3)
+"""
+
+
+def test_programs_that_the_program_starts_are_played(tmp_path: Path) -> None:
+    """Only those that are no tools: what one prints is read."""
+    (tmp_path / "child.py").write_text(CHILD)
+    done = simulate(tmp_path, LAUNCHES, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert told(done.stderr) == ["['--lr', '1'] bf16 cuda:0 True", "['fail'] None cuda:0 True"]
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if not line.startswith("told")] == ["ended 0 0 None", "code 3", "beside 0", "tool answers None"]
+    assert json.loads(done.stdout)["launched_as"] == "python; child.py, which it starts"

@@ -396,6 +396,44 @@ def test_a_failure_of_a_value_that_was_made_up_says_so(tmp_path: Path) -> None:
     assert unrelated.returncode == 4 and "--answer" not in unrelated.stderr
 
 
+# Loops as they stand in transformers: the device is asked whether all sequences have ended.
+GENERATION = """
+import torch
+
+class StopCheck:
+    def __call__(self, unfinished):
+        return bool(unfinished.max() == 0)
+
+def _sample(input_ids, stopping_criteria):
+    this_peer_finished, stop_check = False, StopCheck()
+    unfinished = torch.ones(2, dtype=torch.long, device="cuda")
+    while not this_peer_finished:
+        input_ids = torch.cat([input_ids, input_ids[:, -1:]], dim=-1)
+        this_peer_finished = stop_check(unfinished)
+    return input_ids
+
+def _beam_search(max_length):
+    cur_len = decoder_prompt_len = 4
+    running = torch.ones(2, dtype=torch.bool, device="cuda")
+    while True:
+        cur_len = cur_len + 1
+        if not running.any():
+            return running.sum().item()
+"""
+
+
+def test_generation_ends_at_its_greatest_length(tmp_path: Path) -> None:
+    folder = tmp_path / "transformers" / "generation"
+    folder.mkdir(parents=True)
+    for path in (folder.parent, folder):
+        (path / "__init__.py").touch()
+    (folder / "utils.py").write_text(GENERATION)
+    text = "import torch, types\nfrom transformers.generation import utils\nids = torch.ones(2, 4, dtype=torch.long, device='cuda')\n"
+    text += "print(utils._sample(ids, types.SimpleNamespace(max_length=20)).shape[1], utils._beam_search(16))\n"
+    done = simulate(tmp_path, text)
+    assert done.stdout.startswith("20 12\n")
+
+
 def test_a_script_that_is_not_there() -> None:
     done = subprocess.run([sys.executable, "-m", "irscope", "simulate", "nowhere.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "nowhere.py: there is no such file" in done.stderr

@@ -535,15 +535,22 @@ def pad_rule(scratch: Scratch) -> None:
 
 @rule
 def index_put_rule(scratch: Scratch) -> None:
-    """Adding up needs positions in order: bounds are checked, unless they were before, then linear positions sorted."""
+    """Writing reads positions as an index does; adding up puts them in order first (index_put_with_sort_kernel in Indexing.cu)."""
     call = scratch.call
     scratch.result()
+    x, values = call.tensor("x"), call.tensor("values")
+    places = call.types[2:]
+    chosen = [type_ for type_ in places if isinstance(type_, TensorType)]
+    masks = [type_ for type_ in chosen if type_.dtype in (DType.BOOL, DType.U8)]
+    whole_rows = len(chosen) == 1 and masks and len(sizes(values)) == len(sizes(x)) - len(sizes(masks[0])) + 1
+    if masks and (call.attr("accumulate") or not whole_rows):
+        raise NeedsNumbers("how many elements a mask chooses is not known")
     if not call.attr("accumulate"):
+        scratch.drop(*_index_copies(scratch, places, chosen, values))
         return
-    chosen = [type_ for type_ in call.types[2:] if isinstance(type_, TensorType)]
-    if any(type_.dtype is not DType.I64 for type_ in chosen) or len({sizes(type_) for type_ in chosen}) != 1:
-        raise NeedsNumbers("adding up at positions of other types, or that broadcast, is not modelled")
-    total = number(count(chosen[0]))
+    whole = scratch.copy_unless_contiguous(x, "contiguous target")
+    wide = [scratch.take("64-bit positions", count(type_) * _INDEX) for type_ in chosen if type_.dtype is not DType.I64]
+    total = math.prod(numbers(_joint([sizes(type_) for type_ in chosen])))
     linear = ""
     for _ in chosen:
         if not call.attr("unsafe"):
@@ -551,11 +558,21 @@ def index_put_rule(scratch: Scratch) -> None:
         step, before = scratch.take("positions along an axis", total * _INDEX), linear
         linear = scratch.take("linear positions", total * _INDEX)
         scratch.drop(step, before)
-    copy = scratch.copy_unless_contiguous(call.tensor("values"), "contiguous values")
-    ordered = [scratch.take(what, total * _INDEX) for what in ("order", "sorted positions", "original order")]
-    bits = max(number(product(sizes(call.tensor("x"))[: len(chosen)])) - 1, 1).bit_length()
-    scratch.passing("radix sort", cub_sort_in_place(total, _INDEX, bits))
-    scratch.drop(*reversed(ordered), copy, linear)
+    scratch.drop(*wide)
+    shape = numbers(sizes(x))
+    indexed = [axis for axis, type_ in enumerate(places) if type_ is not None]
+    others = math.prod(size for axis, size in enumerate(shape) if axis not in indexed)
+    apart = indexed[-1] - indexed[0] >= len(indexed)
+    full = total * others * width(values.dtype)
+    copy = scratch.take("values for every element", full) if not same(nbytes(values), full) else ""
+    copy = copy or scratch.copy_unless_contiguous(values, "contiguous values")
+    # Axes that are indexed come first where others stand between them.
+    front = scratch.take("target with indexed axes first", nbytes(x)) if apart else ""
+    ordered = [scratch.take(what, total * _INDEX) for what in ("order", "sorted positions", "original order")] if total and others else []
+    largest = math.prod(shape) // (others if apart else math.prod(shape[indexed[-1] + 1 :]) or 1) - 1
+    if ordered:
+        scratch.passing("radix sort", cub_sort_in_place(total, _INDEX, max(largest, 1).bit_length()))
+    scratch.drop(*reversed(ordered), front, linear if apart else copy, copy if apart else linear, whole)
 
 
 def _check_bounds(scratch: Scratch) -> None:

@@ -267,3 +267,46 @@ def test_one_filter_a_channel_has_kernels_of_its_own_in_all_types_but_those_for_
     assert next(one for one in _takes(x, x, w, 64) if one.startswith("Result")) == f"Result {first}"
     row, filters = tensor(DType.F32, (4, 64, 16)), tensor(DType.F32, (64, 1, 3))
     assert _takes(row, row, filters, 64) == ["Result 1", "Result 0"]
+
+
+POSITIONS = tensor(DType.I64, (100,))
+
+
+@pytest.mark.parametrize(
+    ("x", "places", "values", "accumulate", "recorded"),
+    [
+        (f32(64, 128), [POSITIONS, POSITIONS], f32(100), True, [800, 800, -800, 800, 800, -800, -800, *[800] * 3, 1, -1, *[-800] * 4]),
+        (f32(64, 128), [tensor(DType.I32, (100,))], f32(100, 128), True, [*[800] * 3, -800, -800, *[800] * 3, 1, -1, *[-800] * 4]),
+        (f32(64, 128, 10), [None, POSITIONS], f32(64, 100, 10), True, [800, 800, -800, *[800] * 3, 1, -1, *[-800] * 4]),
+        (f32(64, 128), [POSITIONS], f32(1), True, [800, 800, -800, 51200, *[800] * 3, 1, -1, *[-800] * 3, -51200, -800]),
+        (
+            f32(64, 128),
+            [tensor(DType.I64, (30, 1)), tensor(DType.I64, (20,))],
+            f32(30, 20),
+            True,
+            [4800, 4800, -4800, 4800, 4800, -4800, -4800, *[4800] * 3, 1, -1, *[-4800] * 4],
+        ),
+        (
+            f32(64, 128, 10),
+            [POSITIONS, None, POSITIONS],
+            f32(100, 128),
+            True,
+            [800, 800, -800, 800, 800, -800, -800, 327680, *[800] * 3, 1, -1, *[-800] * 3, -327680, -800],
+        ),
+        (
+            tensor(DType.F32, (64, 128), layout=(1, 64)),
+            [POSITIONS],
+            f32(100, 128),
+            True,
+            [32768, 800, 800, -800, *[800] * 3, 1, -1, *[-800] * 4, -32768],
+        ),
+        (f32(64, 128), [tensor(DType.I64, (30, 1)), tensor(DType.I64, (30, 20))], f32(30, 20), False, [4800, -4800]),
+        (f32(64, 128), [tensor(DType.I32, (100,))], f32(100, 128), False, [800, -800]),
+    ],
+)
+def test_positions_that_are_written(
+    x: TensorType, places: list[TensorType | None], values: TensorType, accumulate: bool, recorded: list[int]
+) -> None:
+    """As the CUDA build of torch 2.13 asks for it: sums sort their positions, which are those of every element."""
+    found = _asked("tensor.index_put", "aten::_index_put_impl_", [x, values, *places], [], accumulate=accumulate, unsafe=True)
+    assert found == recorded
