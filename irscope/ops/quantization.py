@@ -213,6 +213,7 @@ _QUANTIZATION = (
         cost=lambda call: Cost(elementwise=numel(call.results[0]) * 3),
         evaluate=_evaluate_quantize,
         summary="Divides by a scale, rounds, shifts by a zero point; for all elements, along an axis, or by blocks of it.",
+        roles=frozenset({OpRole.RECODES}),
     ),
     op(
         f"quant.dequantize(Tensor x, Tensor? scale, Tensor? zero_point, *, {_PARAMETERS}, dtype? dtype) -> Tensor",
@@ -221,6 +222,7 @@ _QUANTIZATION = (
         cost=_cost_dequantize,
         evaluate=_evaluate_dequantize,
         summary="Shifts by a zero point and multiplies by a scale; for all elements, along an axis, or by blocks of it.",
+        roles=frozenset({OpRole.RECODES}),
         codes=CodedOperand(0, 1, 2),
     ),
     op(
@@ -230,6 +232,7 @@ _QUANTIZATION = (
         cost=_cost_dynamic,
         evaluate=_evaluate_dynamic,
         summary="Quantizes with scale and zero point from the smallest and largest element.",
+        roles=frozenset({OpRole.RECODES}),
     ),
     op(
         "quant.parameters(Tensor x, *, int? axis, bool as_vector=False, dtype? scale_dtype) -> (Tensor scale, Tensor zero_point)",
@@ -261,6 +264,7 @@ _QUANTIZATION = (
         infer=like("x"),
         cost=_cost_unary,
         summary="A function of a quantized tensor (`op`: sigmoid, leaky_relu, softmax, ...) with a quantized result.",
+        roles=frozenset({OpRole.NAMED_OPERATION}),
     ),
     op(
         "quant.qlinear_where(Tensor condition, Tensor x, Tensor x_scale, Tensor? x_zero_point, Tensor y, Tensor y_scale, "
@@ -388,6 +392,7 @@ def _record(schema: str, infer: Infer, cost: CostRule, summary: str, **facts: Un
     return op(schema, Family.QUANTIZATION, infer=infer, cost=cost, summary=summary, **facts)
 
 
+_PRODUCT, _FILTERS = frozenset({OpRole.CODED_PRODUCT}), frozenset({OpRole.FILTERS})
 _QUANTIZED_MATMUL = (
     op(
         "math.matmul_integer(Tensor a, Tensor b, Tensor? a_zero_point, Tensor? b_zero_point, *, dtype? dtype) -> Tensor",
@@ -407,6 +412,8 @@ _QUANTIZED_MATMUL = (
         "Matrix product of 8-bit integers, scaled to floats.",
         ort=packs(packs_integers(1), "MatMulIntegerToFloat"),
         codes=CodedOperand(1, 3, 5, axis=-1),
+        roles=_PRODUCT,
+        factors=Factors(over_first=True),
     ),
     _record(
         "quant.dynamic_quantize_matmul(Tensor a, Tensor b, Tensor b_scale, Tensor? b_zero_point, Tensor? bias) -> Tensor",
@@ -415,6 +422,8 @@ _QUANTIZED_MATMUL = (
         "Quantizes the left side, multiplies with quantized weights and scales to floats.",
         ort=packs(packs_integers(1), "DynamicQuantizeMatMul", takes=takes_operand(1, DType.F32)),
         codes=CodedOperand(1, 2, 3, axis=-1),
+        roles=_PRODUCT,
+        factors=Factors(over_first=True),
     ),
     _record(
         "quant.qlinear_matmul(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, "
@@ -424,6 +433,8 @@ _QUANTIZED_MATMUL = (
         "Matrix product of quantized tensors with a quantized result.",
         ort=packs(packs_integers(3), "QLinearMatMul", takes=takes_sums),
         codes=CodedOperand(3, 4, 5, axis=-1),
+        roles=_PRODUCT,
+        factors=Factors(right=3, over_first=True),
     ),
     _record(
         "quant.qgemm(Tensor a, Tensor a_scale, Tensor a_zero_point, Tensor b, Tensor b_scale, Tensor b_zero_point, Tensor? c, "
@@ -433,6 +444,7 @@ _QUANTIZED_MATMUL = (
         "alpha * A * B + C for quantized matrices; floats where no scale of the result is given.",
         ort=packs(packs_integers(3), "QGemm", takes=takes_sums),
         codes=CodedOperand(3, 4, 5, axis=-1),
+        roles=_PRODUCT,
     ),
     _record(
         "quant.matmul_nbits(Tensor a, Tensor b, Tensor? scales, Tensor? zero_points, Tensor? group_index, Tensor? bias, *, int k, int n, "
@@ -442,12 +454,14 @@ _QUANTIZED_MATMUL = (
         "Matrix product with (n, k) weights packed in blocks of few bits each.",
         ort=packs(packs_few_bits, "MatMulNBits", takes=takes_few_bits),
         codes=CodedOperand(1, 2, 3, packing=Packing.ROWS),
+        roles=_PRODUCT,
     ),
     _record(
         "quant.packed_linear(Tensor x, Tensor? bias, Tensor[] parts, *, int k, int n, dtype? dtype) -> Tensor",
         _infer_packed,
         _cost_few_bits,
         "Fully connected layer whose weight is several tensors: codes of few bits, scales and what lies beside them.",
+        roles=_PRODUCT,
     ),
     _record(
         "quant.unpack_linear(Tensor[] parts, *, int k, int n, dtype dtype) -> Tensor",
@@ -536,9 +550,12 @@ def _packed(name: str, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> 
 
 
 _QUANTIZED_TORCH = (
-    *(_packed(name, _layer(_linear, name), "Fully connected layer with packed weights.") for name in (*_LINEAR, *_LINEAR_HALF)),
-    *(_packed(name, _layer(_conv, name), "Convolution with packed weights.") for name in _CONV),
-    *(_packed(name, _layer(_conv_transposed, name), "Transposed convolution with packed weights.") for name in _TRANSPOSED),
+    *(
+        _packed(name, _layer(_linear, name), "Fully connected layer with packed weights.", roles=_PRODUCT)
+        for name in (*_LINEAR, *_LINEAR_HALF)
+    ),
+    *(_packed(name, _layer(_conv, name), "Convolution with packed weights.", roles=_FILTERS) for name in _CONV),
+    *(_packed(name, _layer(_conv_transposed, name), "Transposed convolution with packed weights.", roles=_FILTERS) for name in _TRANSPOSED),
     *(_packed(name, _pointwise, "Arithmetic on 8-bit numbers, element by element.") for name in _POINTWISE),
     _packed("cat", _requantizing, "Tensors of 8-bit numbers behind one another, brought to one scale."),
 )

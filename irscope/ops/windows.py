@@ -312,6 +312,7 @@ _CONV = (
         cost=conv_cost,
         summary="Convolution of 8-bit integers with 32-bit sums.",
         ort=takes(takes_integer_patches, "ConvInteger"),
+        roles=frozenset({OpRole.FILTERS}),
     ),
     op(
         "nn.qlinear_conv(Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point, Tensor y_scale, "
@@ -322,6 +323,7 @@ _CONV = (
         summary="Convolution of quantized tensors with a quantized result.",
         ort=packs(packs_quantized_filter, "QLinearConv", takes=takes_quantized_convolution),
         codes=CodedOperand(3, 4, 5, axis=0),
+        roles=frozenset({OpRole.FILTERS}),
     ),
     op(
         "nn.causal_conv(Tensor x, Tensor w, Tensor? b, Tensor? past_state, *, str activation='none') -> (Tensor y, Tensor? present_state)",

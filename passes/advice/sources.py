@@ -14,6 +14,7 @@ from irscope.ir.program import Runtime
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import Family
 from irscope.passes.advice.finding import Enquiry, Finding, Source
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.flops import needless
@@ -22,6 +23,7 @@ from irscope.passes.lifetimes.changes import NARROW
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.explain_peak import ExplainPeak
 from irscope.passes.patterns.fusion import Fusion, Group
+from irscope.passes.patterns.walk import chosen
 from irscope.passes.sizes import dim_cell
 from irscope.passes.weights.params import MULTIPLES, alignment_of
 from irscope.passes.weights.storages import count_parameters
@@ -219,7 +221,10 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
 
 
 def half_width(ask: Enquiry) -> Iterator[Finding]:
-    """Weights and activations of 32 bits as bf16."""
+    """Weights and activations of 32 bits as bf16; of a model of integers how wide it computes is settled."""
+    nodes = (node for body in ask.ctx.program.bodies() for node in body.walk())
+    if next(chosen(nodes, lambda spec: spec.family is Family.QUANTIZATION), None) is not None:
+        return
     weights = [weight for weight in ask.ctx.program.weights() if weight.type.dtype is DType.F32 and weight.users]
     size = total_of(weight.type.nbytes for weight in weights)
     if not weights or not isinstance(size, int):

@@ -11,7 +11,7 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import control_of, plays
+from irscope.ops.registry import control_of, find_op, plays
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
@@ -24,11 +24,13 @@ from irscope.passes.patterns.walk import (
     chosen,
     family,
     is_constant,
+    is_filter,
+    is_passed,
     is_product,
-    is_view,
     producer,
     source,
     users,
+    weights_of,
 )
 from irscope.passes.sizes import known_share, scale
 from irscope.passkit.base import Analysis, PassContext
@@ -340,6 +342,8 @@ _PARTS = frozenset(
         OpRole.RUNNING_SUM,
         OpRole.BOXES,
         OpRole.UPSAMPLE,
+        OpRole.FILTERS,
+        OpRole.CODED_PRODUCT,
     ]
 )
 
@@ -356,11 +360,11 @@ class _Finder:
 
     def look(self, node: Node) -> None:
         kind, found = family(node), self.found
-        if kind is Family.CONVOLUTION:
+        if is_filter(node):
             self.convolution(node)
         elif kind is Family.RECURRENT:
             found.recurrent.append(node)
-        elif is_product(node) and any(operand is not None and is_constant(operand) for operand in node.inputs):
+        elif weights_of(node):
             found.products.append(node)
         elif (control := control_of(node)) is not None and control.repeats:
             self.loop(node)
@@ -380,7 +384,9 @@ class _Finder:
         found.convolutions.append(node)
         if plays(node, OpRole.UPSAMPLE):
             found.upsampling.append(node)
-        shape = self.types.type_of(node.inputs[1] if len(node.inputs) > 1 else None).shape
+        spec = find_op(node.op)
+        at = 1 if spec is None or spec.codes is None else spec.codes.weight
+        shape = self.types.type_of(node.inputs[at] if len(node.inputs) > at else None).shape
         if shape is None or len(shape) < 3:
             return
         if any(size != 1 for size in shape[2:]):
@@ -429,7 +435,7 @@ def _routes(topk: Node) -> bool:
         values = [
             result
             for node in step
-            if is_view(node) or family(node) in (Family.COMPARISON, Family.SORTING, Family.ELEMENTWISE)
+            if is_passed(node) or family(node) in (Family.COMPARISON, Family.SORTING, Family.ELEMENTWISE)
             for result in node.outputs
         ]
     return False
@@ -442,7 +448,7 @@ def _decays(cumsum: Node) -> bool:
         near = users(values)
         if any(plays(node, OpRole.EXPONENTIAL) for node in near):
             return True
-        values = [value for node in near if is_view(node) or family(node) is Family.ELEMENTWISE for value in node.outputs]
+        values = [value for node in near if is_passed(node) or family(node) is Family.ELEMENTWISE for value in node.outputs]
     return False
 
 
@@ -455,9 +461,9 @@ def _repeated(products: Iterable[Node]) -> list[Node]:
     """Products with one weight, each of which needs the one before: recurrence that was written out step by step."""
     by_weight: dict[Value, list[Node]] = {}
     for node in products:
-        for operand in node.inputs:
+        for operand in weights_of(node):
             root = source(operand)
-            if root is not None and root.node is None and is_constant(root) and root.users:
+            if root is not None and root.node is None and root.users:
                 by_weight.setdefault(root, []).append(node)
     found: dict[Node, None] = {}
     for steps in by_weight.values():

@@ -16,8 +16,8 @@ from irscope.passes.patterns.walk import (
     chosen,
     family,
     is_constant,
+    is_passed,
     is_product,
-    is_view,
     producer,
     source,
     users,
@@ -26,6 +26,7 @@ from irscope.passes.patterns.walk import (
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
 _SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)
 """What may lie between scores and their softmax: scales, masks and limits."""
+_SOFTMAXES = frozenset({OpRole.SOFTMAX, OpRole.NAMED_OPERATION})
 _WEIGHS = (OpRole.MULTIPLY, OpRole.SELECT, OpRole.FILL)
 """What may lie between a softmax and the product with values, as dropout writes it."""
 _MASK_DEPTH = 400
@@ -59,7 +60,9 @@ class Attention:
 def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Iterator[Attention]:
     """Every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
     triangles = triangles or Triangles()
-    for node in chosen(nodes, lambda spec: spec.attention is not None or OpRole.SOFTMAX in spec.roles):
+    for node in chosen(nodes, lambda spec: spec.attention is not None or not spec.roles.isdisjoint(_SOFTMAXES)):
+        if plays(node, OpRole.NAMED_OPERATION) and node.attrs.get("op") != "softmax":
+            continue
         form = attention_of(node)
         if form is not None:
             causal, why = _fused_is_causal(node, form, triangles)
@@ -116,7 +119,7 @@ def _forward(softmax: Node) -> tuple[Node | None, list[Node]]:
         product = next((node for node in readers if _mixes_activations(node)), None)
         if product is not None:
             return product, way
-        step = next((node for node in readers if is_view(node) or plays(node, *_WEIGHS)), None)
+        step = next((node for node in readers if is_passed(node) or plays(node, *_WEIGHS)), None)
         if step is None:
             break
         way.append(step)

@@ -18,7 +18,7 @@ from irscope.weights.source import Unreadable, WeightFiles
 
 _FAR = 4096
 _COPIES = frozenset({OpRole.COPY})
-_PASSED = frozenset({OpRole.COPY, OpRole.SPREAD})
+_PASSED = frozenset({OpRole.COPY, OpRole.RECODES, OpRole.SPREAD})
 """What a value's source lies behind, besides views."""
 
 
@@ -45,10 +45,29 @@ def is_product(node: Node) -> bool:
     return factors_of(node) is not None
 
 
+def is_filter(node: Node) -> bool:
+    """Whether a node slides filters over windows, in floats or in integers."""
+    return family(node) is Family.CONVOLUTION or plays(node, OpRole.FILTERS)
+
+
+def weights_of(node: Node) -> list[Value]:
+    """The constant matrices that a product multiplies by: a plain factor, or one that is stored as codes."""
+    spec = find_op(node.op)
+    if spec is None or not (is_product(node) or OpRole.CODED_PRODUCT in spec.roles):
+        return []
+    operands = node.inputs if spec.codes is None else node.inputs[spec.codes.weight : spec.codes.weight + 1]
+    return [operand for operand in operands if operand is not None and is_constant(operand)]
+
+
 def is_view(node: Node) -> bool:
     """Whether a node only shows, copies or converts its first operand."""
     spec = find_op(node.op)
     return spec is not None and (spec.family is Family.VIEW or not spec.roles.isdisjoint(_COPIES))
+
+
+def is_passed(node: Node) -> bool:
+    """Whether a node leaves its first operand what it is: a view, a copy, or the same elements as codes."""
+    return is_view(node) or plays(node, OpRole.RECODES)
 
 
 def source(value: Value | None) -> Value | None:
@@ -83,14 +102,14 @@ def back(value: Value | None, until: Callable[[Node], bool], passing: Callable[[
             continue
         if until(node):
             return node, list(way)
-        if is_view(node) or passing(node):
+        if is_passed(node) or passing(node):
             pending += [(operand, (*way, node)) for operand in _carried(node)]
     return None, []
 
 
 def _carried(node: Node) -> list[Value]:
     """Operands whose values may come through: not a condition, not what a view is told, no constants."""
-    operands = node.inputs[1:] if plays(node, OpRole.SELECT) else node.inputs[:1] if is_view(node) else node.inputs
+    operands = node.inputs[1:] if plays(node, OpRole.SELECT) else node.inputs[:1] if is_passed(node) else node.inputs
     return [operand for operand in operands if operand is not None and not is_constant(operand)]
 
 

@@ -239,3 +239,9 @@ def test_a_source_that_fails_does_not_silence_the_others() -> None:
 def test_what_does_not_exist_is_refused(options: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         advice(program(*CLEAN), **options)
+
+
+def test_a_model_of_integers_is_not_told_to_run_in_bf16() -> None:
+    body = "%v: f32[64,64] = quant.dequantize(%c, %s, %z)\n%m: f32[16,64] = nn.linear(%x, %v, %b)\n%y: f32[16,64] = nn.relu(%m)\nreturn %y"
+    inputs = "input %x: f32[16,64]\nparam %c: i8[64,64]\nparam %b: f32[64]\nconst %s: f32[] = [0.01]\nconst %z: i8[] = [0]"
+    assert not on(advice(program(body, inputs)), "half-width")

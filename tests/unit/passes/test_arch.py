@@ -207,3 +207,51 @@ def test_the_report_names_the_proof() -> None:
     rows = {row[0]: row for row in report.tables[0].rows()}
     assert rows["attention, product - softmax - product"][1] == 1
     assert rows["attention, product - softmax - product"][3] == "a"
+
+
+_SCALES = "const %s: f32[] = [0.01]\nconst %z: u8[] = [128]"
+_WINDOW = CONV.format(k=3, s=1, p=1, g=1)
+TWINS = {
+    "floats": "%{y}: f32[1,8,16,16] = nn.conv(%{x}, %w{n}, _) {{{window}}}",
+    "weights as codes": "%v{n}: f32[8,8,3,3] = quant.dequantize(%c{n}, %s, %z)\n"
+    "%{y}: f32[1,8,16,16] = nn.conv(%{x}, %v{n}, _) {{{window}}}",
+    "integers with 32-bit sums": "%q{n}: u8[1,8,16,16], %t{n}: f32[], %u{n}: u8[] = quant.dynamic_quantize(%{x})\n"
+    "%i{n}: i32[1,8,16,16] = nn.conv_integer(%q{n}, %c{n}, %u{n}, %z) {{{window}}}\n"
+    "%f{n}: f32[1,8,16,16] = tensor.cast(%i{n}) {{dtype=<f32>}}\n%{y}: f32[1,8,16,16] = math.mul(%f{n}, %t{n})",
+    "codes with a coded result": "%q{n}: u8[1,8,16,16] = quant.quantize(%{x}, %s, %z)\n"
+    "%o{n}: u8[1,8,16,16] = nn.qlinear_conv(%q{n}, %s, %z, %c{n}, %s, %z, %s, %z, _) {{{window}}}\n"
+    "%{y}: f32[1,8,16,16] = quant.dequantize(%o{n}, %s, %z)",
+}
+
+
+@pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
+def test_a_convolutional_network_of_integers_is_one(twin: str) -> None:
+    steps = []
+    for n in range(4):
+        steps.append(twin.format(x=f"r{n}" if n else "x", y=f"y{n}", n=n, window=_WINDOW))
+        steps.append(f"%r{n + 1}: f32[1,8,16,16] = nn.relu(%y{n})")
+    weights = "".join(f"param %{kind}{n}: {dtype}[8,8,3,3]\n" for n in range(4) for kind, dtype in (("w", "f32"), ("c", "u8")))
+    made = program("\n".join(steps) + "\nreturn %r4", f"input %x: f32[1,8,16,16]\n{weights}{_SCALES}")
+    found = kind(made)
+    assert (found.verdict.family, found.verdict.confidence) == ("convolutional network", "high")
+    assert len(found.features.convolutions) == len(found.features.spatial) == 4
+
+
+def test_attention_of_codes_is_attention() -> None:
+    product = "%{y}: u8[{shape}] = quant.qlinear_matmul(%{a}, %s, %z, %{b}, %s, %z, %s, %z)"
+    steps = ["%x0: u8[2,8,16] = quant.quantize(%x, %s, %z)"]
+    steps += [product.format(y=name, a="x0", b=f"w{name}", shape="2,8,16") for name in "qkv"]
+    steps += [
+        "%t: u8[2,16,8]<128,1,16> = view.transpose(%k) {axis0=1, axis1=2}",
+        product.format(y="p", a="q", b="t", shape="2,8,8"),
+        "%d: f32[2,8,8] = quant.dequantize(%p, %s, %z)",
+        "%e: f32[2,8,8] = nn.softmax(%d) {axis=-1}",
+        "%a: u8[2,8,8] = quant.quantize(%e, %s, %z)",
+        product.format(y="y", a="a", b="v", shape="2,8,16"),
+    ]
+    inputs = "input %x: f32[2,8,16]\n" + "".join(f"param %w{name}: u8[16,16]\n" for name in "qkv") + _SCALES
+    found = kind(program("\n".join((*steps, "return %y")), inputs))
+    assert found.verdict.family == "encoder transformer" and len(found.features.attention) == 1
+    assert len(found.features.products) == 3, "products with weights, and not those of activations with scales"
+    as_one = [*steps[:6], '%a: u8[2,8,8] = quant.qlinear_unary(%p, %s, %z, %s, %z) {op="softmax"}', steps[-1], "return %y"]
+    assert len(kind(program("\n".join(as_one), inputs)).features.attention) == 1
