@@ -75,6 +75,10 @@ class DeviceProfile:
     vector_bits: int | None = None
     """Bits of the widest vector registers of a processor: 512 with AVX-512, 256 with AVX2, 128 with NEON."""
     threads_per_multiprocessor: int | None = None
+    clock: Figure | None = None
+    """Clock in Hz that the rates below are at: the one that the data sheet prints."""
+    max_clock: Figure | None = None
+    """The highest clock in Hz that the device sets itself while power and temperature allow it."""
     l2_cache_bytes: int | None = None
     """Size of the last cache before main memory, as CUDA tells it."""
     memory_bytes: int | None = None
@@ -128,6 +132,19 @@ class DeviceProfile:
         """What an allocator can have for sure: the memory less the most that a CUDA context takes. None where the memory is not known."""
         return None if self.memory_bytes is None else max(self.memory_bytes - self.context_most, 0)
 
+    @property
+    def cache_bytes(self) -> int:
+        """The last cache before main memory: as it is stated, or the largest level that was measured; 0 where neither is known."""
+        sizes = [level.size for level in self.levels if level.size is not None]
+        return self.l2_cache_bytes or max(sizes, default=0)
+
+    @property
+    def boost(self) -> float:
+        """How many times faster than its stated rates a device computes at its highest clock; 1 where that is not known."""
+        if self.clock is None or self.max_clock is None:
+            return 1.0
+        return max(self.max_clock.hi / self.clock.hi, 1.0)
+
     def ridge(self, dtype: str) -> float | None:
         """FLOP a byte above which matrix products of this element type are bound by arithmetic, not by main memory."""
         rate = self.matrix.get(dtype)
@@ -143,6 +160,7 @@ SIZES = {unit: float(BYTES.units[unit]) for unit in ("B", "KiB", "MiB", "GiB", "
 TIMES = {unit: float(SECONDS.units[unit]) for unit in ("s", "ms", "us", "ns")}
 POWERS = {"W": 1.0, "mW": 1e-3, "kW": 1e3}
 COUNTS = {"Gelement/s": 1e9}
+CLOCKS = {"MHz": 1e6, "GHz": 1e9}
 COUNT = {"": 1.0}
 ELEMENT_TYPES = ("f64", "f32", "tf32", "f16", "bf16", "f8", "f4", "i8", "i4", "i32")
 MAX_BYTES = 1 << 20
@@ -205,6 +223,8 @@ class DeviceJson:
     multiprocessors: FigureJson | None = None
     vector_bits: FigureJson | None = None
     threads_per_multiprocessor: FigureJson | None = None
+    clock: FigureJson | None = None
+    max_clock: FigureJson | None = None
     l2_cache: FigureJson | None = None
     memory: FigureJson | None = None
     context: FigureJson | None = None
@@ -272,6 +292,8 @@ class _Reader:
             multiprocessors=self.whole("multiprocessors", record.multiprocessors, COUNT, plain),
             vector_bits=self.whole("vector_bits", record.vector_bits, COUNT, plain),
             threads_per_multiprocessor=self.whole("threads_per_multiprocessor", record.threads_per_multiprocessor, COUNT, plain),
+            clock=self.figure("clock", record.clock, CLOCKS),
+            max_clock=self.figure("max_clock", record.max_clock, CLOCKS),
             l2_cache_bytes=self.whole("l2_cache", record.l2_cache, SIZES, plain),
             memory_bytes=self.whole("memory", record.memory, SIZES, plain),
             context_bytes=None if context is None else (round(context.lo), round(context.hi)),

@@ -211,10 +211,12 @@ class CardCost:
     """Bytes read and written by all nodes."""
     intensity: Quantity
     """FLOPs for each byte."""
+    time: Quantity
+    """Seconds of one run as they are predicted, with the interval in which nine of ten real times lie."""
     least_time: Quantity
-    """Seconds that the device needs at least."""
+    """Seconds that the device surely needs."""
     bound_by: str
-    """What takes most of the least time: compute, memory, balanced or launch; empty where unknown."""
+    """What takes most of the time: compute, memory, balanced or launch; empty where unknown."""
     bound_share: float | None
     energy: Quantity
     """Joules."""
@@ -310,6 +312,7 @@ class Card:
             "macs": cost.macs,
             "bytes": cost.bytes,
             "intensity": cost.intensity,
+            "time": cost.time,
             "least_time": cost.least_time,
             "energy": cost.energy,
             "peak": memory.peak,

@@ -410,6 +410,7 @@ class CardWriter:
         card, cost = self.card, self.card.cost
         if card.identity.nodes is None:
             return
+        yield from self.time()
         flops = self.amount(cost.flops, Kind.FLOPS)
         macs = self.number(cost.macs, Kind.COUNT)
         if isinstance(cost.macs.value, int):
@@ -420,12 +421,23 @@ class CardWriter:
         ratio = cost.intensity.value
         intensity = f"{_digits(ratio)} FLOPs a byte" if isinstance(ratio, int | float) else "FLOPs a byte ?"
         yield self.item("", f"moves {self.amount(cost.bytes, Kind.BYTES)}; {intensity}")
-        least = self.number(cost.least_time, Kind.SECONDS)
-        share = cost.bound_share
-        bound = f", {_percent(share)} of it {_BOUND[cost.bound_by]}" if share is not None and cost.bound_by in _BOUND else ""
-        takes = f"takes at least {least} on {card.device.name}{bound}" if cost.least_time.value is not None else f"least time {least}"
-        yield self.item("", takes, most=1)
         yield self.item("", f"energy {self.joules(cost.energy)}", most=1, rank=3)
+
+    def time(self) -> Iterator[_Item]:
+        """The predicted time with its interval and what takes it, and what it is at least."""
+        cost, device = self.card.cost, self.card.device.name
+        least, share = self.number(cost.least_time, Kind.SECONDS), cost.bound_share
+        bound = f", {_percent(share)} of it {_BOUND[cost.bound_by]}" if share is not None and cost.bound_by in _BOUND else ""
+        low, high = cost.time.ends
+        if low is None or high is None:
+            ends = f", at least {humanise(low, Kind.SECONDS)} as predicted" if low else ""
+        else:
+            (first, unit), second = humanise(low, Kind.SECONDS).split(), humanise(high, Kind.SECONDS)
+            ends = f" [{first if second.endswith(f' {unit}') else f'{first} {unit}'} to {second}]"
+        shown = self.number(cost.time, Kind.SECONDS) if cost.time.value is not None else "not predicted"
+        yield self.item("time", f"{shown}{ends} on {device}{bound}", most=1)
+        if cost.least_time.shown is not None:
+            yield self.item("", f"at least {least}, whatever its clock and its kernels", most=1, rank=3)
 
     def joules(self, energy: Quantity) -> str:
         value = energy.value
@@ -656,7 +668,7 @@ def card_view(card: Card) -> CardView:
         tiles += [
             Tile("memory at the peak", writer.number(memory.peak, Kind.BYTES), f"reserved {writer.number(memory.reserved, Kind.BYTES)}"),
             Tile("FLOPs", writer.number(cost.flops, Kind.FLOPS), sizes and f"at {sizes}"),
-            Tile("least time", writer.number(cost.least_time, Kind.SECONDS), bound),
+            Tile("time", writer.number(cost.time, Kind.SECONDS), f"{bound}, at least {writer.number(cost.least_time, Kind.SECONDS)}"),
             Tile("energy of a run", writer.joules(cost.energy).partition(" [")[0], "within a factor of about 2"),
         ]
     if card.largest.size:

@@ -35,6 +35,7 @@ from irscope.passes.cost.energy import Energy
 from irscope.passes.cost.entries import Tally
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
+from irscope.passes.cost.time import Time, Timing
 from irscope.passes.cost.traffic import intensity
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, deciding_elements
@@ -525,28 +526,37 @@ class _Maker:
         tally = costs.tally
         flops, moved = (plain_number(cell(*pair)) for pair in self._sums(tally))
         macs = plain_number(cell(tally.value("macs"), tally.limits("macs")))
-        bounds = self.ctx.get(Roofline())
-        by_binding = bounds.by_binding()
-        total = bounds.seconds
-        binding = max(by_binding, key=lambda one: by_binding[one]) if total else ""
+        timing = self.ctx.get(Time())
+        by_binding = timing.by_binding() if timing.seconds else self.ctx.get(Roofline()).by_binding()
+        total = sum(by_binding.values())
+        binding = max(by_binding, key=lambda name: by_binding[name]) if total else ""
         ratio = intensity(tally.value("flops"), tally.moved) if tally.is_exact else None
         return CardCost(
             flops=self._with_formula(flops, "flops"),
             macs=self._with_formula(macs, "macs"),
             bytes=self._with_formula(moved, "bytes"),
             intensity=self.marked(derived(ratio, flops, moved)) if ratio is not None else NOT_KNOWN,
+            time=self._time(timing),
             least_time=self._least_time(),
             bound_by=binding,
             bound_share=by_binding[binding] / total if binding else None,
             energy=self._energy(),
         )
 
+    def _time(self, timing: Timing) -> Quantity:
+        """The predicted time; only its lower end where the time of some nodes is not known."""
+        if not timing.seconds:
+            return NOT_KNOWN
+        if timing.unknown:
+            return Quantity(None, Provenance.MODELLED, lo=timing.low)
+        return self.marked(timing.quantity())
+
     def _least_time(self) -> Quantity:
         bounds = self.ctx.get(Roofline())
         unknown = bounds.unknown
         if unknown and not any(one.binding not in (FREE, UNKNOWN) for one in bounds.nodes):
             return NOT_KNOWN
-        return self.marked(Quantity(bounds.seconds, Provenance.MODELLED, lo=bounds.seconds if unknown else None))
+        return self.marked(Quantity(bounds.least, Provenance.MODELLED, lo=bounds.least if unknown else None))
 
     def _energy(self) -> Quantity:
         joules = self.ctx.run_one(Energy()).made_report.summary["joules"]
@@ -746,7 +756,7 @@ def _described(program: Program) -> CardDescribed | None:
     )
 
 
-_COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN)
+_COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, "", None, NOT_KNOWN)
 
 
 def _memory_unknown(why: str) -> CardMemory:

@@ -122,6 +122,8 @@ def _groups(device: DeviceProfile) -> Iterator[tuple[str, Mapping[str, Figure], 
         yield kind, rates, "TFLOP/s", 1e12
     yield "other arithmetic", device.vector, "TFLOP/s", 1e12
     single = {
+        "clock of these rates": (device.clock, "MHz", 1e6),
+        "highest clock": (device.max_clock, "MHz", 1e6),
         "bandwidth": (device.bandwidth, "GB/s", 1e9),
         "kernel launch": (device.launch, "us", 1e-6),
         "power": (device.power, "W", 1.0),

@@ -76,7 +76,7 @@ class Row:
     """What --strict does not let pass."""
 
 
-_NUMBERS: Final = ("fits", "peak", "parameters", "flops", "least_time", "bytes", "intensity", "energy")
+_NUMBERS: Final = ("fits", "peak", "parameters", "flops", "time", "bytes", "intensity", "energy")
 """What decides comes first: a narrow terminal drops the last."""
 _HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
 _ROUGH: Final = "numbers marked as modelled"
@@ -84,6 +84,7 @@ _FIGURES: Final = 3
 """Of a ratio in a terminal."""
 _DETAILS: Final = (
     "parameter_bytes",
+    "least_time",
     "macs",
     "peak_requested",
     "peak_allocated",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from irscope.devices.profile import DeviceProfile, Figure
 from irscope.immutable import immutable, mutable
@@ -15,6 +15,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import UNKNOWN_TYPE, TensorType
 from irscope.ops.cost import Cost
+from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.cost.entries import MEASURES, Certainty, Entry
@@ -45,6 +46,10 @@ class NodeBound:
     """Why nothing is known of it."""
     is_exact: bool = True
     """Whether its numbers are those of a run; else they are the least that a run can need."""
+    least_compute: float = 0.0
+    """The same at the device's highest clock, with as few multiplications as a library's algorithms need."""
+    least_memory: float = 0.0
+    """Seconds for what the last cache cannot have held before or keep afterwards."""
 
     def of(self, node: Node) -> NodeBound:
         """The same of a node like this one."""
@@ -60,11 +65,18 @@ class NodeBound:
             self.binding,
             self.reason,
             self.is_exact,
+            self.least_compute,
+            self.least_memory,
         )
 
     def seconds(self, kind: str) -> float:
         """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
         work = max(self.compute, self.memory)
+        return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
+
+    def least(self, kind: str) -> float:
+        """The time that all runs surely take where a kernel runs for this node alone."""
+        work = max(self.least_compute, self.least_memory)
         return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
 
     @property
@@ -79,6 +91,10 @@ class Bounds:
     device: DeviceProfile
     dtype: str
     nodes: list[NodeBound] = field(default_factory=list)
+    is_fused: bool = False
+    """Whether what runs the model makes kernels of several nodes, so that what is between them need not move."""
+    weights: int = 0
+    """Bytes of weights that products read, each once."""
 
     def seconds_of(self, node: NodeBound) -> float:
         return node.seconds(self.device.kind)
@@ -91,8 +107,18 @@ class Bounds:
 
     @cached_property
     def seconds(self) -> float:
-        """The least time of a run, one node after the other; nodes that nothing is known of count as nothing."""
+        """The time of a run by the data sheet, one node after the other; nodes that nothing is known of count as nothing."""
         return sum(self.seconds_by_node)
+
+    @cached_property
+    def least(self) -> float:
+        """The time that a run surely takes on such a device; nodes that nothing is known of count as nothing."""
+        kind, bandwidth = self.device.kind, self.device.bandwidth
+        moved = max(self.weights - self.device.cache_bytes, 0) / bandwidth.hi if bandwidth is not None else 0.0
+        if not self.is_fused:
+            return max(sum(one.least(kind) for one in self.nodes), moved)
+        launch = max((one.launch for one in self.nodes if one.binding not in (FREE, UNKNOWN)), default=0.0)
+        return max(sum(one.least_compute * one.runs for one in self.nodes), moved, launch)
 
     def by_binding(self) -> dict[str, float]:
         """Seconds by what binds."""
@@ -111,10 +137,18 @@ class Bounder:
     """Works out bounds; `dtype` replaces every floating-point element type, with its size, and `sizes` are those of symbols."""
 
     def __init__(
-        self, rates: Rates, types: Inferred, aliases: Aliases, dtype: DType | None, sizes: Mapping[str, int] | None = None
+        self,
+        rates: Rates,
+        types: Inferred,
+        aliases: Aliases,
+        dtype: DType | None,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        is_fused: bool = False,
     ) -> None:
         self.rates = rates
         self.device = rates.device
+        self.is_fused = is_fused
         self.types = types
         self.dtype = dtype
         self.bindings = sizes or {}
@@ -167,6 +201,11 @@ class Bounder:
             else:
                 yield like.of(node)
 
+    def weights_of(self, entries: Iterable[Entry]) -> int:
+        """Return the bytes of inputs and weights that products read as they are, each once: those are read in whole."""
+        read = [value for entry in entries if int_or_zero(entry.cost.matmul) for value in entry.node.inputs if value is not None]
+        return sum(map(self.size, {root for value in read if (root := self.storage(value)).node is None}))
+
     def size(self, value: Value) -> int:
         """Bytes of a value, in the element type that is asked about; 0 where they are unknown."""
         found = self._sizes.get(value)
@@ -203,7 +242,8 @@ class Bounder:
         launch = self._launch(entry, family)
         if entry.certainty is Certainty.FREE:
             return NodeBound(node, runs, name, 0, 0, 0.0, 0.0, launch, FREE)
-        compute = self._compute(cost, name, self.kernel_of(node) if family is Family.CONVOLUTION else "")
+        kernel = self.kernel_of(node) if family is Family.CONVOLUTION else ""
+        compute = self._compute(cost, name, kernel)
         read, written = self._scaled(node.inputs, cost.read), self._scaled(node.outputs, cost.written)
         reading, writing = reuse.read_seconds(node, read), reuse.write_seconds(node, written)
         if compute is None or reading is None or writing is None:
@@ -211,7 +251,58 @@ class Bounder:
         name, seconds = compute
         memory = reading + writing
         binding, is_exact = _binding(seconds, memory, launch), entry.bounds is None
-        return NodeBound(node, runs, name, int_or_zero(cost.flops), read + written, seconds, memory, launch, binding, is_exact=is_exact)
+        least_compute = self._least_compute(node, cost, name, kernel)
+        least_memory = self._beyond_cache(read) + self._beyond_cache(written)
+        return NodeBound(
+            node,
+            runs,
+            name,
+            int_or_zero(cost.flops),
+            read + written,
+            seconds,
+            memory,
+            launch,
+            binding,
+            is_exact=is_exact,
+            least_compute=least_compute,
+            least_memory=least_memory,
+        )
+
+    def _beyond_cache(self, amount: int) -> float:
+        """Seconds for bytes that cannot all have stayed in the last cache; none where its size is not known, as it may hold them all."""
+        cache, bandwidth = self.device.cache_bytes, self.device.bandwidth
+        return max(amount - cache, 0) / bandwidth.hi if cache and bandwidth is not None else 0.0
+
+    def _least_compute(self, node: Node, cost: Cost, name: str, kernel: str) -> float:
+        """Seconds of arithmetic at the highest clock, with the fewest multiplications that libraries have algorithms for."""
+        products = int_or_zero(cost.matmul)
+        if products:
+            products = round((products - min(int_or_zero(cost.masked), products)) / self._saved(node))
+            if self.is_fused and any(_is_dequantized(value) for value in node.inputs):
+                name = "i8"
+        rate = self.rates.product(name, kernel) if products else None
+        arithmetic = products / rate[1].hi if rate is not None else 0.0
+        # What is fused may also have been folded into weights beforehand.
+        others = Cost(elementwise=cost.elementwise, reduction=cost.reduction, transcendental=cost.transcendental)
+        other = None if self.is_fused else self._compute(others, name, "")
+        vector = other[1] if other is not None else 0.0
+        return (arithmetic + vector if self.device.kind == "cpu" else max(arithmetic, vector)) / self.device.boost
+
+    def _saved(self, node: Node) -> float:
+        """How many times fewer multiplications a convolution can need: Winograd's algorithms make several results of one transformed
+        tile, along each axis that the filter goes along in steps of one."""
+        spec = find_op(node.op)
+        if spec is None or not (spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in spec.roles):
+            return 1.0
+        place = 1 if spec.family is Family.CONVOLUTION else 2
+        filters = self.types.type_of(node.inputs[place]).shape if len(node.inputs) > place else None
+        if filters is None or not _in_steps_of_one(node):
+            return 1.0
+        result = 1.0
+        for taps in filters[2:]:
+            if isinstance(taps, int) and taps > 1:
+                result *= _WINOGRAD * taps / (_WINOGRAD + taps - 1)
+        return result
 
     def element_type(self, node: Node) -> DType | None:
         """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
@@ -289,6 +380,16 @@ class Bounder:
                 parts.append(amount / rate)
         # The units of a GPU work side by side; a processor has one set for everything.
         return name, sum(parts) if self.device.kind == "cpu" else max(parts, default=0.0)
+
+
+_WINOGRAD: Final = 4
+"""Results along an axis that the largest of cuDNN's tiles for filters of 3 makes at once (6 elements of input, 4 of output)."""
+
+
+def _is_dequantized(value: Value | None) -> bool:
+    """Return whether a value stands for integers, with which a runtime may compute instead."""
+    spec = find_op(value.node.op) if value is not None and value.node is not None else None
+    return spec is not None and spec.family is Family.QUANTIZATION
 
 
 def _in_steps_of_one(node: Node) -> bool:

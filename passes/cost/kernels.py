@@ -182,6 +182,11 @@ def _bits(use: Use) -> float:
     return float(max(floats, default=32))
 
 
+def _is_integer(use: Use) -> bool:
+    """Return whether a product is one of integers: libraries reach anything between a tenth of their peak and all of it."""
+    return all(type_.dtype.kind is not DTypeKind.FLOAT for type_ in _tensors(use.operands[:2]))
+
+
 def _narrowest(use: Use) -> float:
     floats = [type_.dtype.bits or 32 for type_ in _tensors(use.operands) if type_.dtype.kind is DTypeKind.FLOAT]
     return float(min(floats, default=32))
@@ -211,6 +216,8 @@ def _contraction(use: Use) -> Kernel | None:
     sizes, total = _sizes(result), _count(result)
     if not total:
         return HOST_ONLY
+    if _is_integer(use):
+        return None
     depth = use.products / (2.0 * total)
     columns = sizes[-1] if sizes else 1
     count = 1
@@ -256,6 +263,8 @@ def _convolution(use: Use, result: Type | None = None, filter_place: int = 1) ->
         return _moving(use, KernelClass.OTHER)
     groups = use.attrs.get("groups", 1)
     groups = groups if isinstance(groups, int) else 1
+    if _is_integer(use):
+        return None
     taps = math.prod(filters[2:])
     depth = use.products / (2.0 * total)
     columns, rows = sizes[1] / groups, total / sizes[1]

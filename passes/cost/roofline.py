@@ -15,6 +15,7 @@ from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Facet, Graph, Names, Node
 from irscope.ir.places import Scope
+from irscope.ir.program import Runtime
 from irscope.passes.cost.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound, Rates, Tf32
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.tables import cell
@@ -29,7 +30,11 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
-_BOUND = "a lower bound at the data sheet's clock: each node at the dense peak, one after the other"
+_BOUND = "surely: the highest clock, what fits in the last cache read and written for nothing, convolutions by their fewest products"
+_ROOFLINE = "by the data sheet, at its clock and from main memory: each node at the dense peak, one after the other"
+_FUSED = "the runtime may make one kernel of several nodes: the least time counts products, and weights once"
+_NO_BOOST = "the device's highest clock is not known: the least time is at the clock of its data sheet"
+_NO_CACHE = "the size of the device's last cache is not known: the least time counts what moves for weights of products alone"
 _CALIBRATED = "the least time, times what recordings of this device took more (`irscope calibrate --from`)"
 _MEMORY = {
     True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",
@@ -56,9 +61,11 @@ class Roofline(Analysis[Bounds]):
     def compute(self, graph: Graph, ctx: PassContext) -> Bounds:
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         element = element_type(self.dtype)
-        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element)
+        is_fused = ctx.program.traits.runtime in (Runtime.ONNXRUNTIME, Runtime.XLA)
+        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element, is_fused=is_fused)
         entries = ctx.get(NodeCosts()).entries
-        found = Bounds(device, self.dtype, list(bounder.bounds(ctx.each(entries, "bounding", len(entries)))))
+        nodes = list(bounder.bounds(ctx.each(entries, "bounding", len(entries))))
+        found = Bounds(device, self.dtype, nodes, is_fused, bounder.weights_of(entries))
         unknown = found.unknown
         if unknown:
             message = f"the time of {unknown[0].node.op} is unknown and counts as nothing: {unknown[0].reason}"
@@ -71,7 +78,8 @@ class Roofline(Analysis[Bounds]):
         counts = {binding: sum(one.binding == binding for one in result.nodes) for binding in BINDINGS}
         total = result.seconds
         # Where nothing but views is known, a time of zero would say something.
-        least = total if any(one.binding not in (FREE, UNKNOWN) for one in result.nodes) or not unknown else None
+        is_known = any(one.binding not in (FREE, UNKNOWN) for one in result.nodes) or not unknown
+        least, roofline = (result.least, total) if is_known else (None, None)
 
         def summed(seconds: Iterable[float]) -> object:
             return at_least(sum(seconds), not unknown, Provenance.MODELLED)
@@ -81,8 +89,9 @@ class Roofline(Analysis[Bounds]):
             options=self.text,
             summary={
                 "device": device.title,
-                "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND, lo=total if unknown else None),
-                **({"calibrated_seconds": _calibrated(least, device)} if device.slowdown is not None else {}),
+                "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND, lo=result.least if unknown else None),
+                "roofline_seconds": Quantity(roofline, Provenance.MODELLED, note=_ROOFLINE, lo=total if unknown else None),
+                **({"calibrated_seconds": _calibrated(roofline, device)} if device.slowdown is not None else {}),
                 "if_only": {
                     "arithmetic": summed(one.compute * one.runs for one in result.nodes),
                     "memory": summed(one.memory * one.runs for one in result.nodes),
@@ -109,6 +118,7 @@ class Roofline(Analysis[Bounds]):
                 CONVENTION,
                 _MEMORY[bool(device.levels)],
                 f"ridge: FLOPs a byte at which arithmetic and memory take as long; within a factor of {BALANCE:g} a node is balanced",
+                *_assumed(result),
                 _figures_of(device),
             ),
             pictures=lambda: _bars(result),
@@ -154,6 +164,13 @@ def _bars(result: Bounds) -> list[Panel]:
         for what, parts in (("operator", by_operator), ("module", by_module))
     ]
     return [panel for panel in found if panel is not None and len(panel.names) > 1]
+
+
+def _assumed(result: Bounds) -> list[str]:
+    """Return what the least time does without, for want of a figure or because the runtime need not do it."""
+    device = result.device
+    notes = {_FUSED: result.is_fused, _NO_BOOST: device.kind == "gpu" and device.max_clock is None, _NO_CACHE: not device.cache_bytes}
+    return [note for note, holds in notes.items() if holds]
 
 
 def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:

@@ -17,10 +17,13 @@ from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.passes.cost.clock import Clock, Work, clock_of, constants, missing_figure
+from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds
+from irscope.passes.cost.bounds import UNKNOWN as BOUND_UNKNOWN
+from irscope.passes.cost.clock import MODELS_TAKE, Clock, Work, clock_of, constants, missing_figure
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.entries import Certainty, Entry
 from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -84,6 +87,14 @@ class Timing:
         """How long the device waits for the host."""
         return sum(one.waits for one in self.nodes)
 
+    def by_binding(self) -> dict[str, float]:
+        """Return seconds by what takes them, in the words of the roofline."""
+        found = dict.fromkeys((COMPUTE, MEMORY, LAUNCH), 0.0)
+        for node in self.nodes:
+            name = node.binds if node.binds in found else LAUNCH
+            found[name] += node.seconds + node.waits
+        return found
+
     def quantity(self) -> Quantity:
         """Return the time with its interval."""
         high = self.high
@@ -108,6 +119,19 @@ class Timer:
         kernels, near = self.described(listed, kinds)
         seconds = self.clock.durations([HOST_ONLY if one is None else one for one in kernels], near)
         return queued(self.clock, listed, kernels, [float(one) for one in seconds])
+
+    def measured(self, entries: Sequence[Entry], kinds: Iterable[object], bounds: Bounds) -> list[NodeTime]:
+        """Return the time of every node on a device whose own kernels were measured: by its roofline, times what models take more."""
+        slowdown = self.clock.device.slowdown
+        factor = MODELS_TAKE if slowdown is None else math.sqrt(slowdown.lo * slowdown.hi)
+        result: list[NodeTime] = []
+        for bound, entry, kind in zip(bounds.nodes, entries, kinds, strict=True):
+            kernel = HOST_ONLY if bound.binding == FREE else self._kernel(entry, kind)
+            known = kernel is not None and bound.binding != BOUND_UNKNOWN
+            binds = UNKNOWN if not known else HOST if bound.binding == FREE else COMPUTE if bound.compute > bound.memory else MEMORY
+            seconds = bounds.seconds_of(bound) * factor if known else 0.0
+            result.append(NodeTime(bound.node, kernel if known else None, bound.runs, seconds, 0.0, 0.0, binds))
+        return result
 
     def described(self, entries: Sequence[Entry], kinds: Iterable[object]) -> tuple[list[Kernel | None], list[float]]:
         """Return the kernel of every node, and the bytes that it reads from the cache."""
@@ -177,9 +201,10 @@ class Timer:
 def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float]) -> list[NodeTime]:
     """Return the times of nodes whose kernels stand in a queue: the host calls one after the other, the device waits where it is faster."""
     costs = constants().host_seconds
+    bound = clock.binds([HOST_ONLY if kernel is None else kernel for kernel in kernels])
     host_now = device_now = 0.0
     result: list[NodeTime] = []
-    for entry, kernel, duration in zip(entries, kernels, seconds, strict=True):
+    for entry, kernel, duration, alone in zip(entries, kernels, seconds, bound, strict=True):
         runs = entry.runs if isinstance(entry.runs, int) else 1
         if kernel is None:
             result.append(NodeTime(entry.node, None, runs, 0.0, 0.0, 0.0, UNKNOWN))
@@ -195,7 +220,7 @@ def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | No
         start = max(device_now, host_now - host * (runs - 1))
         waits = start - device_now + max(host - duration, 0.0) * (runs - 1)
         device_now += duration * runs + waits
-        binds = "launch" if waits > duration * runs else clock.binds(kernel)
+        binds = LAUNCH if waits > duration * runs else alone
         result.append(NodeTime(entry.node, kernel, runs, duration * runs, host * runs, waits, binds))
     return result
 
@@ -227,7 +252,11 @@ class Time(Analysis[Timing]):
         kinds: Iterable[object] = types.kinds_of(graph)
         if len(entries) != len(graph):  # bodies of loops and branches have their nodes among the entries
             kinds = [None] * len(entries)
-        nodes = Timer(clock, types, aliases).timed(ctx.each(entries, "timing", len(entries)), kinds)
+        timer = Timer(clock, types, aliases)
+        if device.calibrated:
+            nodes = timer.measured(entries, kinds, ctx.get(Roofline(device=self.device)))
+        else:
+            nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds)
         timing = Timing(device, clock, work, nodes, sum(one.seconds + one.waits for one in nodes))
         if timing.unknown:
             first = timing.unknown[0].node
@@ -301,6 +330,8 @@ def _notes(result: Timing) -> tuple[str, ...]:
     if clock is None:
         return ()
     origin = f"efficiencies of {clock.fitted_on}: {clock.source}"
-    if not clock.is_own:
+    if result.device.calibrated:
+        origin = "rates that were measured on the device, times what models took more"
+    elif not clock.is_own:
         origin = f"no times of {clock.device.title} are known: {origin}, over the data sheet's figures, with a wider interval"
     return (_MEANING, origin)

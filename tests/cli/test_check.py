@@ -55,7 +55,8 @@ def reasons(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
     ("text", "field", "operator", "limit", "change"),
     [
         ("peak < 8GiB", "peak", "<", 8 << 30, ""),
-        ("time<5ms", "least_time", "<", 0.005, ""),
+        ("time<5ms", "time", "<", 0.005, ""),
+        ("least time < 5ms", "least_time", "<", 0.005, ""),
         ("parameters <= 26M", "parameters", "<=", 26_000_000, ""),
         ("unknown == 0", "unknown", "=", 0, ""),
         ("size on disk < 100MB", "size_on_disk", "<", 100_000_000, ""),
@@ -160,10 +161,19 @@ def test_what_is_unknown_cannot_be_judged_and_is_counted(folder: Path, capsys: p
 
 
 def test_the_least_time_is_compared_as_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write('budgets = ["time < 1s", "time > 1s"]\nmodels = ["model.irs"]\n')
+    write('budgets = ["least time < 1s", "least time > 1s"]\nmodels = ["model.irs"]\n')
     code, document = answer(capsys)
     assert code == ExitCode.FINDINGS
     assert [one["status"] for one in document["budgets"]] == ["ok", "exceeded"]
+
+
+def test_a_predicted_time_is_judged_by_its_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write('budgets = ["time < 1s"]\nmodels = ["model.irs"]\n')
+    _, document = answer(capsys)
+    predicted, least = (document["models"][0]["numbers"][name] for name in ("time", "least_time"))
+    assert least < predicted < 1 and document["budgets"][0]["status"] == "ok"
+    write(f'budgets = ["time < {predicted * 1e9:.0f}ns"]\nmodels = ["model.irs"]\n')
+    assert answer(capsys)[1]["budgets"][0]["status"] == "unjudged", "the interval holds more than the limit"
 
 
 def test_unknown_is_all_that_no_number_counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

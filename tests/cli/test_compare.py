@@ -52,7 +52,7 @@ def test_two_models_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_equal_models_are_said_to_be(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = output(["a.irs", "same.irs"], capsys)
-    assert "memory the same, least time the same, FLOPs the same, parameters the same" in out
+    assert "memory the same, time the same, FLOPs the same, parameters the same" in out
     assert "peak the same, FLOPs the same, parameters the same, nodes the same" in out
     assert "nodes that differ" not in out
     assert "nodes" in output(["a.irs", "same.irs", "--all"], capsys)[1]

@@ -45,7 +45,7 @@ _FIRST: Final = (
     "peak",
     "parameters",
     "flops",
-    "least_time",
+    "time",
     "family",
     "format",
     "nodes",

@@ -22,11 +22,11 @@ from irscope.tools.many import short_names
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
-_SHOWN: Final = ("fits", "peak", "parameters", "flops", "least_time", "family", "nodes", "size", "status", "reason")
+_SHOWN: Final = ("fits", "peak", "parameters", "flops", "time", "family", "nodes", "size", "status", "reason")
 """Columns of models that text has room for."""
 _HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
 _IN_HUB: Final = re.compile(r"(?:^|/)models--([^/]+)/snapshots/[^/]+/?(.*)$")
-_DRAWN: Final = {"parameters": "parameters", "peak": "memory at the peak", "flops": "FLOPs", "least_time": "least time"}
+_DRAWN: Final = {"parameters": "parameters", "peak": "memory at the peak", "flops": "FLOPs", "time": "predicted time"}
 _CHANGES: Final = ("status", *(key for key, figure in FIGURES.items() if figure.marks_change))
 """Columns of which a difference is a change of the model, or of what irscope says of it."""
 _MOST_IN_CELL: Final = 4

@@ -208,7 +208,7 @@ def test_times_of_recordings_scale_the_least_time_in_a_column_of_its_own(tmp_pat
     capsys.readouterr()
     assert main(["run", "--passes", "roofline", "--device", str(target), str(tmp_path / "1.irs"), "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)["reports"][0]
-    least, calibrated = report["summary"]["least_seconds"], report["summary"]["calibrated_seconds"]
+    least, calibrated = report["summary"]["roofline_seconds"], report["summary"]["calibrated_seconds"]
     slowdown = find_device(str(target)).slowdown
     assert slowdown is not None and calibrated == pytest.approx(least * (slowdown.lo * slowdown.hi) ** 0.5)
     assert "calibrated" in [column["key"] for column in report["tables"][0]["columns"]]

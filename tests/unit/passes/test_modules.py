@@ -43,7 +43,7 @@ def test_the_root_is_the_whole_model_and_inner_modules_add_up(name: str) -> None
     assert root["parameters"] == results["params"].report().summary["count"]
     assert root["weights"] == results["params"].report().summary["bytes"]
     assert root["flops"] == number(results["flops"].report().summary["total_flops"])
-    assert root["least"] == pytest.approx(number(results["roofline"].report().summary["least_seconds"]))
+    assert root["least"] == pytest.approx(number(results["roofline"].report().summary["roofline_seconds"]))
     for column in ("parameters", "weights", "nodes"):
         inner = [row for row in rows if row["depth"] == 1]
         assert sum(int(str(row[column])) for row in inner) <= int(str(root[column]))

@@ -151,6 +151,45 @@ def test_what_was_just_made_comes_from_a_cache(tmp_path: Path) -> None:
     assert second.memory == pytest.approx(mib / 1e12 + mib / 1e12)
 
 
+def test_the_least_time_is_at_the_highest_clock(tmp_path: Path) -> None:
+    clocks = {"clock": {"value": 1, "unit": "GHz", "source": "me"}, "max_clock": {"value": 1250, "unit": "MHz", "source": "me"}}
+    made = product(4096, 4096, 4096)
+    seconds = 2 * 4096**3 / 1e12
+    assert bounds(made, write(tmp_path, {})).least == pytest.approx(seconds), "no clock is known: that of the data sheet"
+    found = bounds(made, write(tmp_path, clocks))
+    assert (found.seconds, found.least) == (pytest.approx(seconds), pytest.approx(seconds / 1.25))
+
+
+def test_the_least_time_moves_what_the_last_cache_cannot_hold(tmp_path: Path) -> None:
+    """16 MiB are read and 16 written; a cache may have held 6 of each before and keep as many."""
+    made = program("%b: f32[4194304] = nn.relu(%a)\nreturn %b", "input %a: f32[4194304]")
+    found = bounds(made, write(tmp_path, {"l2_cache": {"value": 6, "unit": "MiB", "source": "me"}}))
+    mib = 2**20
+    assert found.seconds == pytest.approx(32 * mib / 1e11) and found.least == pytest.approx(20 * mib / 1e11)
+    # Without a figure it may hold everything.
+    assert bounds(made, write(tmp_path, {})).least == pytest.approx(4 * mib / 0.5e12)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "filters", "saved"),
+    [("strides=[1, 1]", "3,3", 4.0), ("strides=[2, 2]", "3,3", 1.0), ("", "1,1", 1.0), ("", "1,7", 2.8), ("", "5,5", 6.25)],
+)
+def test_convolutions_have_algorithms_of_fewer_products(tmp_path: Path, attrs: str, filters: str, saved: float) -> None:
+    inputs = f"input %a: f32[64,256,56,56]\ninput %w: f32[256,256,{filters}]"
+    made = program(f"%c: ?[*] = nn.conv(%a, %w, _) {{{attrs}}}\nreturn %c", inputs)
+    found = bounds(made, write(tmp_path, {}), tf32="none")
+    assert found.seconds / found.least == pytest.approx(saved)
+
+
+def test_a_runtime_that_fuses_moves_weights_at_least(tmp_path: Path) -> None:
+    """ONNX Runtime may make one kernel of the product and of what follows: what is between them is not counted."""
+    body = "%c: f32[8,4096] = math.matmul(%a, %w)\n%d: f32[8,4096] = nn.relu(%c)\nreturn %d"
+    text = f'irscope 1\nformat "onnx"\ngraph @main {{\ninput %a: f32[8,4096]\ninput %w: f32[4096,4096]\n{body}\n}}\n'
+    found = bounds(parse_program(text), write(tmp_path, {}))
+    read = 4 * (4096 * 4096 + 8 * 4096)
+    assert found.is_fused and found.least == pytest.approx(max(2 * 8 * 4096**2 / 1e12, read / 1e11))
+
+
 def test_symbols_leave_the_time_open_until_they_are_bound(device: Path) -> None:
     made = program("%b: f32[n,8] = nn.relu(%a)\nreturn %b", "input %a: f32[n,8]")
     manager = Manager(made)

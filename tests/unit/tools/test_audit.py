@@ -488,7 +488,7 @@ def test_questions_add_up(results: Path) -> None:
     census = answer(dataset, "operators").reports[0].tables[0].to_dicts()
     assert sum(row["nodes"] for row in census) == sum(row["nodes"] or 0 for row in table)  # type: ignore[misc]
     page = report_document(dataset)
-    for key, series in zip(("parameters", "peak", "flops", "least_time"), page.reports[0].series, strict=True):
+    for key, series in zip(("parameters", "peak", "flops", "time"), page.reports[0].series, strict=True):
         assert sum(series.data["models"]) == sum(bool(row[key]) for row in table)  # type: ignore[call-overload]
 
 
