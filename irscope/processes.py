@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from irscope.immutable import immutable
 
@@ -474,3 +474,58 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+# -- processes of a program that runs in this one ----------------------------------------------------------------------
+
+Start: TypeAlias = Literal["start", "copy", "play", "leave"]
+"""What becomes of a process: it is started, as a copy of this one where it would be a new one, called here, or taken to have ended well."""
+
+
+def take_over(decide: Callable[[BaseProcess], Start]) -> None:
+    """Let `decide` say what becomes of each process that is started with multiprocessing from here on."""
+    from multiprocessing.context import ForkProcess
+    from multiprocessing.process import BaseProcess
+
+    kind: Any = BaseProcess
+    original = kind.start
+
+    def start(process: Any) -> None:
+        said = decide(process)
+        if said in ("start", "copy"):
+            if said == "copy":
+                process._Popen = ForkProcess._Popen
+            original(process)
+            return
+        process._popen = _Done()
+        if said == "play":
+            process.run()
+
+    kind.start = start
+
+
+def is_pipe(value: object) -> bool:
+    """Return whether a value is an end of something that another process has the other end of."""
+    from multiprocessing.connection import Connection
+    from multiprocessing.queues import Queue, SimpleQueue
+
+    return isinstance(value, (Connection, Queue, SimpleQueue))
+
+
+class _Done:
+    """A process that has ended, as multiprocessing has it."""
+
+    returncode = 0
+    sentinel = -1
+    pid: int | None = None
+
+    def poll(self) -> int:
+        return 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        return 0
+
+    def terminate(self) -> None:
+        pass
+
+    kill = close = terminate

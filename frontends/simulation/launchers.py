@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from torch.utils.data._utils.worker import _worker_loop
+
+from irscope import processes
 from irscope.passkit.script import LIBRARIES, run_script
-from irscope.processes import play_programs
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 
 def environment(rank: int, world: int, local: int) -> dict[str, str]:
@@ -54,15 +60,18 @@ class Launchers:
     def __init__(self) -> None:
         self.started: list[str] = []
         """What the program started, and which of it was played."""
+        self._ranks: dict[Any, int] = {}
+        """How many processes the program has started with each function, as ranks."""
 
     def install(self) -> None:
         """Put them in place."""
         import torch.multiprocessing
 
-        play_programs(self._play)
+        processes.play_programs(self._play)
         spawning: Any = sys.modules["torch.multiprocessing.spawn"]
         package: Any = torch.multiprocessing
         spawning.start_processes = package.start_processes = self._start
+        processes.take_over(self._decide)
         if not torch.distributed.is_available():
             return
         with contextlib.suppress(ImportError):  # elastic launching has requirements of its own
@@ -77,6 +86,26 @@ class Launchers:
         self.started.append(f"rank {played} of the {nprocs} that it starts")
         function(played, *args)
         return None if join else _Ended()
+
+    def _decide(self, process: BaseProcess) -> processes.Start:
+        """Return what becomes of a process that the program starts.
+
+        Ranks are processes that get something of the device, which no other process has, or their number, and no pipe that somebody else
+        has the other end of. The worker of a DataLoader is a copy of this process, which has the device, what was declared for it, and the
+        program's modules.
+        """
+        function, args = _function(process), (*getattr(process, "_args", ()), *getattr(process, "_kwargs", {}).values())
+        if function is None or _of_a_library(function):
+            return "copy" if function is _worker_loop else "start"
+        number = self._ranks.get(function, 0)
+        numbered = any(type(one) is int and one == number for one in args[:1]) and not any(map(processes.is_pipe, args))
+        if not numbered and not any(_on_device(one) for one in args):
+            return "start"
+        self._ranks[function] = number + 1
+        if number != int(os.environ.get("LOCAL_RANK", "0")):
+            return "leave"
+        self.started.append(f"rank {number} of those that it starts with {getattr(function, '__name__', 'a function')}")
+        return "play"
 
     def _launch(self, config: Any, entry: Any, args: Sequence[Any]) -> dict[int, Any]:
         """As torchrun: what it starts is called, or run as a script, with its variables."""
@@ -142,6 +171,27 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _function(process: BaseProcess) -> Any:
+    """Return what a process calls, without arguments that are bound to it; None where a class of processes has a method for that."""
+    function = getattr(process, "_target", None)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _of_a_library(function: Any) -> bool:
+    """Return whether a function is none of the program's: that of the worker of a DataLoader or of a pool, say."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] in {"torch", *sys.stdlib_module_names}
+
+
+def _on_device(value: Any) -> bool:
+    import torch
+
+    if isinstance(value, torch.nn.Module):
+        return any(one.is_cuda for one in value.parameters())
+    return isinstance(value, torch.Tensor) and value.is_cuda
 
 
 class _Ended:

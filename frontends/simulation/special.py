@@ -12,6 +12,7 @@ import torch
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
+from irscope.frontends.simulation.imports import ChangedImports
 from irscope.frontends.simulation.kernels import Kernel, UnknownKernel, resize_tensor
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Layout, Shape, tensor
@@ -216,6 +217,16 @@ def install_foreign(process: Process) -> None:
 
     kind.register_kernel = register_kernel
     _extensions()
+    ChangedImports({"torchvision.extension": _without_operators}).install()
+
+
+def _without_operators(extension: Any) -> None:
+    """Let a torchvision that was built for another torch be imported: programs that need none of its operators run, the others get its own
+    message. `pip install torchvision` gives a wheel that loads CUDA's libraries, also beside a torch without them."""
+    if not extension._has_ops():
+        from irscope.frontends.zoo.packages import declare_operators
+
+        declare_operators()
 
 
 def _guarded(process: Process, op: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
+from irscope.frontends.simulation.imports import ChangedImports
+
 _PACKAGES: Final = (
     "triton",
     "triton.backends",
@@ -449,7 +451,7 @@ class _Module(ModuleType):
 # -- an installed Triton -----------------------------------------------------------------------------------------------
 
 
-class Guide(importlib.abc.MetaPathFinder):
+class Guide(ChangedImports):
     """Gives an installed Triton the simulated device's driver, and launches nothing of the kernels that a program writes itself.
 
     Its own driver asks for libcuda, which a machine without NVIDIA's driver lacks, and would run kernels where there is a device. What it
@@ -462,25 +464,13 @@ class Guide(importlib.abc.MetaPathFinder):
         def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
             launched(kernel)
 
-        self._changes: dict[str, Callable[[Any], None]] = {
-            "triton.backends": _driven,
-            "triton.runtime.jit": lambda module: setattr(module.JITFunction, "run", run),
-            "triton.runtime.autotuner": lambda module: setattr(module.Autotuner, "run", run),
-        }
-
-    def install(self) -> None:
-        """Change what is imported, and from here on what will be."""
-        for name, change in self._changes.items():
-            if name in sys.modules:
-                change(sys.modules[name])
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        change = self._changes.get(name)
-        spec = None if change is None else importlib.machinery.PathFinder.find_spec(name, path, target)
-        if change is not None and spec is not None and spec.loader is not None:
-            spec.loader = _Changed(spec.loader, change)
-        return spec
+        super().__init__(
+            {
+                "triton.backends": _driven,
+                "triton.runtime.jit": lambda module: setattr(module.JITFunction, "run", run),
+                "triton.runtime.autotuner": lambda module: setattr(module.Autotuner, "run", run),
+            }
+        )
 
 
 def _driven(module: Any) -> None:
@@ -488,21 +478,3 @@ def _driven(module: Any) -> None:
     backend = module.backends.get("nvidia")
     if backend is not None:
         module.backends["nvidia"] = SimpleNamespace(compiler=backend.compiler, driver=_Driver)
-
-
-class _Changed(importlib.abc.Loader):
-    """A loader whose module is changed once it has been executed."""
-
-    def __init__(self, loader: Any, change: Callable[[Any], None]) -> None:
-        self._loader, self._change = loader, change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)  # such as the source, for tracebacks
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._change(module)

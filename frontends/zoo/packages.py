@@ -606,7 +606,8 @@ def declared() -> bool:
     return bool(_kept)
 
 
-def _with_declared_operators() -> ModuleType:
+def declare_operators() -> torch.library.Library:
+    """Let torchvision's operators exist, as far as its Python asks for them; none of them can run."""
     import torch
 
     library = torch.library.Library("torchvision", "FRAGMENT")
@@ -614,6 +615,13 @@ def _with_declared_operators() -> ModuleType:
         if not hasattr(torch.ops.torchvision, name):
             library.define(name + schema)
     _kept.append(library)
+    return library
+
+
+def _with_declared_operators() -> ModuleType:
+    import torch
+
+    library = declare_operators()
     package = importlib.import_module("torchvision")
     torch.library.register_fake("torchvision::roi_align", _roi_align, lib=library, allow_override=True)
     for name in ("boxes", "roi_align"):

@@ -133,3 +133,41 @@ def test_programs_that_the_program_starts_are_played(tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert [line for line in lines if not line.startswith("told")] == ["ended 0 0 None", "code 3", "beside 0", "tool answers None"]
     assert json.loads(done.stdout)["launched_as"] == "python; child.py, which it starts"
+
+
+# As PyTorch's tutorial of distributed programs starts its ranks, beside a process that is none and a loader with a worker.
+STARTS = """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+def train(rank, world, model):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="12355")
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    for batch in DataLoader(torch.ones(4, 64), batch_size=4, num_workers=1, multiprocessing_context="spawn"):
+        model(batch.cuda()).sum().backward()
+    print("rank", rank, "of", dist.get_world_size(), [one.grad.device.type for one in model.parameters()])
+def feed(number, queue):
+    queue.put(number + 41)
+if __name__ == "__main__":
+    mp.set_start_method("spawn")
+    queue = mp.Queue()
+    feeder = mp.Process(target=feed, args=(0, queue))
+    feeder.start()
+    print("fed", queue.get())
+    feeder.join()
+    model = torch.nn.Linear(64, 64).cuda()
+    model.share_memory()
+    processes = [mp.Process(target=train, args=(rank, 3, model)) for rank in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    print([process.exitcode for process in processes], any(process.is_alive() for process in processes))
+"""
+
+
+def test_processes_that_are_ranks_are_played_and_others_started(tmp_path: Path) -> None:
+    done = simulate(tmp_path, STARTS, "--world", "3", "--rank", "1", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    printed = [line for line in done.stderr.splitlines() if line.startswith(("fed", "rank", "["))]
+    assert printed == ["fed 41", "rank 1 of 3 ['cuda', 'cuda']", "[0, 0, 0] False"]
+    assert json.loads(done.stdout)["launched_as"] == "torchrun --nproc-per-node 3; rank 1 of those that it starts with train"

@@ -687,3 +687,18 @@ def test_what_the_search_for_a_size_cannot_do_is_said_before_anything_runs(tmp_p
     ):
         done = simulate(tmp_path, SIZED, *asked, arguments=("--batch", "8"))
         assert done.returncode == 2 and "IRS643" in done.stderr and hint in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_torchvision_that_was_built_for_another_torch_is_imported(tmp_path: Path, loads: bool) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    define = 'library = torch.library.Library("torchvision", "DEF"); library.define("nms(Tensor a, Tensor b, float c) -> Tensor")'
+    (package / "__init__.py").write_text("from . import extension\nfrom . import _meta_registrations\n")
+    (package / "extension.py").write_text(f"import torch\n{define if loads else ''}\ndef _has_ops():\n    return {loads}\n")
+    register = '@torch.library.register_fake("torchvision::nms")\ndef nms(a, b, c):\n    return a.new_empty(3)\n'
+    (package / "_meta_registrations.py").write_text(f"import torch\n{register}")
+    text = "import torch, torchvision\nfrom torchvision import extension\nprint(torch.ones(3).cuda().sum().device, extension._has_ops())\n"
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"cuda:0 {loads}\n")
