@@ -9,6 +9,7 @@
 # make bench      how fast irscope is on this machine, beside its peers
 # make bench-compare  the same, and what became slower since the last release
 # make bench-keep  the same, kept in benchmarks/ and shown in docs/performance.md
+# make field      public programs from FIELD=folder under `irscope simulate`, and the table of docs/field.md
 # make clean      remove what the targets above leave behind
 #
 # Everything is installed into .venv, once, and again when pyproject.toml or constraints.txt change.
@@ -39,7 +40,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages site fuzz bench bench-compare bench-keep clean
+.PHONY: help demo test quick test-full check pages site fuzz bench bench-compare bench-keep field clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -101,6 +102,9 @@ bench-compare: $(INSTALLED)
 
 bench-keep: $(INSTALLED)
 	$(PY) -m tests.tools.bench --save --page
+
+field: $(INSTALLED)
+	$(PY) -m tests.tools.field --field "$(FIELD)" --site "$(SITE)" --truth --page
 
 clean:
 	rm -rf build dist *.egg-info .mutations samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -27,6 +27,7 @@ from irscope.frontends.simulation.cuda_names import complete_core
 from irscope.frontends.simulation.kernels import Kernels, Listener
 from irscope.frontends.simulation.launchers import Launchers
 from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.nvml import Management
 from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
 from irscope.frontends.simulation.sparse import SparseKernels
 from irscope.frontends.simulation.special import install_foreign, special_kernels, value_in_generation
@@ -81,6 +82,8 @@ class Process:
         complete_core(lambda: self.device.current, self.machine.observers)
         self.launchers = Launchers()
         self.launchers.install()
+        self.management = Management(self)
+        self.management.install()
         self.world = World(self)
         if torch.distributed.is_available():
             self.world.install()

@@ -36,6 +36,7 @@ from irscope.frontends.detect import detect
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
+from irscope.report.report import Document, ModelInfo
 from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, check_script, simulate_script
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks
@@ -157,6 +158,7 @@ class Command:
             metavar="NAME=LOW..HIGH",
             help="the largest size that fits, such as batch=1..512: {batch} in ARGS stands for it, and the program runs for each tried",
         )
+        parser.add_argument("--all", action="store_true", help="the whole report; without it the verdict and the lines that decide")
         device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser, plots="memory over the program, by category")
@@ -243,7 +245,9 @@ class Command:
             write_simulation(Path(args.output), found, () if tried is None else tried.tables())
             sys.stderr.write(f"wrote {printable(args.output)}\n")
             args.output = None
-        document = found.document() if tried is None else tried.with_report(found.report())
+        short = args.format == "text" and args.output is None and not args.all
+        report = found.brief() if short and isinstance(found, Simulation) else found.report()
+        document = Document("", ModelInfo("", ""), (report,)) if tried is None else tried.with_report(report)
         if args.format == "json":
             write_json(found.to_json() | ({"tried": tried.to_json()} if tried is not None else {}), args)
             draw(document, args)

@@ -138,7 +138,8 @@ def _files_apart(found: Simulation, process: Process, watch: Watch, files: Files
     overlay = Overlay(watch.own_line, process.generated.has)
     overlay.install()
     try:
-        yield
+        with process.management.on_path():
+            yield
     finally:
         found.files = overlay.written()
         if found.options.keep_files:

@@ -52,6 +52,8 @@ _LONGEST: Final = 10**8
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
 _WORTH: Final = 0.1
 """Of the activations, what a class of modules at least holds to be worth checkpointing."""
+_DECIDING: Final = 4
+"""Categories of the peak that the short report names."""
 _FRAGMENT: Final = "free parts of segments in use"
 _CACHED: Final = "free segments in the cache"
 
@@ -416,6 +418,54 @@ class Simulation:
             notes=notes,
             pictures=lambda: _over_time(self),
         )
+
+    def brief(self) -> Report:
+        """The verdict and the lines that decide it; the rest is in `report`."""
+        whole = self.report()
+        summary: dict[str, Any] = {"verdict": whole.summary["verdict"], "ran": self._ran()}
+        if self.outcome not in ("finished", "steps"):
+            summary["outcome"] = self._outcome_text
+        summary |= dict(self._deciding())
+        hints = ["--all: the whole report, step by step, with what is alive at the peak, times and collectives"]
+        if self.outcome not in ("error", "needs_value") and not self.options.settings:
+            hints.append("--try: settings that would lower the peak, each simulated; -o run.pickle: a snapshot for PyTorch's memory_viz")
+        if self.options.world > 1:
+            hints.append("--rank all: every kind of rank of this world")
+        return replace(whole, summary=summary, tables=(), notes=(*whole.notes, *hints))
+
+    def _ran(self) -> str:
+        """The program in a line: for how long, as which rank, on what."""
+        steps = len(self.steps)
+        what = f"{self.script}, {steps} step{'' if steps == 1 else 's'}" if steps else self.script
+        rank = f", rank {self.options.rank} of {self.options.ranks}" if self.options.world else ""
+        return f"{what}{rank}, as {self.launched_as}, torch {'{}.{}'.format(*self.target.torch)}"
+
+    def _deciding(self) -> Iterator[tuple[str, str]]:
+        """The highest step, what it is made of, and what of it is the most."""
+        parts = self.parts
+        if not parts:
+            return
+        if self.outcome == "oom":
+            totals, alive = self.alive_at_refusal()
+            allocated = sum(totals.values())
+            yield "peak", f"{_text(allocated)} were allocated where memory was refused, at {self.line or 'a line that is not known'}"
+        else:
+            name, step = max(parts, key=lambda part: part[1].peak["reserved"])
+            when = (
+                f"step {name} of {len(self.steps)}" if name.isdecimal() else "the whole program" if name == "all" else "after the last step"
+            )
+            yield "peak", f"{_text(step.peak['reserved'])} reserved, {_text(step.peak['allocated'])} of it allocated, in {when}"
+            _, step = max(parts, key=lambda part: part[1].peak["allocated"])
+            totals, alive, allocated = step.by_category, step.alive, step.peak["allocated"]
+        largest = sorted(((size, name) for name, size in totals.items() if size), reverse=True)
+        if largest:
+            more = f" and {len(largest) - _DECIDING} more" if len(largest) > _DECIDING else ""
+            yield "made of", ", ".join(f"{name} {_text(size)}" for size, name in largest[:_DECIDING]) + more
+        rows = grouped(alive, self.classes)
+        if rows:
+            category, module, line, size, blocks = rows[0]
+            where = (f" in module {module}" if module else "") + (f" at {line}" if line else "")
+            yield "the most", f"{category} {_text(size)} in {blocks} block{'' if blocks == 1 else 's'}{where}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -47,10 +47,10 @@ def test_python_sets_nothing_and_torchrun_does(tmp_path: Path) -> None:
     assert told(done.stderr) == [json.dumps([None] * len(NAMES)) + " 1"]
     found = json.loads(done.stdout)
     assert (found["launched_as"], found["world"], found["rank"]) == ("python", 1, 0)
-    done = simulate(tmp_path, VARIABLES, "--world", "1")
+    done = simulate(tmp_path, VARIABLES, "--world", "1", "--all")
     assert told(done.stdout) == ['["0", "1", "0", "1", "127.0.0.1", "none"] 1']
     assert "launched as          torchrun --nproc-per-node 1" in done.stdout
-    done = simulate(tmp_path, VARIABLES, "--world", "16", "--rank", "9")
+    done = simulate(tmp_path, VARIABLES, "--world", "16", "--rank", "9", "--all")
     assert told(done.stdout) == ['["9", "16", "1", "8", "127.0.0.1", "none"] 8']
     assert "launched as          torchrun --nnodes 2 --nproc-per-node 8" in done.stdout
 

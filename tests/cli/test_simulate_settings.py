@@ -140,7 +140,7 @@ for _ in range(2):
     lines = [line.strip() for line in done.stdout.splitlines()]
     first = " ".join(" ".join(lines[2:8]).split())
     assert first.startswith("verdict does not fit on NVIDIA H100 SXM by 1.17 GiB: it needs 79.77 GiB best setting checkpoint Block: ")
-    assert " GiB less, fits program " in first
+    assert " GiB less, fits ran " in first
     row = next(line for line in lines if line.startswith("checkpoint Block "))
     assert row.split()[2:5] == ["yes", "44.96", "GiB"]
 

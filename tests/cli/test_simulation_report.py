@@ -91,7 +91,27 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     [verdict] = [line for line in done.stdout.splitlines() if line.startswith("  verdict ")]
     # The card has 85,027,979,264 bytes, of which the context takes 629,145,600 at most: twenty blocks of 4 GiB exceed the rest by 1431 MiB.
     assert verdict.endswith("does not fit on NVIDIA H100 SXM by 1.40 GiB or more")
-    assert "  outcome              out of memory: Tried to allocate 4.00 GiB" in done.stdout.splitlines()
+    assert "  outcome   out of memory: Tried to allocate 4.00 GiB" in done.stdout.splitlines()
+
+
+def test_the_short_report_has_what_decides_and_all_has_the_tables(tmp_path: Path) -> None:
+    short, whole, plain = (
+        simulate(tmp_path, LOOP, "--device", "h100", *options).stdout.partition("simulate\n")[2]
+        for options in ((), ("--all",), ("-o", "r.txt"))
+    )
+    names = [
+        line.split("  ")[1]
+        for line in short.splitlines()[1:]
+        if line.startswith("  ") and not line.startswith(("   ", "  note", "  warning"))
+    ]
+    assert names == ["verdict", "ran", "peak", "made of", "the most"]
+    said = "".join(short.split())  # long paths are broken anywhere
+    assert "train.py,4steps,aspython,torch" in said and "workspace32.00MiBin1blockinmodule0at" in said
+    assert len(short.splitlines()) <= 20 < len(whole.splitlines())
+    for title in ("peak of each step", "alive at the peak", "what reserved is made of at its peak"):
+        heading = f"\n  {title}\n"
+        assert heading in whole and heading not in short and heading in (tmp_path / "r.txt").read_text()
+    assert not plain
 
 
 def test_a_device_has_one_capacity(tmp_path: Path) -> None:
@@ -227,7 +247,7 @@ for step in range(3):
 
 def verdict_in(text: str) -> str:
     """The verdict of a report, however its lines are broken."""
-    found = re.search(r"^  verdict\s(.*?)^  program\s", text, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^  verdict\s(.*?)^  (?:program|ran)\s", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     return " ".join(found.group(1).split())
 
@@ -241,7 +261,7 @@ def test_both_ends_of_when_work_is_done(tmp_path: Path) -> None:
     assert both["lazy"]["steps"] == [{key: step[key] for key in COUNTERS} for step in late["steps"]]
     assert both["steps"] == done["steps"] != late["steps"] and done["lazy"] is None
     assert both["lazy"]["peak"]["reserved"] == late["peak"]["reserved"] > both["peak"]["reserved"]
-    said = simulate(tmp_path, LATE, "--device", "h100").stdout
+    said = simulate(tmp_path, LATE, "--device", "h100", "--all").stdout
     verdict = verdict_in(said)
     assert " to " in verdict and verdict.endswith("of 78.60 GiB left")
     assert "memory that another stream uses too (record_stream)" in said
@@ -260,14 +280,14 @@ with torch.no_grad():
     rest = found["rest"]
     assert found["steps"] == [] and sum(rest["by_category"].values()) == rest["allocated"]["peak"] == found["peak"]["allocated"]
     assert rest["by_category"]["parameter"] == 4 * (2 * 1024 * 4096 + 4096 + 1024)
-    lines = simulate(tmp_path, text, "--device", "h100").stdout.splitlines()
+    lines = simulate(tmp_path, text, "--device", "h100", "--all").stdout.splitlines()
     assert {line.split()[1] for line in lines if line.startswith("  activation  ")} >= {"0", "1", "2"}
 
 
 def test_layers_that_differ_in_their_number_are_one_row(tmp_path: Path) -> None:
     blocks = "*[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(9)], nn.Linear(256, 1024)"
     text = LOOP.replace("nn.Linear(256, 1024)", blocks).replace("randn(64", "randn(32768").replace("batch_size=16", "batch_size=16384")
-    lines = simulate(tmp_path, text, "--device", "h100").stdout.splitlines()
+    lines = simulate(tmp_path, text, "--device", "h100", "--all").stdout.splitlines()
     names = [line.split()[1] for line in lines if line.startswith("  activation  ")]
     assert {"0-8.1", "9", "10"} <= set(names) and len(names) == len(set(names))
 

@@ -19,7 +19,7 @@ QUICK = ("mlp/train/adamw/compiled", "gpt/infer/bfloat16/compiled", "depth/train
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in TRUTH])
 def test_counters_and_events_are_those_of_the_real_host_code(name: str, tmp_path: Path) -> None:
-    done = irscope("simulate", "--device", "h200", str(FOLDER / "job.py"), str(FOLDER / "truth.jsonl"), name, folder=tmp_path)
+    done = irscope("simulate", "--all", "--device", "h200", str(FOLDER / "job.py"), str(FOLDER / "truth.jsonl"), name, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     assert found["events"] == TRUTH[name]["events"]
@@ -37,7 +37,7 @@ WITHOUT_KERNELS = {"graph_break", "aot_eager", "captured", "eager_flash_attentio
 @pytest.mark.parametrize("name", [name if name in QUICK_VARIANTS else pytest.param(name, marks=pytest.mark.full) for name in VARIANTS])
 def test_what_is_compiled_otherwise_is_equal_too(name: str, tmp_path: Path) -> None:
     """Graph breaks, dynamic shapes, compiled optimizers and autograd, single blocks, trees of CUDA graphs, kernels of the program's own."""
-    done = irscope("simulate", "--device", "h200", str(FOLDER / "variants.py"), name, folder=tmp_path)
+    done = irscope("simulate", "--all", "--device", "h200", str(FOLDER / "variants.py"), name, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     printed, _, report = done.stdout.partition("simulate\n")
     assert printed.splitlines() == VARIANTS[name]
