@@ -131,13 +131,31 @@ def write_binary(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def open_fresh(path: Path) -> TextIO:
-    """A new text file in place of the one that may be there, for content that has to be kept even if the writer dies."""
+    """Open a new text file in place of the one that may be there, for content that has to be kept even if the writer dies."""
     with as_output_error(path):
         refuse_link(path)
         if is_stream(path) or (path.exists() and not path.is_file()):
             return path.open("w", encoding="utf-8", newline="\n")
         path.unlink(missing_ok=True)
         return os.fdopen(os.open(path, _NEW_FILE, 0o666), "w", encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def replaced_when_whole(target: Path) -> Iterator[Path]:
+    """Return a path beside the target for what is written line by line: it takes the target's place when the block ends well, and goes
+    when it does not. Its name is not hidden, for who looks for what a killed program wrote."""
+    refuse_link(target)
+    if is_stream(target) or (target.exists() and not target.is_file()):
+        yield target
+        return
+    beside = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
+    try:
+        yield beside
+        with as_output_error(target):
+            os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

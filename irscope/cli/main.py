@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -13,10 +14,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from irscope._version import __version__
-from irscope.errors import ExitCode, IrscopeError, UsageError
+from irscope.errors import ExitCode, IrscopeError, OutputError, UsageError
 from irscope.files import write_stream
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ _SIZES = {
     **dict.fromkeys(("seq", "seq-len", "sequence-length", "length", "max-length"), "seq"),
 }
 """Sizes that other programs have options for, by the name that --bind has."""
+_NO_ROOM: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EROFS)
+_ROOM_HINT: Final = "files of its own are written to the folder that TMPDIR names, and to IRSCOPE_HOME"
 _MEANT = {"help": "--help", "version": "--version", "diff": "compare"}
 """What other programs call a command."""
 
@@ -168,6 +171,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug or _debugs_simulation(arguments):
             raise
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            full = OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or "a file"), hint=_ROOM_HINT)
+            _complain(full)
+            return full.exit_code
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
         return ExitCode.PASS
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Never, TextIO, TypeVar
 
 from irscope.errors import LoadError
-from irscope.files import as_output_error, open_fresh
+from irscope.files import as_output_error, open_fresh, write_text
 from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.recording.records import (
     LINES,
@@ -317,8 +317,4 @@ def lines_of(recording: Recording) -> Iterator[Line]:
 
 def write_recording(path: Path, recording: Recording) -> None:
     """Write a whole recording."""
-    with RecordingWriter(path, recording.header) as writer:
-        for line in lines_of(recording):
-            if not isinstance(line, Header | End):
-                writer.write(line)
-        writer.finish(recording.complete)
+    write_text(path, map(as_text, lines_of(recording)))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
@@ -15,6 +18,7 @@ from irscope.cli.main import COMMANDS, main
 
 # Files that a user names: replaced as a whole and said so, never through a link unless --force is given.
 
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 MODEL = """irscope 1
 graph @main {
   input %x: f32[2,8]
@@ -179,3 +183,53 @@ def test_sizes_have_to_be_numbers(branching: Path, tmp_path: Path, capsys: pytes
 def test_a_trace_has_no_nodes_to_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(SAMPLES / "models" / "net.pt", tmp_path / "better.pt", "--schedule") == 2
     assert "IRS357" in capsys.readouterr().err
+
+
+# A disk that is full: one line, what was there before stays, and nothing is left that is cut short.
+
+TINY = """
+import torch
+x = torch.ones(1024, 1024, device="cuda")
+for _ in range(300):
+    y = x + 1
+"""
+
+
+def with_files_of(most: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return the end of a command whose files may not grow above `most` bytes."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))"
+    program = f"{limit}; import sys; from irscope.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    where = Path(__file__).parents[2]
+    return subprocess.run([sys.executable, "-B", "-c", program, *arguments], capture_output=True, text=True, cwd=where)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("simulate", "--device", "h100", "-o", "TARGET", "SCRIPT"), marks=needs_torch),
+        pytest.param(("record", "--trust", "-o", "TARGET", "samples/models/net.pt2"), marks=needs_torch),
+        ("run", "--format", "json", "-o", "TARGET", "samples/mlp.irs"),
+    ],
+    ids=["simulate", "record", "run"],
+)
+def test_a_full_disk_leaves_the_file_that_was_there(command: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    target, script = tmp_path / "old.jsonl", tmp_path / "tiny.py"
+    target.write_text("old")
+    script.write_text(TINY)
+    names = {"TARGET": str(target), "SCRIPT": str(script)}
+    ended = with_files_of(1000, *(names.get(word, word) for word in command))
+    assert ended.returncode == 2 and "IRS610" in ended.stderr and "File too large" in ended.stderr and "Traceback" not in ended.stderr
+    assert target.read_text() == "old" and {path.name for path in tmp_path.iterdir()} == {"old.jsonl", "tiny.py"}
+
+
+@pytest.mark.parametrize("most", [1000, 30_000, 70_000])
+def test_an_audit_on_a_full_disk_says_so_in_a_line_and_goes_on_later(most: int, tmp_path: Path) -> None:
+    pytest.importorskip("resource")
+    pytest.importorskip("pyarrow")
+    results = tmp_path / "results"
+    ended = with_files_of(most, "audit", "samples/models", "-o", str(results))
+    lines = [line for line in ended.stderr.splitlines() if "error" in line]
+    assert ended.returncode == 2 and len(lines) == 1 and "IRS610" in lines[0] and "the same command goes on" in lines[0]
+    assert main(["audit", "samples/models", "-o", str(results)]) == 0
+    assert not list(results.rglob("*.tmp"))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from irscope import processes
 from irscope.errors import IrscopeError, LoadError, OutputError, PassError, UsageError
-from irscope.files import write_binary
+from irscope.files import replaced_when_whole, write_binary
 from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.measure.record.request import ORT, Request
 from irscope.measure.record.sink import Sink, first_line, last_progress, new_progress, problem_of
@@ -99,16 +99,15 @@ _ERRORS: Mapping[str, type[IrscopeError]] = {kind.__name__: kind for kind in (Us
 
 def record_in_process(request: Request, timeout: float | None = None, verbose: bool = False) -> Recording:
     """Record a model in a child process and read what it wrote. Raises the child's error where there is no recording."""
-    target = request.target
-    target.unlink(missing_ok=True) if target.is_file() else None
-    with tempfile.TemporaryDirectory(prefix="irscope-record-") as folder:
+    with tempfile.TemporaryDirectory(prefix="irscope-record-") as folder, replaced_when_whole(request.target) as beside:
         progress = Path(folder) / "progress"
         new_progress(progress)
-        ended = _run(replace(request, progress=str(progress)), Path(folder) / "stderr", timeout, verbose)
+        ended = _run(replace(request, output=str(beside), progress=str(progress)), Path(folder) / "stderr", timeout, verbose)
         if isinstance(ended, Problem):
             name, operator = last_progress(progress)
-            _close(target, replace(ended, op_name=operator, scope=name))
-    return read_recording(target)
+            _close(beside, replace(ended, op_name=operator, scope=name))
+        found = read_recording(beside)
+    return found
 
 
 def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -> Problem | None:

@@ -17,15 +17,15 @@ import os
 import re
 import sqlite3
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from irscope._version import __version__
-from irscope.errors import LoadError, UsageError
-from irscope.files import write_text
+from irscope.errors import LoadError, OutputError, UsageError
+from irscope.files import as_output_error, write_text
 from irscope.immutable import immutable
 from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
@@ -35,6 +35,9 @@ from irscope.tools.audit.worker import Found, Row, Setup
 
 SCHEMA: Final = "irscope.audit/1"
 MODELS, OPERATORS = "models", "operators"
+_RESUMED: Final = "what was analysed is kept: the same command goes on when there is room"
+_BEGUN: Final = frozenset({".lock", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal"})
+"""All that is in a folder of results where a full disk ended the first audit before it said what it was for."""
 _NOT_HERE: Final = "pip install pyarrow fsspec"
 _FIRST: Final = (
     "uri",
@@ -86,18 +89,29 @@ class Dataset:
         self.digest, self.about = about.get("digest", ""), about
         if not writable:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        self._take_lock()
-        self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None)
-        self._index.executescript(
-            """
-            PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;
-            CREATE TABLE IF NOT EXISTS models(id TEXT PRIMARY KEY, uri TEXT, stamp TEXT, key TEXT, reason TEXT, part INTEGER, found BLOB);
-            CREATE INDEX IF NOT EXISTS by_key ON models(key);
-            CREATE INDEX IF NOT EXISTS by_part ON models(part);
-            """
-        )
-        self._drop_unknown_parts()
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None)
+            self._index.executescript(
+                """
+                PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;
+                CREATE TABLE IF NOT EXISTS models
+                (id TEXT PRIMARY KEY, uri TEXT, stamp TEXT, key TEXT, reason TEXT, part INTEGER, found BLOB);
+                CREATE INDEX IF NOT EXISTS by_key ON models(key);
+                CREATE INDEX IF NOT EXISTS by_part ON models(part);
+                """
+            )
+            self._drop_unknown_parts()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn what the system, SQLite and Arrow say about a disk that is full or may not be written into an OutputError."""
+        with as_output_error(self.folder):
+            try:
+                yield
+            except (sqlite3.Error, self._arrow.ArrowException) as error:
+                raise OutputError(f"cannot be written: {str(error).splitlines()[0]}", where=str(self.folder), hint=_RESUMED) from error
 
     # -- what it is for ------------------------------------------------------------------------------------------------
 
@@ -106,7 +120,9 @@ class Dataset:
         try:
             found = json.loads(path.read_bytes())
         except FileNotFoundError:
-            if self._writable and (not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir()))):
+            if self._writable and (
+                not self.folder.exists() or (self.folder.is_dir() and {path.name for path in self.folder.iterdir()} <= _BEGUN)
+            ):
                 return {}
             problem = (
                 "this folder is not empty, and holds no results of an audit" if self.folder.is_dir() else "there are no results of an audit"
@@ -165,12 +181,15 @@ class Dataset:
 
     def close(self) -> None:
         """Write what is still only in the index, and let others write."""
-        if self._writable:
-            self.flush()
-            self._index.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        try:
+            if self._writable:
+                self.flush()
+        finally:
+            if self._writable:
+                self._index.close()
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -191,7 +210,7 @@ class Dataset:
 
     def add(self, rows: Iterable[tuple[Item, str, Found]]) -> None:
         """Keep what was found about models; from here on no kill loses it."""
-        with self._transaction():
+        with self._writing(), self._transaction():
             for item, key, found in rows:
                 self._index.execute(
                     "INSERT OR REPLACE INTO models(id, uri, stamp, key, reason, part, found) VALUES (?, ?, ?, ?, ?, NULL, ?)",
@@ -208,14 +227,15 @@ class Dataset:
 
     def flush(self) -> None:
         """Write the rows that are in no Parquet file yet into one, and rewrite those whose models have changed since."""
-        part = 1 + int(self._index.execute("SELECT coalesce(max(part), 0) FROM models").fetchone()[0])
-        part = max(part, 1 + max(self._parts(), default=0))
-        ids = [one for (one,) in self._index.execute("SELECT id FROM models WHERE part IS NULL ORDER BY uri")]
-        if ids:
-            self._write(part, ids)
-            with self._transaction():
-                self._index.executemany("UPDATE models SET part=? WHERE id=?", ((part, one) for one in ids))
-        self._rewrite_stale()
+        with self._writing():
+            part = 1 + int(self._index.execute("SELECT coalesce(max(part), 0) FROM models").fetchone()[0])
+            part = max(part, 1 + max(self._parts(), default=0))
+            ids = [one for (one,) in self._index.execute("SELECT id FROM models WHERE part IS NULL ORDER BY uri")]
+            if ids:
+                self._write(part, ids)
+                with self._transaction():
+                    self._index.executemany("UPDATE models SET part=? WHERE id=?", ((part, one) for one in ids))
+            self._rewrite_stale()
 
     def _rewrite_stale(self) -> None:
         """Parquet files that have rows of models that were analysed again since."""
@@ -256,8 +276,12 @@ class Dataset:
         schema = arrow.schema([(key, self._type_of(key, name, [row.get(key) for row in rows])) for key in keys])
         columns = [arrow.array([_cell(row.get(field.name), field.type, arrow) for row in rows], type=field.type) for field in schema]
         table = arrow.Table.from_arrays(columns, schema=schema)
-        import_module("pyarrow.parquet").write_table(table, temporary, compression="zstd", row_group_size=_ROWS_OF_GROUP)
-        os.replace(temporary, path)
+        try:
+            import_module("pyarrow.parquet").write_table(table, temporary, compression="zstd", row_group_size=_ROWS_OF_GROUP)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def _type_of(self, key: str, table: str, values: Sequence[Scalar]) -> Any:
         """The type of a column, the same in every part."""

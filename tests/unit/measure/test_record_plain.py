@@ -260,6 +260,7 @@ def request(target: Path) -> Request:
 
 
 def start_of_recording(target: Path) -> None:
+    """Write the first lines of a recording."""
     with RecordingWriter(target, Header("torch-cpu", ModelRecord("m"), DeviceRecord("cpu", "p"))) as writer:
         writer.write(OpRecord(0, "aten::relu"))
 
@@ -268,8 +269,9 @@ def test_a_crash_leaves_a_recording_that_says_so(tmp_path: Path, monkeypatch: py
     target = tmp_path / "r.jsonl"
 
     def run(command: object, *, asked: bytes, **_: object) -> Ended:
-        start_of_recording(target)
-        with target.open("a") as stream:
+        written = Path(json.loads(asked)["output"])
+        start_of_recording(written)
+        with written.open("a") as stream:
             stream.write('{"line": "op", "ind')
         Progress.at(json.loads(asked)["progress"]).at_node("conv2d_3", "aten::conv2d")
         return Ended(-9, b"", b"")
@@ -285,8 +287,8 @@ def test_a_crash_leaves_a_recording_that_says_so(tmp_path: Path, monkeypatch: py
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "r.jsonl"
 
-    def run(command: object, **_: object) -> Ended:
-        start_of_recording(target)
+    def run(command: object, *, asked: bytes, **_: object) -> Ended:
+        start_of_recording(Path(json.loads(asked)["output"]))
         raise Late
 
     monkeypatch.setattr(process.processes, "run", run)
@@ -315,3 +317,4 @@ def test_what_was_there_before_is_not_taken_for_the_new_recording(tmp_path: Path
     monkeypatch.setattr(process.processes, "run", lambda command, **_: Ended(1, b"", b""))
     with pytest.raises(PassError):
         process.record_in_process(request(target))
+    assert read_recording(target).ops and [path.name for path in tmp_path.iterdir()] == ["r.jsonl"], "and it stays"
