@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol, cast
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError, form_problem
 from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, several_inputs, stated
 from irscope.frontends.detect import detect, wrapper_in
 from irscope.frontends.zoo.names import file_in, inside, is_name
@@ -50,7 +50,7 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         if kind.added is not None:
             _check_added(program, path)
     except (RecursionError, MemoryError) as error:
-        raise LoadError(f"the file asks for more than can be read ({type(error).__name__})", code="IRS106", where=str(path)) from None
+        raise LoadError(f"the file asks for more than can be read ({form_problem(error)})", code="IRS106", where=str(path)) from None
     except InputError:
         raise
     except UsageError as error:  # about a size or a formula, which the file gives and not the user
@@ -62,7 +62,7 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         reader = f"{Path(place.filename).stem}:{place.lineno}"
         whom = "" if kind.added is None else f" to {kind.added.owner}"
         raise LoadError(
-            f"the file does not have the form of a {kind.name} model ({type(error).__name__}: {error}, at {reader})",
+            f"the file does not have the form of a {kind.name} model ({form_problem(error)}, at {reader})",
             code="IRS107",
             where=str(path),
             hint=f"save it again; if other programs read it, please report it{whom} with the output of --debug",

@@ -82,3 +82,23 @@ class Cancelled(IrscopeError):
 
     exit_code = ExitCode.INTERRUPTED
     default_code = "IRS530"
+
+
+def form_problem(error: BaseException) -> str:
+    """Return in words how a file differs from its form, by the exception that a reader of it raised."""
+    match error:
+        case IrscopeError():
+            return error.message
+        case KeyError():
+            return f"it lacks {str(error.args[0])[:60]!r}" if error.args else "it lacks an entry"
+        case IndexError():
+            return "a list is shorter than it has to be"
+        case UnicodeError():
+            return "a text is no UTF-8"
+        case OverflowError() | RecursionError() | MemoryError():
+            return "a number is too large, or it nests too deeply"
+        case TypeError() | AttributeError():
+            return "a value is of another type than it has to be"
+        case ValueError() | ArithmeticError():
+            return "a value cannot be what it is"
+    return "it cannot be read"

@@ -125,6 +125,16 @@ def write_text(path: Path, chunks: Iterable[str]) -> None:
     _write(path, lambda descriptor: _fill_text(descriptor, chunks))
 
 
+def create_text(path: Path, text: str) -> None:
+    """Write a new file, whole or not at all. Raises FileExistsError where something has its name, and OSError."""
+    descriptor = os.open(path, _NEW_FILE, 0o666)
+    try:
+        _fill_text(descriptor, [text])
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
 def write_binary(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write pieces of binary data one after the other beside the target and move them there when they are complete."""
     _write(path, lambda descriptor: _fill_binary(descriptor, pieces))

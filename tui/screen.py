@@ -38,6 +38,7 @@ from textual.widget import Widget
 
 from irscope.devices.catalogue import all_devices
 from irscope.errors import Cancelled, UsageError
+from irscope.files import create_text
 from irscope.report.csvout import csv_lines
 from irscope.report.jsonout import table_json
 from irscope.report.printable import display_width
@@ -442,8 +443,7 @@ def write_together(stem: str, texts: Mapping[str, str], folder: Path | None = No
             continue
         try:
             for path, text in zip(paths, texts.values(), strict=True):
-                with path.open("x", encoding="utf-8", newline="") as file:
-                    file.write(text)
+                create_text(path, text)
         except FileExistsError:
             continue
         except OSError as error:

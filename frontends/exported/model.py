@@ -6,7 +6,7 @@ import json
 from contextlib import ExitStack, closing
 
 from irscope.diagnostics import DiagnosticSink
-from irscope.errors import LoadError
+from irscope.errors import LoadError, form_problem
 from irscope.frontends.base import LoadOptions, stated
 from irscope.frontends.exported.body import BodyReader
 from irscope.frontends.exported.tensors import Json, Locations, Scopes, Types, Weights, devices, read_json
@@ -165,7 +165,7 @@ def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> 
             return _Model(archive, weights, document, options, sink).read()
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise LoadError(
-            f"{name} does not have the form of an exported program ({type(error).__name__}: {str(error)[:80]})",
+            f"{name} does not have the form of an exported program ({form_problem(error)})",
             code="IRS135",
             where=str(archive.path),
             hint=_EXPORT_AGAIN,

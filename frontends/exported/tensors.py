@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from irscope.budget import admit, claim
-from irscope.errors import LoadError
+from irscope.errors import LoadError, form_problem
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import literal_of, span_bytes
 from irscope.frontends.torch_lowering.dtypes import SERIALIZED_DTYPES
@@ -119,7 +119,7 @@ class Weights:
                 self._entries[fqn] = (f"data/{kind}/{entry['path_name']}", dict(entry))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LoadError(
-                f"{config} does not say where tensors are ({type(error).__name__}: {str(error)[:80]})",
+                f"{config} does not say where tensors are ({form_problem(error)})",
                 code="IRS135",
                 where=str(self._archive.path),
                 hint="the file is damaged; export the model again",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from irscope.budget import spend
-from irscope.errors import LoadError
+from irscope.errors import LoadError, form_problem
 from irscope.frontends.torchscript.calls import QUERIES, call_list
 from irscope.frontends.torchscript.control import run_unknown_if, run_unknown_loop
 from irscope.frontends.torchscript.emit import Emitter
@@ -181,7 +181,7 @@ class Interpreter:
         except TooLarge:
             raise self.error("a list or string exceeds the size limit") from None
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, AssertionError, StopIteration) as error:
-            raise self.error(f"the code cannot be followed: {type(error).__name__}: {str(error)[:120]}") from error
+            raise self.error(f"the code cannot be followed: {form_problem(error)}") from error
 
     def _dispatch(self, node: ast.stmt) -> Returned | None:
         if isinstance(node, ast.Assign):

@@ -24,7 +24,7 @@ async def _talk(address: str) -> tuple[list[int], str]:
     base, _, key = address.partition("/?key=")
     refused: list[int] = []
     async with aiohttp.ClientSession() as stranger:
-        for url, origin in ((base, ""), (f"{base}/?key=guess", ""), (f"{base}/ws", base)):
+        for url, origin in ((base, ""), (f"{base}/?key=guess", ""), (f"{base}/?key=%C3%A4", ""), (f"{base}/ws", base)):
             async with stranger.get(url, headers={"Origin": origin} if origin else {}) as answer:
                 refused.append(answer.status)
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as tab:
@@ -64,7 +64,7 @@ def test_one_command_serves_the_ui_to_this_machine(tmp_path: Path) -> None:
             server.send_signal(signal.SIGINT)
             server.wait(30)
     assert not (tmp_path / "imported").exists()
-    assert refused == [403, 403, 403, 403]
+    assert refused == [403, 403, 403, 403, 403]
     # The screen that says what is read, the model, and another screen by its key; leaving ended the tab.
     for part in ("Reading", "image-network.irs", "Modules", "Alive at step"):
         assert part in shown

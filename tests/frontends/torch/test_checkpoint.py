@@ -84,7 +84,7 @@ def test_passes_that_need_a_graph_run_when_asked_for(tmp_path: Path, capsys: pyt
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert [item["pass"] for item in document["reports"]] == ["shapes", "liveness"]
-    assert "no graph: shapes, cost and the memory of a run cannot be told" in err
+    assert "no graph: shapes, cost and the memory of a run do not follow from it" in err
 
 
 @pytest.mark.torch
@@ -147,6 +147,9 @@ def test_sharded(tmp_path: Path) -> None:
     assert [weight.name for weight in program.weights()] == ["w1", "w2"]
     path.write_text(json.dumps({"weight_map": {"w1": "../m-1.safetensors"}}))
     with pytest.raises(LoadError, match="outside its own folder"):
+        checkpoint.load(path, LoadOptions(), DiagnosticSink())
+    path.write_text(json.dumps({"weight_map": {"w1": "m\0.safetensors"}}))
+    with pytest.raises(LoadError, match="no file can be called"):
         checkpoint.load(path, LoadOptions(), DiagnosticSink())
 
 
