@@ -195,14 +195,6 @@ class Work(dist.Work):
         return self.future
 
 
-class Together(Work):
-    """Several operations that were queued as one."""
-
-    def wait(self, timeout: Any = None) -> bool:
-        self._queue.awaited(self._end)
-        return True
-
-
 class Queue:
     """A stream of NCCL's: it waits for the stream that a collective is called on, and who waits for the collective waits for it."""
 
@@ -452,9 +444,10 @@ class World:
         self._together, self._together_on = [], None
 
     def _end_together(self, group: Any) -> Work:
-        """One work for all operations since the start. It holds their tensors for as long as it lives, whether somebody waits or not."""
+        """One work for all operations since the start. It holds their tensors until somebody waits, or as long as it lives: until 2.11
+        the works of a pipeline's lone operations are such too."""
         found, self._together = self._together or [], None
-        return Together(self._together_on or self._queue(group), found, [])
+        return Work(self._together_on or self._queue(group), found, [])
 
     def _done(self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
         machine = self._process.machine
