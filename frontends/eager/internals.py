@@ -13,13 +13,21 @@ from typing import Any, Final
 import torch
 
 
+def _first(owner: Any, *names: str) -> str:
+    """Return the first of several names that a module or class has."""
+    for name in names:
+        if hasattr(owner, name):
+            return name
+    raise LookupError(f"torch {torch.__version__}: {owner.__name__} has no {' or '.join(names)}")
+
+
 def dynamo_optimizers() -> tuple[Any, str]:
     """Return Dynamo's class of optimizers, and the name of the method by which it reads their attributes.
 
     `var_getattr` until 2.13, `tp_getattro_impl`, which the class inherits, from 2.14 on.
     """
     kind = importlib.import_module("torch._dynamo.variables.optimizer").OptimizerVariable
-    return kind, next(name for name in ("var_getattr", "tp_getattro_impl") if hasattr(kind, name))
+    return kind, _first(kind, "var_getattr", "tp_getattro_impl")
 
 
 def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Callable[[], None]:
@@ -29,11 +37,14 @@ def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Callable[[]
     return (lambda: delattr(owner, name)) if own is None else (lambda: setattr(owner, name, own))
 
 
+_CONTEXTS: Final = ("init_gpu_context", "init_cuda_context")
+
+
 @contextmanager
 def no_device_context() -> Iterator[None]:
     """Within the context fake tensors ask no real device for memory, which they do to make its context wherever there is one."""
     fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
-    undo = [replaced(fakes, name, lambda device: None) for name in ("init_gpu_context", "init_cuda_context") if hasattr(fakes, name)]
+    undo = [replaced(fakes, name, lambda device: None) for name in _CONTEXTS if hasattr(fakes, name)]
     try:
         yield
     finally:
@@ -65,12 +76,14 @@ def fsdp_param_dtypes(group: Any) -> list[torch.dtype | None]:
     return list(dict.fromkeys(policy.param_dtype for policy in policies))
 
 
+_DENSE: Final = ("is_non_overlapping_and_dense_or_false", "is_non_overlapping_and_dense")
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has its numbers side by side, in any order: torch's own test, whose name has an end from 2.13 on (and in some
     releases before both names)."""
     module: Any = importlib.import_module("torch._prims_common")
-    names = ("is_non_overlapping_and_dense_or_false", "is_non_overlapping_and_dense")
-    return bool(next(getattr(module, name) for name in names if hasattr(module, name))(tensor))
+    return bool(getattr(module, _first(module, *_DENSE))(tensor))
 
 
 _VOTES: Final = ("_warmup_p2p", "_initialize_pipeline_distributed_state")
@@ -128,6 +141,7 @@ def fake_groups() -> tuple[type, Callable[[int, int, Any], Any]]:
     return Options, lambda rank, size, options: fake(rank, size)
 
 
+_REGISTRY: Final = "_ZN4c10d13TimerRegistryEv"
 _CUDA: Final = 1
 """c10::DeviceType::CUDA."""
 _NO_DEVICE: Final = -1
@@ -143,7 +157,7 @@ def forget_timers_of_cuda() -> None:
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        registry: Any = library._ZN4c10d13TimerRegistryEv
+        registry: Any = getattr(library, _REGISTRY)
     except (OSError, AttributeError):  # a build without distributed
         return
     registry.restype = ctypes.c_void_p
@@ -155,3 +169,58 @@ def forget_timers_of_cuda() -> None:
         node = ctypes.c_uint64.from_address(node).value
         if not node:
             break
+
+
+# -- what is here of each, for `irscope doctor` ----------------------------------------------------------------------------
+
+
+def _policies() -> str:
+    """Return which class of FSDP2 sets a policy of types; the group first, as `fsdp_param_dtypes` asks."""
+    package = "torch.distributed.fsdp._fully_shard"
+    for module, name in (("_fsdp_param_group", "FSDPParamGroup"), ("_fsdp_param", "FSDPParam")):
+        kind: Any = getattr(importlib.import_module(f"{package}.{module}"), name)
+        if "mp_policy" in kind.__init__.__code__.co_names:
+            return f"{name}.mp_policy"
+    raise LookupError(f"torch {torch.__version__}: neither FSDPParamGroup nor FSDPParam has mp_policy")
+
+
+def _votes() -> str:
+    schedule: Any = importlib.import_module("torch.distributed.pipelining.schedules")._PipelineSchedule
+    if not hasattr(importlib.import_module("torch.distributed.pipelining._utils"), "InferenceMode"):
+        return "nobody asks"
+    return _first(schedule, *_VOTES)
+
+
+def _messages() -> str:
+    stages: Any = importlib.import_module(_STAGES)
+    name = _first(stages.PipelineStage, "_recv_meta", "_shape_inference")
+    if name == "_recv_meta":
+        for needed in ("_StageBackwardMeta", "extract_tensor_metas"):
+            _first(stages, needed)
+    return name
+
+
+def _groups() -> str:
+    options, made_by = fake_groups()
+    made_by(0, 2, options())
+    return "_create_internal" if hasattr(torch._C._distributed_c10d.FakeProcessGroup, "_create_internal") else "FakeProcessGroup"
+
+
+def _timers() -> str:
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    return "c10d::TimerRegistry" if hasattr(library, _REGISTRY) else "none"
+
+
+ENTRIES: Final[Mapping[str, Callable[[], str]]] = {
+    "optimizers of Dynamo": lambda: dynamo_optimizers()[1],
+    "contexts of fake tensors": lambda: _first(importlib.import_module("torch._subclasses.fake_tensor"), *_CONTEXTS),
+    "modes of cuDNN": lambda: f"torch.backends.cudnn.rnn.{_first(importlib.import_module('torch.backends.cudnn.rnn'), 'get_cudnn_mode')}",
+    "answers about Triton": lambda: f"torch.utils._triton.{_first(importlib.import_module('torch.utils._triton'), 'has_triton')}",
+    "types of FSDP2": _policies,
+    "dense tensors": lambda: _first(importlib.import_module("torch._prims_common"), *_DENSE),
+    "votes of pipelines": _votes,
+    "messages of stages": _messages,
+    "groups of processes": _groups,
+    "timers of DDP": _timers,
+}
+"""Says of each entry what of it this torch has; an error says what it lacks."""

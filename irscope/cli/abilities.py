@@ -26,6 +26,15 @@ class Ability:
     """Why it does not work, in a line; empty where it does."""
 
 
+@immutable
+class Entry:
+    """Something of torch's inside that differs between releases, and what of it is here."""
+
+    name: str
+    here: str
+    problem: str = ""
+
+
 _WHATS: Final = {
     "capture": "cards, passes and fit of live modules",
     "train-plan": "memory of a module's training step",
@@ -35,18 +44,18 @@ _WHATS: Final = {
 }
 
 
-def tried() -> list[Ability]:
-    """Return every ability with what came of trying it; files, ONNX and checkpoints need none of them."""
+def tried() -> tuple[list[Ability], list[Entry]]:
+    """Return every ability with what came of trying it, and what is there of torch's inside; files and ONNX need none of them."""
     try:
         ended = run(python(["-m", __name__]), seconds=_SECONDS)
     except Late:
-        return [Ability(name, what, f"not known: trying took more than {_SECONDS:.0f} s") for name, what in _WHATS.items()]
+        return [Ability(name, what, f"not known: trying took more than {_SECONDS:.0f} s") for name, what in _WHATS.items()], []
     try:
-        problems = json.loads(ended.text.splitlines()[-1])
+        problems, entries = json.loads(ended.text.splitlines()[-1])
     except (IndexError, ValueError):
         said = ended.complaints[-1] if ended.complaints else ended.how
-        problems = {name: f"not known: its process {ended.how} ({said})" for name in _WHATS}
-    return [Ability(name, what, str(problems.get(name, "not known"))) for name, what in _WHATS.items()]
+        problems, entries = {name: f"not known: its process {ended.how} ({said})" for name in _WHATS}, []
+    return [Ability(name, what, str(problems.get(name, "not known"))) for name, what in _WHATS.items()], [Entry(*row) for row in entries]
 
 
 def _capture() -> None:
@@ -125,12 +134,24 @@ def _problems() -> Iterator[tuple[str, str]]:
             yield name, ""
 
 
+def _entries() -> Iterator[tuple[str, str, str]]:
+    try:
+        from irscope.frontends.eager.internals import ENTRIES
+    except Exception:  # without it nothing that runs torch works, which the abilities say
+        return
+    for name, look in ENTRIES.items():
+        try:
+            yield name, look(), ""
+        except Exception as error:
+            yield name, "", str(error).partition("\n")[0] or type(error).__name__
+
+
 def _main() -> None:
     warnings.simplefilter("ignore")
     out: Any = sys.stdout
     sys.stdout = sys.stderr
     problems = dict(_problems())
-    out.write(json.dumps(problems) + "\n")
+    out.write(json.dumps([problems, list(_entries())]) + "\n")
 
 
 if __name__ == "__main__":

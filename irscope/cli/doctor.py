@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from irscope._version import __version__
-from irscope.cli.abilities import Ability, tried
+from irscope.cli.abilities import Ability, Entry, tried
 from irscope.cli.args import add_output_arguments, write_answer
 from irscope.errors import ExitCode
 from irscope.immutable import immutable
@@ -50,8 +50,8 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         installed = {name: version(name) for name in _PACKAGES}
-        abilities = tried() if installed["torch"] is not None else []
-        findings = [*diagnose(installed), *lacking(abilities, installed["torch"] or "")]
+        abilities, entries = tried() if installed["torch"] is not None else ([], [])
+        findings = [*diagnose(installed), *lacking(abilities, entries, installed["torch"] or "")]
         system = f"{platform.system()} {platform.machine()}"
         packages = Table.of(
             [(name, found or "-", _PACKAGES[name]) for name, found in installed.items()], ["package", "version", "for"], "packages"
@@ -60,15 +60,20 @@ class Command:
             "doctor",
             headline=tuple(f"problem: {one.problem}: {one.remedy}" for one in findings) or ("no problems found",),
             summary={"irscope": __version__, "python": platform.python_version(), "system": system, "problem_count": len(findings)},
-            tables=(packages, *([_table_of(abilities)] if abilities else [])),
+            tables=(packages, *([_table_of(abilities)] if abilities else []), *([_table_inside(entries)] if entries else [])),
         )
         write_answer(Document(reports=(report,)), args)
         return ExitCode.FINDINGS if findings else ExitCode.OK
 
 
-def lacking(abilities: Sequence[Ability], torch: str) -> list[Finding]:
-    """Return a finding for each ability that the installed torch does not give."""
-    return [
+def lacking(abilities: Sequence[Ability], entries: Sequence[Entry], torch: str) -> list[Finding]:
+    """Return a finding for each ability that the installed torch does not give, and for each part of its inside that is missing."""
+    inside = [
+        Finding(f"torch {torch} differs inside from those that are known ({one.name}): {one.problem}", "programs that do not need it run")
+        for one in entries
+        if one.problem
+    ]
+    return inside + [
         Finding(
             f"with torch {torch} {one.name} does not work ({one.what}): {one.problem}", "files, ONNX and checkpoints are read without it"
         )
@@ -80,6 +85,11 @@ def lacking(abilities: Sequence[Ability], torch: str) -> list[Finding]:
 def _table_of(abilities: Sequence[Ability]) -> Table:
     rows = [(one.name, "no" if one.problem else "yes", one.what, one.problem) for one in abilities]
     return Table.of(rows, ["ability", "works", "for", "problem"], "with this torch")
+
+
+def _table_inside(entries: Sequence[Entry]) -> Table:
+    rows = [(one.name, one.here or "-", one.problem) for one in entries]
+    return Table.of(rows, ["entry", "here", "problem"], "what differs between releases of torch")
 
 
 def version(name: str) -> str | None:

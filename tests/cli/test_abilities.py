@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import pytest
 
 from irscope.cli import abilities
-from irscope.cli.abilities import Ability, tried
+from irscope.cli.abilities import Ability, Entry, tried
 from irscope.cli.doctor import lacking
+
+
+def internals() -> Any:
+    return importlib.import_module("irscope.frontends.eager.internals")
 
 
 @pytest.mark.torch
 def test_every_ability_works_with_the_torch_of_the_tests() -> None:
     pytest.importorskip("torch")
-    assert [(one.name, one.problem) for one in tried()] == [(name, "") for name in abilities._TRIALS]
+    found, entries = tried()
+    assert [(one.name, one.problem) for one in found] == [(name, "") for name in abilities._TRIALS]
+    assert [one.name for one in entries if one.here and not one.problem] == list(internals().ENTRIES)
 
 
 def test_an_ability_that_is_lacking_is_a_finding_with_its_reason() -> None:
-    found = lacking([Ability("simulate", "programs", ""), Ability("compile", "compiled programs", "AttributeError: gone")], "2.99")
+    found = lacking([Ability("simulate", "programs", ""), Ability("compile", "compiled programs", "AttributeError: gone")], [], "2.99")
     assert [one.problem for one in found] == ["with torch 2.99 compile does not work (compiled programs): AttributeError: gone"]
+
+
+def test_a_part_of_torch_that_is_missing_is_a_finding_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    module = internals()
+    monkeypatch.setattr(module, "_DENSE", ("is_gone", "is_gone_too"))
+    rows = [Entry(*row) for row in abilities._entries()]
+    (found,) = lacking([], rows, "2.99")
+    assert found.problem.startswith("torch 2.99 differs inside from those that are known (dense tensors): ")
+    assert found.problem.endswith("torch._prims_common has no is_gone or is_gone_too")
 
 
 def test_a_process_that_dies_leaves_every_ability_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(abilities, "python", lambda arguments: abilities_python(["-c", "import os; os.abort()"]))
-    assert all("not known" in one.problem for one in tried())
+    assert all("not known" in one.problem for one in tried()[0])
 
 
 abilities_python = abilities.python
