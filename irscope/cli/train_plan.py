@@ -115,7 +115,7 @@ class Command:
         model = next(iter(models.values()))
         series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
         if args.plan_out:
-            document = replace(document, reports=(*document.reports, write_plan(model, args.budget, args.plan_out, args.seconds)))
+            document = replace(document, reports=(write_plan(model, args.budget, args.plan_out, args.seconds), *document.reports))
         steps = {f"batch {batch}" if batch else "": one for batch, one in models.items()}
         picture = args.picture or "memory"
         write_answer(document, args, lambda: (step_panels(picture, steps, series, args.seconds), picture_title(picture, model)))
@@ -208,8 +208,8 @@ def _write_profiles(args: argparse.Namespace, model: Model) -> None:
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:
-    """The passes to run; with a budget or for the curve, the planning of checkpoints too."""
+    """The passes to run; with a budget or for the curve, first of all the planning of checkpoints, which is what was asked."""
     if not (args.budget or args.curve):
         return str(args.passes)
     budget = f"budget={args.budget} " if args.budget else ""
-    return f"{args.passes},checkpoint{{{budget}seconds={args.seconds:g}}}"
+    return f"checkpoint{{{budget}seconds={args.seconds:g}}},{args.passes}"

@@ -38,8 +38,8 @@ class Moments:
     reserved: list[int]
     total: list[int]
     """The most requested bytes in the step, which may be at another moment."""
-    remaining: list[int]
-    """Requested bytes that are alive after the step."""
+    left: list[int]
+    """Allocated bytes that are alive after the step."""
     places: list[int]
     """Events before the moment."""
     peak_step: int
@@ -171,7 +171,7 @@ def moments(
         _integers(blocks[places]),
         _integers(reserved),
         _integers(total[most]),
-        _integers(total[starts[1:]]),
+        _integers(blocks[starts[1:]]),
         _integers(places),
         int(np.argmax(blocks[places])) if len(places) else 0,
         int(guessed[most[int(np.argmax(total[most]))]]) if len(most) else 0,

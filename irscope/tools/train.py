@@ -11,7 +11,6 @@ from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.immutable import immutable
-from irscope.memory.moments import ROUNDING
 from irscope.passes.memory.cuda import Counter
 from irscope.passes.training.activations import ActivationList, Activations, activations_csv, nodes_csv
 from irscope.passes.training.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of, step_problem
@@ -266,7 +265,7 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
     rows = [
         (
             batch,
-            *[memory.counter(counter) for counter in _COUNTERS],
+            *[memory.worst(counter) for counter in _COUNTERS],
             *[memory.at_peak().get(category, 0) for category in categories],
         )
         for batch, memory in found.items()
@@ -280,11 +279,11 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
         "Peak by batch",
         Column("batch", Kind.COUNT),
         tuple(Column(counter, Kind.BYTES) for counter in _COUNTERS),
-        {"batch": list(found), **{counter: [memory.counter(counter) for memory in found.values()] for counter in _COUNTERS}},
+        {"batch": list(found), **{counter: [memory.worst(counter) for memory in found.values()] for counter in _COUNTERS}},
         stacked=False,
         sampled=True,
     )
-    return Table.of(rows, columns, "Peak of the steady step by batch"), series
+    return Table.of(rows, columns, "Peak by batch"), series
 
 
 def search_batches(room: int, needs: Callable[[int], int], known: dict[int, int], most: int = 0) -> tuple[int, int]:
@@ -480,7 +479,7 @@ def _timeline(label: str, model: Model) -> list[Panel]:
 
 def _categories(steps: Mapping[str, Model]) -> Panel:
     found = {label: memory_of(model).at_peak() for label, model in steps.items()}
-    known = dict.fromkeys(name for sizes in found.values() for name in sizes if name != ROUNDING)
+    known = dict.fromkeys(name for sizes in found.values() for name in sizes)
     names = [name for name in known if any(name in sizes and (sizes[name].value or sizes[name].interval) for sizes in found.values())]
     peaks = [signed(sum(sizes.values(), Quantity(0)), Kind.BYTES) for sizes in found.values()]
     columns = [
@@ -490,7 +489,8 @@ def _categories(steps: Mapping[str, Model]) -> Panel:
         )
         for (label, sizes), peak in zip(found.items(), peaks, strict=True)
     ]
-    return bars("bytes by category" if len(found) > 1 else f"bytes by category, together the peak of {peaks[0]}", names, columns)
+    counter = memory_of(next(iter(steps.values()))).counted
+    return bars("bytes by category" if len(found) > 1 else f"bytes by category, together the peak of {peaks[0]} {counter}", names, columns)
 
 
 def _idle(label: str, model: Model) -> Panel:

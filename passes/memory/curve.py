@@ -33,12 +33,13 @@ from irscope.passes.memory.cuda import Basis, CudaMemory, asked_first
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
 from irscope.passes.memory.tapes import ForwardTape, operator_call
+from irscope.passes.ort.memory import OrtMemory, session_at
 from irscope.passes.sizes import CONVENTION, at_least
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
+from irscope.report.values import Provenance, Quantity
 
 LifetimeModel: TypeAlias = Literal["auto", "ssa", "eager", "jit", "ort", "xla"]
 """Lifetime model, as in liveness."""
@@ -474,6 +475,67 @@ def _undecided(timeline: Timeline) -> Iterator[str]:
 
 
 # ----------------------------------------------------------------------------------------------------
+# The device's peak at many sizes: what the card, `run` and every other surface say at each of them.
+
+_MOST_REPLAYED = 2_000
+_MOST_READ_AGAIN = 64
+"""Points that are replayed, or analysed one by one, at most: above that sizes are told as they are asked for."""
+
+
+@mutable
+class DevicePeaks:
+    """What a device has allocated at most, point by point."""
+
+    bytes: list[int]
+    what: str
+    """Whose counter it is."""
+    is_modelled: bool
+
+    @property
+    def origin(self) -> Provenance:
+        """Where they come from."""
+        return Provenance.MODELLED if self.is_modelled else Provenance.EXACT
+
+
+def device_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> DevicePeaks | None:
+    """The peak that `liveness` tells at each point; None where only tensors are known, or points are too many."""
+    if len(points) > _MOST_REPLAYED:
+        return None
+    timeline = ctx.get(Liveness(model=model))
+    if timeline.model == "ort":
+        return _session_peaks(ctx, points, model)
+    replayed = simulator(ctx, model)
+    if replayed is None:
+        return None
+    counted = [one.worst("allocated") for one in replayed.counted(points)]
+    what = f"torch.cuda.max_memory_allocated() on {target_of(ctx.settings).text}, of the worse of two forward passes"
+    return DevicePeaks(counted, what, timeline.peak_by_lives is not None or replayed.is_modelled)
+
+
+def _session_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> DevicePeaks | None:
+    """Those of a session of ONNX Runtime."""
+    plan, found = ctx.get(OrtMemory()), list[Quantity]()
+    if plan.cuda is None and len(points) > _MOST_READ_AGAIN:
+        return None
+    for sizes in ctx.each(list(points), "replaying", len(points)):
+        if plan.cuda is not None:
+            session = session_at(ctx, OrtMemory(), sizes)
+            peak = None if session is None else session[0].worst(session[1], "allocated")
+        else:
+            bound = ctx.at(sizes)
+            footprint = None if bound is None else bound.get(Liveness(model=model)).footprint
+            peak = None if footprint is None or footprint.of != "device" else footprint.peak
+        if peak is None or not isinstance(peak.value, int):
+            return None
+        found.append(peak)
+    where = "" if plan.cuda is None else f" on {plan.cuda.device.title}"
+    beside = "weights and inputs, and " if plan.cuda is None else ""
+    what = f"{beside}the most that ONNX Runtime's arena{where} has in use, in the higher of the first two runs"
+    modelled = any(one.provenance is not Provenance.EXACT for one in found)
+    return DevicePeaks([one.value for one in found if isinstance(one.value, int)], what, modelled)
+
+
+# ----------------------------------------------------------------------------------------------------
 # Memory, arithmetic, traffic and least time over the sizes of symbols, in one table from one analysis.
 
 _ORIGINS = {"least_seconds": Provenance.MODELLED, "most_per_second": Provenance.MODELLED}
@@ -495,10 +557,23 @@ class Swept:
     model: str
     missing: int
     """Nodes without a known cost."""
+    on_device: DevicePeaks | None = None
+    """The device's peaks; None where only tensors are known."""
+
+    @property
+    def peak(self) -> tuple[Column, list[int]]:
+        """The peaks that are told: the device's, or those of tensors under a name of their own."""
+        if self.on_device is None:
+            return Column("tensor_peak_bytes", Kind.BYTES, "tensor peak"), self.peaks.total
+        return Column("peak_bytes", Kind.BYTES, "peak memory", provenance=self.on_device.origin), self.on_device.bytes
 
     def take(self, number: int, other: Swept) -> None:
         """Put the one point of another sweep in the place of one of these."""
         peaks, own = self.peaks, other.peaks
+        if self.on_device is not None and other.on_device is not None:
+            self.on_device.bytes[number] = other.on_device.bytes[0]
+        else:
+            self.on_device = None
         for column, found in (
             *((peaks.activation, own.activation), (peaks.step, own.step), (peaks.resident, own.resident)),
             *((self.flops, other.flops), (self.bytes, other.bytes), (self.seconds, other.seconds)),
@@ -545,6 +620,8 @@ class Sweep(Analysis[Swept]):
             {"flops": cell(tally.value("flops"), tally.limits("flops")), "bytes": cell(tally.moved, tally.moved_limits)},
             timeline.model,
             costs.missing,
+            # Requests are those of the run's own device.
+            device_peaks(ctx, points, self.model) if device == target_of(ctx.settings).device else None,
         )
 
     def _seconds(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
@@ -563,7 +640,9 @@ class Sweep(Analysis[Swept]):
         columns = _swept_columns(result)
         notes = [
             CONVENTION,
-            f"activations freed as {result.model} does; sizes as asked for, without an allocator's rounding",
+            *([] if result.on_device is None else [f"peak memory: {result.on_device.what}"]),
+            f"{'tensor peak and ' if result.on_device is None else ''}activations: freed as {result.model} does, sizes as asked for, "
+            "without an allocator's rounding",
             f"least: a lower bound of the time on {result.device.title}, one node after the other",
         ]
         if result.missing:
@@ -599,7 +678,8 @@ def _swept_columns(result: Swept) -> dict[Column, Sequence[object]]:
     points, peaks = result.points, result.peaks
     nothing: list[None] = [None] * len(points)
     found = size_columns(points)
-    found[Column("peak_bytes", Kind.BYTES, "peak memory")] = peaks.total
+    column, cells = result.peak
+    found[column] = cells
     found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
     found[Column("flops", Kind.FLOPS)] = _swept_cells(result.flops, result) or nothing
     found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _swept_cells(result.bytes, result) or nothing
@@ -619,14 +699,16 @@ def curves(result: Swept) -> tuple[Series, ...]:
         return ()
     ((symbol, sizes),) = result.points.columns.items()
     x = Column(result.points.names[symbol], Kind.COUNT)
+    peak, heights = result.peak
     measures: list[tuple[str, Kind, str, Sequence[object] | None]] = [
-        ("peak_bytes", Kind.BYTES, "peak memory", result.peaks.total),
+        (peak.key, Kind.BYTES, peak.title, heights),
         ("flops", Kind.FLOPS, "FLOPs", result.flops),
         ("moved_bytes", Kind.BYTES, "bytes moved", result.bytes),
         ("least_seconds", Kind.SECONDS, "least time", result.seconds),
         ("most_per_second", Kind.COUNT, "throughput at most", _per_second(sizes, result.seconds)),
     ]
-    columns = {key: Column(key, kind, title, provenance=_ORIGINS.get(key, Provenance.EXACT)) for key, kind, title, _ in measures}
+    origins = {**_ORIGINS, peak.key: peak.provenance}
+    columns = {key: Column(key, kind, title, provenance=origins.get(key, Provenance.EXACT)) for key, kind, title, _ in measures}
     return tuple(
         Series(
             title,
@@ -635,7 +717,7 @@ def curves(result: Swept) -> tuple[Series, ...]:
             {x.key: sizes, key: cells},
             stacked=False,
             sampled=True,
-            limits=limits_of(result.device) if key == "peak_bytes" else (),
+            limits=limits_of(result.device) if key == peak.key else (),
         )
         for key, _, title, cells in measures
         if cells is not None

@@ -17,7 +17,7 @@ from irscope.report.csvout import csv_lines
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance, Quantity
+from irscope.report.values import Provenance, Quantity, quantity
 from irscope.training import Piece, StepOp, Trace
 
 _MOST_OPERATORS = 10_000
@@ -261,9 +261,12 @@ WHOLE: Final = "(model)"
 
 
 def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
-    """A line for each operator of the steady step: its time, the most bytes alive while it runs, and those alive after it."""
+    """A line for each operator of the step that needs most: its time, the most bytes allocated while it runs, and those after it, so that
+    the largest is the headline. Times are those of the steady step, which does the same."""
     device = memory.target.device.name
-    ops = memory.trace.in_step(memory.trace.steady)
+    steady = {op.name: op for op in memory.trace.in_step(memory.trace.steady)}
+    ops = [steady.get(op.name, op) for op in memory.ops]
+    peaks = map(quantity, memory.moments.counted(memory.moments.allocated))
     rows = (
         (
             *(
@@ -279,7 +282,7 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
             ),
             times.said_of(op),
         )
-        for rank, (op, peak, left) in enumerate(zip(ops, memory.moments.requested(), memory.moments.remaining, strict=True))
+        for rank, (op, peak, left) in enumerate(zip(ops, peaks, memory.moments.left, strict=True))
     )
     return _csv_text(NODES, rows)
 

@@ -30,7 +30,7 @@ from irscope.report.steps import COUNTERS, CountedStep, counter_tables, parts_ta
 from irscope.report.table import Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, largest, quantity
-from irscope.training import PHASES, Phase, Piece, StepOp, Trace
+from irscope.training import PHASES, Phase, Piece, Span, StepOp, Trace
 
 
 def trace_in(program: Program) -> Trace:
@@ -62,8 +62,10 @@ class StepMemory:
     sizes: list[int]
     """Bytes of each slot, as predicted."""
     central: Replayed
+    shown: int
+    """The number of the step that needs most, the last of several: headline, parts, timeline and rows are of this one."""
     moments: Moments
-    """The steady step operator by operator."""
+    """That step operator by operator."""
     fits: bool
     low: Replayed | None = None
     """The least that is possible in each step, where sizes are not known or modelled; None where everything is exact."""
@@ -108,19 +110,50 @@ class StepMemory:
 
     @property
     def alive(self) -> dict[str, NDArray[np.int64]]:
-        """For each operator of the steady step, bytes by category at its highest moment: they add up to what is allocated."""
+        """For each operator of the step that is shown, bytes by category at its highest moment: they add up to what is allocated."""
         columns = self.moments.columns()
         return {category: np.array([quantity(cell).value for cell in column], dtype=np.int64) for category, column in columns.items()}
 
     @property
     def total(self) -> NDArray[np.int64]:
-        """For each operator of the steady step, the most that is allocated."""
+        """For each operator of the step that is shown, the most that is allocated."""
         return np.array(self.moments.allocated, dtype=np.int64)
 
     @property
     def peak_step(self) -> int:
-        """The operator of the steady step at which most is allocated, counted from the step's first."""
+        """The operator of that step at which most is allocated, counted from the step's first."""
         return self.moments.peak_step
+
+    @property
+    def span(self) -> Span:
+        """The step that is shown."""
+        return self.trace.steps[self.shown]
+
+    @property
+    def ops(self) -> Sequence[StepOp]:
+        """Its operators."""
+        return self.trace.in_step(self.span)
+
+    @property
+    def run(self) -> str:
+        """The step that is shown in words: where later steps need no less, it is the one that stands for them."""
+        return "steady step" if self.shown == len(self.steps) - 1 else f"step {self.shown + 1}"
+
+    @property
+    def peak(self) -> Quantity:
+        """The most of all steps: what the headline says, and what the parts add up to."""
+        return self.counter(self.counted, self.shown)
+
+    def nodes_of(self, nodes: Sequence[Node]) -> list[Node]:
+        """For each operator that is shown its node in the graph of the steady step; for one that only this step has, the one before it."""
+        steady = self.trace.in_step(self.trace.steady)
+        if len(steady) != len(nodes) or [one.name for one in steady] == [one.name for one in self.ops]:
+            return list(nodes)
+        by_name = {op.name: node for op, node in zip(steady, nodes, strict=True)}
+        found: list[Node] = []
+        for op in self.ops:
+            found.append(by_name.get(op.name, found[-1] if found else nodes[0]))
+        return found
 
     def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
         """What one of the allocator's counters says of a step, with the interval it lies in; the last step stands for all later ones."""
@@ -152,20 +185,19 @@ class StepMemory:
         low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
         return fitting(self.fits, self.target, low, high, self.worst("reserved"))
 
-    def at_peak(self) -> dict[str, Quantity]:
-        """Bytes by category at the peak, the rounding of blocks too; they add up to it."""
-        return {category: self.moments.at_peak(category) for category in self.categories}
+    def at_peak(self, step: int | None = None) -> dict[str, Quantity]:
+        """Bytes by category at the peak, or at that of one step, the rounding of blocks too; they add up to it."""
+        found = self.moments if step is None else self._moments(step)
+        return {category: found.at_peak(category) for category in self.categories}
 
     @property
     def categories(self) -> tuple[str, ...]:
         """What memory is for, the rounding of blocks too where an allocator has any."""
         return self.trace.categories if self.reason else (*self.trace.categories, ROUNDING)
 
-    def phase_peaks(self) -> dict[Phase, Quantity]:
-        """The most that is allocated in each phase of the steady step."""
-        return self._phases(-1)
-
-    def _phases(self, step: int) -> dict[Phase, Quantity]:
+    def phase_peaks(self, step: int | None = None) -> dict[Phase, Quantity]:
+        """The most that is allocated in each phase of the step that is shown, or of another one."""
+        step = self.shown if step is None else step
         tape, stretch = self.tape, self._stretch(step)
         starts = [tape.starts[stretch.span.first], tape.starts[stretch.span.end]]
         least, most = (None, None) if tape.is_exact else (tape.numbers("low"), tape.most())
@@ -188,8 +220,8 @@ class StepMemory:
                 str(number + 1),
                 {key: self.counter(key, number) for key in COUNTERS},
                 {key: self.counter(key, number, "after") for key in COUNTERS},
-                {category: self._moments(number).at_peak(category) for category in self.categories},
-                self._phases(number),
+                self.at_peak(number),
+                self.phase_peaks(number),
             )
             for number in range(len(self.steps))
         ]
@@ -216,9 +248,11 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     except OutOfMemory:
         central, fits = replay(sizes, BOUNDLESS, steps), False
     least, most = (sizes, sizes) if tape.is_exact else (tape.numbers("low"), tape.most())
-    stretch = central.outcomes[-1].stretch
+    counted = "requested" if target.device.lacks_cuda else "allocated"
+    shown = max(range(len(steps)), key=lambda step: (getattr(central.outcomes[step].peak, counted), step))
+    stretch = central.outcomes[shown].stretch
     assert stretch is not None
-    found = StepMemory(trace, target, tape, sizes, central, moments(tape, stretch, trace.categories, sizes, least, most), fits)
+    found = StepMemory(trace, target, tape, sizes, central, shown, moments(tape, stretch, trace.categories, sizes, least, most), fits)
     if not tape.is_exact:
         found.low, found.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
     return found
@@ -231,7 +265,7 @@ def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The device's memory at each operator of the steady step: the parts that add up to the allocated bytes.
+# The device's memory at each operator of the step that needs most: the parts that add up to the allocated bytes.
 
 _WHY = {
     "parameter": "loaded with the model",
@@ -242,16 +276,18 @@ _WHY = {
 
 
 def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
-    """Memory over the operators of the steady step, each of which is a node of the program's graph."""
+    """Memory over the operators of the step that needs most; those of the steady step are the nodes of the program's graph."""
     moments = memory.moments
-    what = f"torch.cuda.max_memory_allocated() of the steady step on {memory.target.text}: every step after the first few"
+    later = ": every step after the first few" if memory.run == "steady step" else ", which needs most"
+    what = f"torch.cuda.max_memory_allocated() of the {memory.run} on {memory.target.text}{later}"
     if memory.reason:
-        what = f"tensors of the steady step as asked for, without an allocator: {memory.reason}"
-    peak, rows = memory.counter(memory.counted), _Rows(memory, nodes)
+        what = f"tensors of the {memory.run} as asked for, without an allocator: {memory.reason}"
+    nodes = memory.nodes_of(nodes)
+    rows = _Rows(memory, nodes)
     at, limits = moments.peak_step, limits_of(memory.target.device)
     columns = {category: moments.column(category) for category in memory.categories}
     of: Of = "tensor" if memory.reason else "device"
-    return Footprint(of, what, "steady step", nodes, columns, moments.allocated, peak, at, rows.at, limits=limits, over=rows.over)
+    return Footprint(of, what, memory.run, nodes, columns, moments.allocated, memory.peak, at, rows.at, limits=limits, over=rows.over)
 
 
 class _Rows:
@@ -260,8 +296,8 @@ class _Rows:
     def __init__(self, memory: StepMemory, nodes: Sequence[Node]) -> None:
         self._memory = memory
         self._nodes = nodes
-        self._first = memory.trace.steady.first
-        self._ops: Sequence[StepOp] = memory.trace.in_step(memory.trace.steady)
+        self._first = memory.span.first
+        self._ops = memory.ops
         self._uses: dict[Piece, list[int]] = {}
         for step, op in enumerate(self._ops):
             for piece in dict.fromkeys((*op.reads, *op.writes)):
@@ -369,14 +405,14 @@ class TrainingMemory(Analysis[StepMemory]):
 
 
 def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
-    trace = memory.trace
-    ops = trace.in_step(trace.steady)
+    trace, ops = memory.trace, memory.ops
     peak_op = ops[memory.peak_step] if ops else None
     known = sum(op.call is not None or op.is_view for op in ops)
     found, steps = step_footprint(memory, nodes), memory.counted_steps()
-    node = f"{found.of}_peak_node"
+    node, counter = f"{found.of}_peak_node", f"{found.of}_peak_counter"
     summary: dict[str, object] = {
         **{key: value for key, value in found.summary().items() if key != node},
+        counter: memory.counted,
         node: derived(peak_op.name if peak_op is not None else "", found.peak),
         f"{found.of}_peak_phase": derived(peak_op.phase if peak_op is not None else "", found.peak),
         "optimizer": trace.optimizer,
@@ -420,8 +456,8 @@ def counted_note(memory: StepMemory, when: str) -> str:
 
 
 def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:
-    """Bytes by category at each operator of the steady step, with its phases."""
-    ops = memory.trace.in_step(memory.trace.steady)
+    """Bytes by category at each operator of the step that is shown, with its phases."""
+    ops = memory.ops
     marks: list[Mark] = []
     before = ""
     for at, op in enumerate(ops):

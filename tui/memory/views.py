@@ -394,19 +394,19 @@ def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:
 
 
 def step_drawing(found: StepMemory) -> Drawing:
-    """The chart of the step that stands for all later ones."""
-    ops = found.trace.in_step(found.trace.steady)
+    """The chart of the step that needs most."""
+    ops = found.ops
     alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
     stack = StepStack(parts, [op.phase for op in ops])
     counters: tuple[Counter, ...] = ("requested", "allocated", "reserved")
-    counted = ", ".join(f"{signed(found.counter(counter), Kind.BYTES)} {counter}" for counter in counters)
+    counted = ", ".join(f"{signed(found.worst(counter), Kind.BYTES)} {counter}" for counter in counters)
     text = f"{found.target.device.name}: {counted} at most{'' if found.fits else '; it does not fit'}"
     if stack.peak is None:
         return Drawing(stack, text)
     op = ops[stack.peak]
-    peak = signed(found.counter("allocated"), Kind.BYTES)
-    title = f"device peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
+    peak = signed(found.peak, Kind.BYTES)
+    title = f"{'tensor' if found.reason else 'device'} peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)
 
 

@@ -98,8 +98,8 @@ def side_of_step(model: Model) -> TrainingSide:
         title,
         run is not None,
         {name: one if isinstance(one, Quantity) else figures[name] for name, one in marked.items()},
-        {phase: one for phase, one in memory.phase_peaks().items()},
-        memory.at_peak(),
+        {phase: one for phase, one in memory.phase_peaks(-1).items()},
+        memory.at_peak(-1),
     )
 
 

@@ -37,6 +37,9 @@ graph @main {
 """
 
 
+ROOT = Path(__file__).parents[3]
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     target = tmp_path / "model.irs"
@@ -58,6 +61,17 @@ def test_every_row_equals_a_bound_model(path: Path) -> None:
         assert found.seconds[place] == pytest.approx(bound.manager.get(Roofline(device="a100")).seconds)
         peak = irscope.run(bound, "liveness")["liveness"].report().summary
         assert found.peaks.activation[place] == quantity(peak["activation_peak_bytes"]).value
+
+
+@pytest.mark.parametrize("device", ["l4", "epyc-7763"])
+@pytest.mark.parametrize("model", ["tagger.irs", "models/cnn.onnx"])
+def test_the_peak_is_the_one_of_the_card_or_is_called_otherwise(model: str, device: str) -> None:
+    path = ROOT / "samples" / model
+    opened = irscope.load(path)
+    table = irscope.run(opened, 'sweep{over="batch=1,3"}', device=device)["sweep"].table("sweep").to_dicts()
+    for row in table:
+        card = irscope.card(irscope.load(path, bind={"batch": row["batch"]}), device=device or None).fields()
+        assert row["peak_bytes" if card["peak_allocated"] is not None else "tensor_peak_bytes"] == card["peak"]
 
 
 def test_the_command_writes_table_and_curves(path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
