@@ -27,6 +27,7 @@ from irscope.report.table import Column, Series, Table
 from irscope.session import Model, Results, capture_model, check_target, open_model
 from irscope.tools.capture import capture_training
 from irscope.tools.card import card
+from irscope.tools.config import settings_for, target_settings, targeted
 from irscope.tools.fit import Fit, fit
 from irscope.tools.fit_generation import GenerationFit, fit_generation
 from irscope.tools.generate import generate
@@ -96,6 +97,7 @@ def load(
     trust_remote_code: bool = False,
     ort_level: str = "off",
     use_ort: bool = False,
+    device: str = "",
 ) -> Model:
     """Read a model file, or take a model by name, such as "torchvision:resnet50", "./train.py:build" or the folder of a hub.
 
@@ -103,7 +105,8 @@ def load(
     model has numbers for all its sizes, but for those of `open_sizes`, such as "batch". `base` is what an adapter's folder goes on top of;
     `trust_remote_code` lets code in a folder run, where its configuration asks for that.
     `ort_level` takes an ONNX file as a session of ONNX Runtime has it after these optimisations: basic, extended or all,
-    predicted, or with `use_ort` as an installed onnxruntime says, which makes a session and never runs it.
+    predicted, or with `use_ort` as an installed onnxruntime says, which makes a session and never runs it. `device` is what it is opened
+    for, as --device takes it; else this machine's GPU, the one that `irscope config` set, or the default.
     """
     types = {name: parse_input_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
     options = LoadOptions(
@@ -115,7 +118,7 @@ def load(
         ort_level=ort_level,
         use_ort=use_ort,
     )
-    return open_model(Path(path), options)
+    return targeted(open_model(Path(path), options, settings=settings_for(device, is_session=ort_level != "off" or use_ort)))
 
 
 def capture(
@@ -152,8 +155,9 @@ def run(
     PYTORCH_CUDA_ALLOC_CONF holds) say what memory and time are meant for, in this run; else it is what the model was opened for.
     """
     given = model.manager.settings
-    named = device or given.device or model.program.metadata.get("target", "")
-    settings = replace(given, device=named, torch=torch or given.torch, alloc_conf=alloc_conf or given.alloc_conf)
+    wanted = replace(given, device=device, chosen="") if device else given
+    wanted = replace(wanted, torch=torch or given.torch, alloc_conf=alloc_conf or given.alloc_conf)
+    settings = target_settings(model.program, wanted)
     check_target(settings)
     return model.run(passes, settings)
 

@@ -112,9 +112,9 @@ class Model:
         """What a notebook shows: what the model is, from what is read already. `irscope.card(model)` has what it costs."""
         return Report("model", self.program.path or "a model without a name", headline=(", ".join(self._info().facts()),))._repr_html_()
 
-    def as_session(self) -> Model:
-        """The same file as a session of ONNX Runtime with default settings has it, analysed anew."""
-        return open_model(Path(self.program.path), replace(self.options, ort_level="all"), settings=self.manager.settings)
+    def as_session(self, level: str, settings: Settings) -> Model:
+        """The same file as a session of ONNX Runtime has it after optimisations of a level, analysed anew for other settings."""
+        return open_model(Path(self.program.path), replace(self.options, ort_level=level), settings=settings)
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """The same file read again with sizes for further symbols, and analysed again."""
@@ -204,13 +204,13 @@ class Model:
 
 
 def _target_by_default(reports: Sequence[Report], settings: Settings) -> Iterator[Assumed]:
-    device = find_device(DEFAULT_DEVICE)
+    device = find_device(settings.device or DEFAULT_DEVICE)
     taken, why = default_torch()
     version = ".".join(map(str, taken))
     # A pass may have a device of its own, as in roofline{device=a100}.
     shown = [report.summary.get("device") for report in reports if "device=" not in report.options]
-    if not settings.device and any(name in shown for name in (device.name, device.title)):
-        yield Assumed("device", device.name, "default; --device NAME", is_guess=False)
+    if (settings.chosen or not settings.device) and any(name in shown for name in (device.name, device.title)):
+        yield Assumed("device", device.name, f"{settings.chosen or 'default'}; --device NAME", is_guess=False)
     if not settings.torch and any(report.summary.get("torch") == version for report in reports):
         yield Assumed("torch", version, f"{why}; --torch VERSION", is_guess=False)
 

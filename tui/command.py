@@ -33,7 +33,7 @@ class Source:
             arguments += ["--input", typed_input(name, type_)]
         if self.bind:
             arguments += ["--bind", ",".join(f"{name}={size}" for name, size in self.bind.items())]
-        if self.settings.device:
+        if self.settings.device and not self.settings.chosen:
             arguments += ["--device", self.settings.device]
         if self.settings.torch:
             arguments += ["--torch", self.settings.torch]

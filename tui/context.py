@@ -11,11 +11,11 @@ from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE
 from irscope.errors import UsageError
 from irscope.immutable import immutable
-from irscope.ir.program import Runtime
 from irscope.report.card import StatedSize
 from irscope.report.cardtext import sizes_text
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
+from irscope.tools.config import DEFAULT
 from irscope.tui.amounts import Binding
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class Context:
     """Sizes that were typed in place of symbols."""
     device: str = ""
     """As --device takes it; empty for the default."""
+    chosen: str = ""
+    """Why it is this one, where nobody named it."""
     lifetime: LifetimeModel = "auto"
     run: ShownRun = "worst"
-    runtime: Runtime = Runtime.UNKNOWN
-    """What runs the model."""
 
     # -- sizes -------------------------------------------------------------------------------------------------
 
@@ -89,6 +89,7 @@ class Context:
         return replace(
             self,
             device=self.device if device is None else device,
+            chosen=self.chosen if device is None else "",
             lifetime=lifetime or self.lifetime,
             run=run or self.run,
         )
@@ -121,11 +122,6 @@ class Context:
         return f"liveness{{{' '.join(options)}}}" if options else "liveness"
 
     @property
-    def is_on_host(self) -> bool:
-        """Whether memory is that of the host: a session of ONNX Runtime is there where nobody named a device."""
-        return not self.device and self.runtime is Runtime.ONNXRUNTIME
-
-    @property
     def target(self) -> Target:
         """What memory depends on besides sizes."""
         return self.device, self.lifetime, self.run
@@ -133,8 +129,8 @@ class Context:
     def words(self, width: int, apart: int = 3) -> list[str]:
         """The context for the header in so many columns: sizes with who stated them, the device with its memory, lifetimes, and the run.
 
-        Where the room is short, words that say least go first: who chose the device, what its memory is where the model runs on the host,
-        and what an exporter calls a size. Then sizes go, from the last; how many is said. Nothing is cut within a word.
+        Where the room is short, words that say least go first: who chose the device, and what an exporter calls a size. Then sizes go, from
+        the last; how many is said. Nothing is cut within a word.
         """
         found: list[str] = []
         for sizes, is_brief in self._forms():
@@ -156,12 +152,8 @@ class Context:
     def _target_words(self, is_brief: bool) -> Iterator[str]:
         profile = self.profile
         if profile is not None:
-            named = device_text(profile)
-            if is_brief:
-                yield f"host; times on {profile.name}" if self.is_on_host else named
-            else:
-                named = f"{named}{'' if self.device else ' (default)'}"
-                yield f"host; times on {named}" if self.is_on_host else named
+            is_default = not is_brief and (not self.device or self.chosen == DEFAULT)
+            yield f"{device_text(profile)}{' (default)' if is_default else ''}"
         if self.lifetime != "auto":
             yield f"{self.lifetime} lifetimes"
         if self.run != "worst":

@@ -20,6 +20,7 @@ from irscope.ir.bind import element_names, symbol_named
 from irscope.ir.graph import Node
 from irscope.ir.places import path_key
 from irscope.session import Model
+from irscope.tools.config import targeted
 from irscope.tui.amounts import Binding, Column, parse_binding, parse_sizes
 from irscope.tui.analyses import Analyses, result_of
 from irscope.tui.apart import of_model
@@ -257,7 +258,7 @@ class Session:
 
     def __init__(self, model: Model, symbols: Symbols, context: Context | None = None, step: Sequence[str] | None = None) -> None:
         """`context` is what was shown before the model was read again, `step` the options of a training step."""
-        self.model = model
+        self.model = targeted(model)
         self.manager = model.manager
         self.program = model.program
         self.symbols = symbols
@@ -318,7 +319,7 @@ class Session:
 
     def _answer(self, answer: Callable[[], Any], device: str) -> Any:
         if self.manager.settings.device != device:
-            self.manager.settings = replace(self.manager.settings, device=device)
+            self.manager.settings = replace(self.manager.settings, device=device, chosen="")
         return answer()
 
     # -- what the numbers are for ------------------------------------------------------------------------------
@@ -414,13 +415,9 @@ class Session:
         def answer() -> Verdict:
             from irscope.tools.card import memory_card
             from irscope.tools.config import chosen_device
-            from irscope.tui.memory.views import ON_HOST, card_verdict
+            from irscope.tui.memory.views import card_verdict
 
-            return (
-                ON_HOST
-                if context.is_on_host
-                else card_verdict(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
-            )
+            return card_verdict(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
 
         def take(found: Verdict) -> None:
             if results.verdict_for == asked:

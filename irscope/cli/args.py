@@ -28,7 +28,7 @@ from irscope.report.printable import printable
 from irscope.report.renderers import offered_formats, write_document
 from irscope.report.report import Document
 from irscope.report.select import Selection, parse_filter, select
-from irscope.tools.config import device_for
+from irscope.tools.config import configured_device, settings_for, targeted
 
 if TYPE_CHECKING:
     from irscope.session import Model
@@ -345,14 +345,15 @@ def open_from(
 
     instruments = list(manager_options.pop("instruments", ()))  # type: ignore[call-overload]  # a sequence of instruments
     instruments += progress_from(args)
-    return open_model(
+    model = open_model(
         Path(args.model),
         replace(load_options(args), open_sizes=frozenset(open_sizes), keep_calls=keep_calls),
-        settings=settings_from(args),
+        settings=opened_for(args),
         instruments=instruments,
         reproducers=True,
         **manager_options,  # type: ignore[arg-type]  # handed on as they are
     )
+    return targeted(model)
 
 
 def check_terminal(hint: str) -> None:
@@ -391,14 +392,20 @@ def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequ
         options = replace(options, bind={**options.bind, "batch": batch})
     for one in watching:
         one.progress(None, 0, None, f"capturing the step{'' if batch is None else f' at batch {batch}'}")
-    model = open_training(str(args.model), options, training, settings_from(args))
+    model = open_training(str(args.model), options, training, opened_for(args))
     model.manager.instruments.extend(watching)
     return model
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """What the arguments say about the run besides its passes."""
-    return Settings(device=device_for(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+    """What the arguments, and `irscope config`, say about the run besides its passes; a device that nobody named is left open."""
+    return Settings(device=configured_device(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+
+
+def opened_for(args: argparse.Namespace) -> Settings:
+    """The same with the device that the card is for, where it is not the default of all passes."""
+    is_session = args.use_ort or args.ort_level not in (None, "off")
+    return settings_for(args.device, args.torch, args.alloc_conf, strict=args.strict, is_session=is_session)
 
 
 def compile_settings(text: str) -> Mapping[str, object]:

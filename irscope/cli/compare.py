@@ -41,7 +41,7 @@ from irscope.tools.compare.memory import MEMORY_MEASURES, compare_runs, is_memor
 from irscope.tools.compare.model_report import MODEL_MEASURES, model_measures
 from irscope.tools.compare.run_report import RUN_MEASURES, run_measures
 from irscope.tools.compare.weights import read_values
-from irscope.tools.config import chosen_device, device_for
+from irscope.tools.config import chosen_device, configured_device, target_settings
 
 _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort", "xla")
 
@@ -149,9 +149,11 @@ class Command:
         limits = parse_thresholds(args.fail_on, (*MODEL_MEASURES, *DECISIVE_MEASURES))
         options = load_options(args)
         # Not this machine's GPU: a limit of --fail-on is judged alike everywhere.
-        chosen = chosen_device(device_for(args.device) or DEFAULT_DEVICE)
+        chosen = chosen_device(configured_device(args.device) or DEFAULT_DEVICE)
         a = _open(args.model, replace(options, compile=False) if args.compile_b else options, args)
         b = _open(args.other, _options_of_b(args, options), args)
+        for one in (a, b):
+            one.manager.settings = target_settings(one.program, one.manager.settings, chosen)
         compared = compare_models(a, b, args.lifetime)
         if args.values or not compared.has_graph or any(limit.name == "weights" for limit in limits):
             read_values(compared)

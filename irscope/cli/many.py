@@ -35,9 +35,7 @@ def run_many(args: argparse.Namespace) -> int:
     selection(args)
     sizes = _points(args.sweep)
     chosen = None if args.passes else chosen_device(args.device)
-    if chosen is not None:
-        args.device = args.device or chosen.name
-    else:
+    if chosen is None:
         parse_pipeline(args.passes, default_registry())  # what is wrong with it is wrong for every model
     asked = [(model, point) for model in expanded(args.model) for point in sizes]
     rows: list[Row] = []

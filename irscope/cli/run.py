@@ -42,7 +42,7 @@ from irscope.report.printable import one_line
 from irscope.report.report import Document, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
-from irscope.tools.config import Chosen, chosen_device
+from irscope.tools.config import DEFAULT, Chosen, chosen_device
 from irscope.weights.schemes import SCHEMES, parse_scheme
 
 _MOST_DIAGNOSTICS = 20
@@ -148,8 +148,6 @@ class Command:
         chosen = chosen_device(args.device) if _shows_card(args) else None
         is_card_alone = chosen is not None and args.format == "text"
         is_page = chosen is not None and args.format in PAGES
-        if chosen is not None and (is_card_alone or is_page):
-            args.device = args.device or chosen.name
         if chosen is not None and is_card_alone and not (args.strict or args.fail_on):
             with paused_gc():
                 model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
@@ -192,23 +190,26 @@ def _leave_collecting() -> None:
     atexit.register(gc.freeze)
 
 
-_SESSION_PASSES: Final = frozenset({"liveness", "ort-memory"})
-"""Passes that tell what a run takes: of an ONNX file what a default session takes, unless a level is said."""
+_SESSION_PASS: Final = "ort-memory"
+"""Predicts what ONNX Runtime's own profile says of a session; all others are about the file as written, on the device of the card."""
 
 
 def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pass]) -> tuple[Model | None, Sequence[Diagnostic]]:
-    """The model as a default session of ONNX Runtime has it, for passes about the memory of one; None where no pass asks for it."""
+    """The model as a session of ONNX Runtime on a processor has it, for the pass that predicts what such a session counts: with its usual
+    optimisations, and on no GPU that nobody named. None where no pass asks for it."""
     program = model.program
-    if args.ort_level is not None or args.use_ort or program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
+    if program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
         return None, ()
     if program.format != "onnx" or not all(isinstance(one, Analysis) for one in passes):
         return None, ()
-    asked = [one for one in passes if one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")]
-    device = find_device(args.device) if args.device else None
-    if not asked or args.sweep or (device is not None and device.kind != "cpu"):
+    settings = model.manager.settings
+    if settings.chosen == DEFAULT:
+        settings = replace(settings, device="", chosen="")
+    is_on_gpu = bool(settings.device) and find_device(settings.device).kind != "cpu"
+    if args.sweep or is_on_gpu or not any(one.name == _SESSION_PASS for one in passes):
         return None, ()
     try:
-        return model.as_session(), ()
+        return model.as_session("all" if args.ort_level is None else model.options.ort_level, settings), ()
     except LoadError as error:
         remark = f"memory is that of the file as written, without optimisations: {error.message}"
         return None, (Diagnostic(Severity.NOTE, "IRS176", remark),)
@@ -232,8 +233,7 @@ def _run_all(
     model.manager.planned = passes = tuple(passes)
     for one in passes:
         try:
-            runs_there = session is not None and one.name in _SESSION_PASSES and getattr(one, "model", "auto") in ("auto", "ort")
-            done.append((session if session is not None and runs_there else model).manager.run_one(one))
+            done.append((session if session is not None and one.name == _SESSION_PASS else model).manager.run_one(one))
             if shows_graphs and isinstance(one, Transform):
                 print_after(model, one, done[-1].value)
         except PassError as error:

@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,14 +16,13 @@ from irscope.cli.args import (
     add_step_arguments,
     check_terminal,
     load_options,
-    settings_from,
+    opened_for,
     step_from,
     step_words,
 )
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
-from irscope.ir.program import Runtime
 from irscope.passkit.instruments import Instrument, PassEvent
 
 if TYPE_CHECKING:
@@ -162,8 +160,7 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
         tell("capturing the step", 0, None)
         model = step_from(args)
     else:
-        model = open_model(path, load_options(args), settings=settings_from(args), instruments=[_Telling(tell)], reproducers=True)
-    _choose_device(model)
+        model = open_model(path, load_options(args), settings=opened_for(args), instruments=[_Telling(tell)], reproducers=True)
     tell("opening the screens", 0, None)
     importlib.import_module("irscope.tui.app")
     return _Found(model, other, step_words(args) if args.train and is_named else None)
@@ -178,16 +175,6 @@ def _explained(path: Path, other: str) -> Recording:
     found = recording_of_history(explained.history, explained.report(), explained.verdict)
     importlib.import_module("irscope.tui.recording")
     return found
-
-
-def _choose_device(model: Model) -> None:
-    """The device of the card where nobody named one, such as this machine's GPU; a session of ONNX Runtime stays on the host."""
-    from irscope.tools.config import chosen_device
-
-    if not model.manager.settings.device and model.program.traits.runtime is not Runtime.ONNXRUNTIME:
-        chosen = chosen_device(model.program.metadata.get("target", ""))
-        if chosen.is_to_be_named:
-            model.manager.settings = replace(model.manager.settings, device=chosen.name)
 
 
 class _Telling(Instrument):

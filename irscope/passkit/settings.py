@@ -11,6 +11,8 @@ class Settings:
 
     device: str = ""
     """Device profile that sizes, kernels and times are meant for."""
+    chosen: str = ""
+    """Why it is this one, where nobody named it."""
     torch: str = ""
     """Version of torch whose rules are meant, for example 2.13."""
     alloc_conf: str = ""

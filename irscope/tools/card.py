@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from irscope.devices.catalogue import DEFAULT_DEVICE, all_devices
+from irscope.devices.catalogue import all_devices
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
@@ -81,7 +81,7 @@ from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity
 from irscope.session import Model, open_model, stated_sizes
-from irscope.tools.config import Chosen, chosen_device, chosen_for
+from irscope.tools.config import Chosen, chosen_for, chosen_of, settings_for, target_settings
 from irscope.tools.fit import Search
 
 Made = TypeVar("Made")
@@ -100,9 +100,8 @@ _FIXED = "every size is fixed in the file"
 def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Card:
     """The card of a loaded model, or of a file or name, for a device: the one that is named, else the one the model was opened for,
     else this machine's GPU, the one that `irscope config` set, or the default."""
-    opened = model if isinstance(model, Model) else open_model(Path(model), settings=Settings(device=device or ""))
-    named = device or opened.manager.settings.device or opened.program.metadata.get("target", "")
-    found = make_card(opened, chosen_device(named))
+    opened = model if isinstance(model, Model) else open_model(Path(model), settings=settings_for(device or ""))
+    found = make_card(opened, chosen_of(opened.manager.settings, device or opened.program.metadata.get("target", "")))
     if found.failure is not None:
         raise found.failure
     return found
@@ -114,10 +113,8 @@ def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: st
     A `brief` one has no largest size, no remarks and nothing to do next. `store_as` is a scheme such as nf4, of which the card says what
     weights would take.
     """
-    settings = model.manager.settings
     chosen = chosen_for(model.program, chosen)
-    if _differs(settings, model, chosen):
-        settings = replace(settings, device=chosen.name)
+    settings = target_settings(model.program, model.manager.settings, chosen)
     with model.manager.using(settings):
         maker = _Maker(model, settings, chosen)
         found = maker.card(brief)
@@ -126,10 +123,8 @@ def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: st
 
 def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Card:
     """A card of nothing but memory under a lifetime model, for a device: what takes other passes is unknown."""
-    settings = model.manager.settings
     chosen = chosen_for(model.program, chosen)
-    if _differs(settings, model, chosen):
-        settings = replace(settings, device=chosen.name)
+    settings = target_settings(model.program, model.manager.settings, chosen)
     with model.manager.using(settings):
         return _Maker(model, settings, chosen, lifetime).memory_card()
 
@@ -138,14 +133,6 @@ def _height(memory: CardMemory) -> float:
     """Return what the memory of two branches is compared by: the most that it may be."""
     most = memory.peak.ends[1] if memory.peak.value is None else memory.peak.value
     return float(most) if isinstance(most, int | float) else -1.0
-
-
-def _differs(settings: Settings, model: Model, chosen: Chosen) -> bool:
-    """Whether results for the model's own settings are not those for the device, so that they are computed again."""
-    if not settings.device and chosen.name == DEFAULT_DEVICE:
-        # Without a device passes take the default one, but for sessions of ONNX Runtime, which are on the processor then.
-        return model.program.traits.runtime is Runtime.ONNXRUNTIME
-    return settings.device != chosen.name
 
 
 class _Maker:

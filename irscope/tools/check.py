@@ -41,7 +41,7 @@ from irscope.report.select import parse_comparison
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity
 from irscope.session import check_target, open_model
-from irscope.tools.config import chosen_device
+from irscope.tools.config import chosen_of
 from irscope.tools.many import expanded
 
 FILE: Final = "irscope.toml"
@@ -605,7 +605,7 @@ def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[
         return CheckedModel(target, base=base, error="it is made by a script, which runs only with --trust", code="IRS684")
     try:
         model = open_model(target.path, target.options, settings=target.settings, instruments=instruments)
-        made = make_card(model, chosen_device(target.settings.device), brief=True)
+        made = make_card(model, chosen_of(target.settings), brief=True)
     except Cancelled:
         raise
     except IrscopeError as error:

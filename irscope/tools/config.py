@@ -9,16 +9,20 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE, parted, with_memory
 from irscope.errors import UsageError
 from irscope.files import config_folder, write_text
 from irscope.immutable import immutable
-from irscope.ir.program import Program
+from irscope.ir.program import Program, Runtime
 from irscope.jsoncodec import Misfit, loads
+from irscope.passkit.settings import Settings
 from irscope.processes import output_of_tool
+
+if TYPE_CHECKING:
+    from irscope.session import Model
 
 KEYS: Final[Mapping[str, str]] = {"device": "device that memory and time are predicted for, as --device takes it"}
 """Everything that can be set, with what it means."""
@@ -60,8 +64,8 @@ def _broken(path: Path, what: str) -> UsageError:
     return UsageError(what, code="IRS426", where=str(path), hint=hint)
 
 
-def device_for(named: str) -> str:
-    """The device of commands that show no card: the one that is named, else the one that was set once; empty for the default."""
+def configured_device(named: str) -> str:
+    """The device that is named, else the one that was set once, whatever GPU is here; empty for the default."""
     return named or read_config().get("device", "")
 
 
@@ -109,6 +113,11 @@ class Chosen:
     is_to_be_named: bool = False
     """Whether other commands would take another device if nobody named this one."""
 
+    @property
+    def short(self) -> str:
+        """The reason in a word or two, empty where somebody named it."""
+        return "" if self.reason.startswith(_NAMED) else self.reason.partition(",")[0].removeprefix("the ")
+
 
 def chosen_device(named: str = "") -> Chosen:
     """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
@@ -127,6 +136,45 @@ def chosen_device(named: str = "") -> Chosen:
     return Chosen(find_device(DEFAULT_DEVICE), f"the default, as {unlisted or 'there is no GPU here'}", DEFAULT_DEVICE)
 
 
+def device_for(named: str) -> str:
+    """What --device takes for the device that `chosen_device` finds; empty for the default."""
+    chosen = chosen_device(named)
+    return chosen.name if chosen.name != DEFAULT_DEVICE or named else ""
+
+
+def settings_for(named: str = "", torch: str = "", alloc_conf: str = "", *, strict: bool = False, is_session: bool = False) -> Settings:
+    """What a model is opened for, before it is known what it is; `target_settings` completes it. A session of ONNX Runtime is optimised for
+    its device, so that needs one."""
+    chosen = chosen_device(named)
+    found = Settings(device=chosen.name, chosen="" if named else chosen.short, torch=torch, alloc_conf=alloc_conf, strict=strict)
+    return found if named or is_session or chosen.name != DEFAULT_DEVICE else replace(found, device="", chosen="")
+
+
+def target_settings(program: Program, settings: Settings, chosen: Chosen | None = None) -> Settings:
+    """What all answers about a program are for: the one place where a device is taken for what nobody named, so that the card, every
+    pass, every command, the UI and scripts have the same. `chosen` is the device of who has chosen one already."""
+    if chosen is None:
+        chosen = chosen_device("" if settings.chosen else settings.device or program.metadata.get("target", ""))
+    chosen = chosen_for(program, chosen)
+    if settings.device == chosen.name:
+        return settings
+    # Without a name passes take the default, but for sessions of ONNX Runtime, which would be on a processor then.
+    if not settings.device and chosen.name == DEFAULT_DEVICE and program.traits.runtime is not Runtime.ONNXRUNTIME:
+        return settings
+    return replace(settings, device=chosen.name, chosen=chosen.short)
+
+
+def targeted(model: Model) -> Model:
+    """The model, its settings completed."""
+    model.manager.settings = target_settings(model.program, model.manager.settings)
+    return model
+
+
+def chosen_of(settings: Settings, device: str = "") -> Chosen:
+    """The device that was named, else that of settings, with the reason why it is this one."""
+    return chosen_device(device or ("" if settings.chosen else settings.device))
+
+
 def chosen_for(program: Program, chosen: Chosen) -> Chosen:
     """The device for generated code: that of its kind where nobody named one, as the code runs on no other; else it is said."""
     kinds = program.metadata.get("device", "") if program.traits.is_plan else ""
@@ -140,6 +188,8 @@ def chosen_for(program: Program, chosen: Chosen) -> Chosen:
 
 
 _NAMED: Final = "named by --device"
+DEFAULT: Final = "default"
+"""The short reason for the device that is taken where nothing tells one."""
 _DEFAULT_PROCESSOR: Final = "xeon-8480"
 
 

@@ -52,7 +52,7 @@ class Browse:
         self.filter_error = ""
         self.results = Results(
             program.symbols,
-            Context(tuple(stated_sizes(program, source.bind)), device=source.settings.device, runtime=program.traits.runtime),
+            Context(tuple(stated_sizes(program, source.bind)), device=source.settings.device, chosen=source.settings.chosen),
         )
         self.results.step_ops = step_ops(program)
         self.later: Callable[[Binding], None] | None = None
@@ -292,7 +292,7 @@ class Browse:
     @property
     def bound_source(self) -> Source:
         """How the model would be opened on the command line for what is shown now, with the sizes that were stated."""
-        settings = replace(self.source.settings, device=self.context.device)
+        settings = replace(self.source.settings, device=self.context.device, chosen=self.context.chosen)
         return replace(self.source, bind={**self.source.bind, **self.results.binding.env}, settings=settings)
 
     @property

@@ -493,10 +493,6 @@ class Verdict:
         return most_lines((Span(symbols.clean(self.text), self.role),), width, most, symbols)
 
 
-ON_HOST = Verdict("fits? not known: ONNX Runtime runs on the host, whose memory nobody told; D chooses a device", None, "", None)
-"""Of a model whose runtime takes the host where no device is named."""
-
-
 def card_verdict(card: Card) -> Verdict:
     """The verdict of a card, with what is left of the device's memory."""
     memory, device = card.memory, card.device

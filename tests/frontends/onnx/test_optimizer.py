@@ -192,7 +192,7 @@ def test_a_session_of_an_installed_runtime_is_the_same(tmp_path: Path) -> None:
     ]
     path = tmp_path / "model.onnx"
     onnx.save(model(nodes, weights), path)
-    asked, predicted = (irscope.load(path, ort_level="all", use_ort=use_ort) for use_ort in (True, False))
+    asked, predicted = (irscope.load(path, ort_level="all", use_ort=use_ort, device="xeon-8480") for use_ort in (True, False))
     assert [node.source for node in asked.graph] == [node.source for node in predicted.graph]
     assert asked.program.metadata["ort_level"].startswith("all, asked of onnxruntime ")
     assert {weight.name for weight in asked.graph.weights} == {"w", "b"}

@@ -63,7 +63,7 @@ def test_every_row_equals_a_bound_model(path: Path) -> None:
         assert found.peaks.activation[place] == quantity(peak["activation_peak_bytes"]).value
 
 
-@pytest.mark.parametrize("device", ["l4", "epyc-7763"])
+@pytest.mark.parametrize("device", ["", "l4", "epyc-7763"])
 @pytest.mark.parametrize("model", ["tagger.irs", "models/cnn.onnx"])
 def test_the_peak_is_the_one_of_the_card_or_is_called_otherwise(model: str, device: str) -> None:
     path = ROOT / "samples" / model
