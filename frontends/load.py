@@ -16,7 +16,7 @@ from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, se
 from irscope.frontends.detect import detect, wrapper_in
 from irscope.frontends.zoo.names import file_in, inside, is_name
 from irscope.ir.bind import bind_program
-from irscope.ir.program import Program
+from irscope.ir.program import Program, state_no_more
 from irscope.ir.verify import check
 
 _WITH_METHODS = ("exported", "torchscript", "inductor.package", "stablehlo")
@@ -78,6 +78,7 @@ def settled(program: Program, options: LoadOptions) -> Program:
     if program.format == "onnx":
         values = (*program.graph.inputs, *(output for node in program.graph for output in node.outputs))
         program.declared = {value: value.type for value in values}
+        state_no_more(program)
     bind_program(program, options.bind)
     return program
 

@@ -15,8 +15,8 @@ from irscope.cli.args import (
     amount_of,
     load_options,
     open_from,
+    opened_for,
     progress_from,
-    settings_from,
     step_from,
     write_answer,
 )
@@ -143,7 +143,7 @@ class Command:
         of_step = vars(step.parse_args(["--optimizer", args.optimizer] if args.optimizer else []))
         made = argparse.Namespace(**{**of_step, **{name: one for name, one in vars(args).items() if name not in of_step}})
         watching = progress_from(args)
-        target = target_of(settings_from(args))
+        target = target_of(opened_for(args))
         memory = room_of(args.memory, target)
         found, info = fit_training(lambda batch: step_from(made, batch, watching), memory, load_options(args).bind.get("batch", 4))
         for one in watching:

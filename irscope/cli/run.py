@@ -39,7 +39,7 @@ from irscope.passkit.registry import PassRegistry, default_registry
 from irscope.report.card import Card
 from irscope.report.options import RenderOptions
 from irscope.report.printable import one_line
-from irscope.report.report import Document, Report
+from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.text import render as render_text
 from irscope.session import Model, Results
 from irscope.tools.config import DEFAULT, Chosen, chosen_device
@@ -161,10 +161,14 @@ class Command:
         if args.passes in ("", "default") and not model.program.has_graph:
             # The other passes need a graph, which this file does not have; the frontend has said so.
             passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
+        # Transforms change the model: the header is about the file, and says what was made of it.
+        as_read = model.info() if any(isinstance(one, Transform) for one in passes) else None
         session, remarks = _default_session(args, model, () if card is not None else passes)
         done, failure = _run_all(model, passes, goes_on=is_page, session=session, shows_graphs=args.print_after_all)
         results = Results(done, model.manager.settings)
         document = _with_taken(model.document(results), session)
+        if as_read is not None and document.model is not None:
+            document = replace(document, model=_as_it_was(as_read, document.model))
         if is_page and passes:
             document = with_graph(document, model, args.grid)
         if failure is None or is_page:
@@ -213,6 +217,12 @@ def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pa
     except LoadError as error:
         remark = f"memory is that of the file as written, without optimisations: {error.message}"
         return None, (Diagnostic(Severity.NOTE, "IRS176", remark),)
+
+
+def _as_it_was(before: ModelInfo, after: ModelInfo) -> ModelInfo:
+    """What the header says where transforms ran: the model as it was read, and what they left of it."""
+    known = replace(after, nodes=before.nodes, parameters=before.parameters, parameter_bytes=before.parameter_bytes, unsized=before.unsized)
+    return known if after == known else replace(known, changed=f"{after.nodes or 0:,} after the transforms")
 
 
 def _with_taken(document: Document, session: Model | None) -> Document:

@@ -19,7 +19,8 @@ from irscope.passes.graph.transforms import Verify
 class Command:
     """Print a model in the text form, with inferred types.
 
-    The text is what `irscope run` reads as a .irs file; weights are never in it. What contradicts the rules of operators is said on stderr.
+    The text is what `irscope run` reads as a .irs file, with the same answers; weights are never in it. What contradicts the rules of
+    operators is said on stderr.
     """
 
     examples = (
@@ -47,7 +48,9 @@ class Command:
             nodes = [node for body in program.bodies() for node in body if _is_selected(node, args.scope, args.op)]
             text = "".join(f"{print_node(node, names, locations=args.locations)}\n" for node in nodes[: args.limit])
         else:
-            text = print_program(program, locations=args.locations, limit=args.limit)
+            # When Python lets go of tensors follows from the lines of a file, so that a text without them has another peak.
+            are_needed = program.traits.lifetimes == "eager" and args.limit is None
+            text = print_program(program, locations=args.locations or are_needed, limit=args.limit)
         if args.output:
             write_text(Path(args.output), [text])
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
 from irscope.ir.dims import SymDim
 from irscope.ir.graph import Graph, Node, Run, Value, runs
 from irscope.ir.places import Loc, Scope
-from irscope.ir.program import FORMAT_TRAITS, Program, Traits, mentions
+from irscope.ir.program import ALL_RESULTS, FORMAT_TRAITS, INFERRED, Program, Traits, is_unstated, mentions
 from irscope.ir.spelling import TEXT_VERSION, attrs_text, label_text, loc_text, name_text, op_text, payload_text, quote, scope_text
 
 # ----------------------------------------------------------------------------------------------------
@@ -179,6 +180,9 @@ def _header_lines(program: Program) -> Iterator[str]:
             yield f"trait {quote(name)} {quote(_trait_text(trait))}"
     for key, value in program.metadata.items():
         yield f"meta {quote(key)} {quote(value)}"
+    inferred = _inferred(program)
+    if inferred:
+        yield f"meta {quote(INFERRED)} {quote(inferred)}"
     for name, number in program.given.items():
         yield f"given {quote(name)} {number}"
     for one in program.assumed:
@@ -189,6 +193,18 @@ def _header_lines(program: Program) -> Iterator[str]:
         name = str(size)
         if name not in program.symbols and (size.lo, size.hi) != (0 if size.is_unknown else 1, None):
             yield f"bound {name} {_bounds_text(size)}"
+
+
+def _inferred(program: Program) -> str:
+    """Results of the main graph whose types the file does not state, though the text does: what plans by the types that a file states needs
+    to know. The names of all as JSON, or a star; empty where the file states all, or nobody asked."""
+    results = [output for node in program.graph for output in node.outputs] if program.declared else []
+    unstated = [
+        one for one in results if one in program.declared and one.type is not program.declared[one] and is_unstated(program.declared[one])
+    ]
+    if not unstated:
+        return ""
+    return ALL_RESULTS if len(unstated) == len(results) else json.dumps([one.name for one in unstated])
 
 
 def _trait_text(trait: enum.Enum | str | bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, Literal
@@ -306,6 +307,33 @@ class Program:
 
     def parameters(self) -> Iterator[Value]:
         return (weight for weight in self.weights() if weight.role is Role.PARAMETER)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Types that a file does not state. A text states those of all results; the line `meta "inferred"` names the ones that the file did not.
+
+INFERRED: Final = "inferred"
+ALL_RESULTS: Final = "*"
+
+
+def is_unstated(type_: Type) -> bool:
+    """Whether a declaration says nothing of a shape."""
+    return isinstance(type_, TensorType) and type_.shape is None
+
+
+def state_no_more(program: Program) -> None:
+    """Take types that a text states for inferred ones where it says that they are."""
+    names = program.metadata.pop(INFERRED, "")
+    if not names:
+        return
+    try:
+        wanted = None if names == ALL_RESULTS else {str(name) for name in json.loads(names)}
+    except (ValueError, TypeError):
+        return
+    for node in program.graph:
+        for output in node.outputs:
+            if isinstance(output.type, TensorType) and (wanted is None or output.name in wanted):
+                program.declared[output] = output.type.with_shape(None)
 
 
 # ----------------------------------------------------------------------------------------------------

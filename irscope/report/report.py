@@ -259,6 +259,8 @@ class ModelInfo:
     """What was to be said when the model was read."""
     unsized: int = 0
     """Parameters of unknown size, which the numbers leave out: these are lower bounds then."""
+    changed: str = ""
+    """What transforms made of it, such as "17 after the transforms": the numbers are those of the file."""
 
     @property
     def sha256(self) -> str:
@@ -281,7 +283,7 @@ class ModelInfo:
         size = None if self.unsized and not self.parameters else self.parameter_bytes
         found = [
             self.format,
-            "no graph" if self.nodes is None else f"{self.nodes:,} nodes",
+            "no graph" if self.nodes is None else f"{self.nodes:,} nodes{f', {self.changed}' if self.changed else ''}",
             f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
             f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}",
         ]

@@ -136,6 +136,16 @@ def test_show_prints_inferred_types_and_reads_back(model: Path, capsys: pytest.C
     assert capsys.readouterr().out == "%z: f32[batch,4] = nn.relu(%y)\n"
 
 
+def test_the_header_is_about_the_file_whatever_transforms_leave_of_it(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model.write_text(MODEL.replace("return %z", "return %y"), encoding="utf-8")
+    for passes, nodes in (("flops", "2 nodes ·"), ("flops,fold", "2 nodes ·"), ("flops,dce,stats", "2 nodes, 1 after the transforms ·")):
+        assert main(["run", "--passes", passes, str(model)]) == 0
+        assert f" · {nodes}" in " ".join(capsys.readouterr().out.split())
+    assert main(["run", "--format", "json", "--passes", "dce,stats", str(model)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["model"]["nodes"] == 2 and document["reports"][-1]["summary"]["nodes"] == 1
+
+
 def test_timing_and_dumps(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model.write_text(MODEL.replace("return %z", "return %y"), encoding="utf-8")
     folder = model.parent / "dump"

@@ -186,3 +186,18 @@ def test_the_first_lines_of_the_ui_are_the_cards(name: str) -> None:
     first, second = ("".join(span.text for span in line) for line in header_lines(opened.program, 1, results, 160, UNICODE))
     assert made.device.name in first and "host" not in first
     assert second.startswith("fits") and "fits ?" not in second and "0 B" not in second
+
+
+def test_the_text_form_has_the_same_answers(
+    model: tuple[str, Mapping[str, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = model
+    text = tmp_path / "shown.irs"
+    assert main(["show", "-o", str(text), path]) == 0
+    asked = ["run", "--format", "json", "--passes", "liveness,flops,params"]
+    main([*asked, path])
+    of_file = json.loads(capsys.readouterr().out)["reports"]
+    main([*asked, str(text)])
+    of_text = json.loads(capsys.readouterr().out)["reports"]
+    for known, again in zip(of_file, of_text, strict=True):
+        assert again["summary"] == known["summary"], known["pass"]
