@@ -91,15 +91,26 @@ def own_lengths(folder: Path) -> tuple[int | None, int | None]:
     config = _json_of(files, folder, "config.json") or {}
     text = config.get("text_config")
     configs = (config, text if isinstance(text, dict) else {})
-    context = next((size for each in configs for key in _CONTEXTS if (size := each.get(key)) is not None), None)
+    context = next((size for each in configs for key in CONTEXTS if (size := each.get(key)) is not None), None)
     return _count(asked), _count(context)
+
+
+_PROMPT, _NEW = 1024, 256
+"""Tokens where nobody says how many, as benchmarks of serving have them."""
+
+
+def usual_lengths(model: str) -> tuple[int, int, bool]:
+    """Return a usual prompt and number of new tokens of a language model, within its context; and whether its folder says the second."""
+    new, context = own_lengths(Path(model)) if Path(model).is_dir() else (None, None)
+    chosen = new or min(_NEW, max(1, (context or _NEW * 2) // 2))
+    return min(_PROMPT, max(1, context - chosen)) if context else _PROMPT, chosen, new is not None
 
 
 def _count(size: object) -> int | None:
     return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
-_CONTEXTS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+CONTEXTS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
 """What configurations call the longest sequence."""
 
 

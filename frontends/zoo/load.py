@@ -33,6 +33,7 @@ from irscope.frontends.files.folders import read_folder
 from irscope.frontends.simulation import capture_module
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.agreement import compare_weights
+from irscope.frontends.zoo.caches import said_of_cache
 from irscope.frontends.zoo.names import JAX, SCRIPT, Name, parse_name
 from irscope.frontends.zoo.packages import find_recipe, may_run, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
@@ -289,6 +290,8 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
             sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
     if made.script is not None and made.script.optimizer is not None:
         program.metadata[TRAINS] = "yes"
+    if made.name.package == "transformers":
+        program.metadata |= said_of_cache(made.module)
     if made.script is None:
         program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
     return program

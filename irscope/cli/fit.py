@@ -24,7 +24,7 @@ from irscope.cli.generate import add_how_arguments, how_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.devices import target_of
 from irscope.errors import ExitCode, UsageError
-from irscope.ir.program import TRAINS
+from irscope.ir.program import GENERATES, TRAINS
 from irscope.passes.memory.points import find_symbol
 from irscope.report.printable import printable
 from irscope.tools.config import device_for
@@ -33,6 +33,7 @@ from irscope.tools.fit_generation import fit_generation
 from irscope.tools.generate import How
 
 _FLAGS = {"store_as": "--as", "samples": "--sample", "cache_options": "--cache-option"}
+_FORWARD = "one forward without a cache; with --prompt and --new, or --free context, generating is what has to fit"
 _ANY = ("base", "trust_remote_code")
 """What may be said of models of any kind."""
 _USUAL = How(cache_options=[])._asdict()
@@ -119,6 +120,8 @@ class Command:
             document = frontier_document(rows, free, find_symbol(model.program, free[1]), replace(info, assumed=rows[0].assumed))
         else:
             raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="two are separated by a comma")
+        if GENERATES in model.program.metadata:
+            document = replace(document, reports=tuple(replace(one, notes=(*one.notes, _FORWARD)) for one in document.reports))
         if worst.fits or args.format == "json":
             write_answer(document, args)
         if worst.fits:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from pathlib import Path
 
 from irscope.amounts import COUNT
 from irscope.cli.args import (
@@ -19,7 +18,7 @@ from irscope.cli.args import (
     write_json,
 )
 from irscope.errors import ExitCode, UsageError
-from irscope.frontends.files.folders import own_lengths
+from irscope.frontends.files.folders import usual_lengths
 from irscope.tools.config import device_for
 from irscope.tools.engines import serve
 from irscope.tools.generate import CACHES, How, generate
@@ -46,22 +45,16 @@ def how_from(args: argparse.Namespace) -> How:
     return How(**{name: getattr(args, names.get(name, name)) for name in How._fields})
 
 
-_PROMPT, _NEW = 1024, 256
-"""Tokens where nobody says how many, as benchmarks of serving have them."""
-
-
 def _settle_lengths(args: argparse.Namespace) -> None:
     """Fill in the tokens that the arguments do not give, and say so on stderr: the folder's own where it has some, within its context."""
     said = [name for name in ("prompt", "new") if getattr(args, name) is None]
     if not said:
         return
-    new, context = own_lengths(Path(args.model)) if Path(args.model).is_dir() else (None, None)
-    if args.new is None:
-        args.new = new or min(_NEW, max(1, (context or _NEW * 2) // 2))
-    if args.prompt is None:
-        args.prompt = min(_PROMPT, max(1, context - args.new)) if context else _PROMPT
+    prompt, new, is_own = usual_lengths(args.model)
+    args.new = new if args.new is None else args.new
+    args.prompt = prompt if args.prompt is None else args.prompt
     given = ", ".join(f"--{name} {getattr(args, name)}" for name in said)
-    sys.stderr.write(f"irscope: assumed {given}{' (generation_config.json)' if new and 'new' in said else ''}\n")
+    sys.stderr.write(f"irscope: assumed {given}{' (generation_config.json)' if is_own and 'new' in said else ''}\n")
 
 
 class Command:

@@ -154,6 +154,8 @@ FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
 
 TRAINS: Final = "trains"
 """What the metadata of a module says with which a function returned an optimizer: what was named is a training."""
+GENERATES: Final = "generates"
+"""What the metadata of a language model says whose class generates text."""
 WEIGHTS: Final = "weights"
 """What an assumption about weights is about."""
 

@@ -263,7 +263,7 @@ class Command:
 
 @immutable
 class CardDescribed:
-    """What a file of weights says of the model that they are of."""
+    """What a file of weights says of the model that they are of, or the configuration of a language model that generates."""
 
     architecture: str
     figures: Mapping[str, str]
@@ -300,7 +300,7 @@ class Card:
     stored: Report | None = None
     """What weights would take under another scheme, where that was asked for."""
     described: CardDescribed | None = None
-    """Of a file of weights that says something of its model."""
+    """Of a file of weights that says something of its model, and of a language model that generates."""
 
     def quantities(self) -> dict[str, Quantity]:
         """Numbers that say where they come from, by the keys of `fields`."""

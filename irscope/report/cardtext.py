@@ -223,7 +223,8 @@ class CardWriter:
             each = f" in {identity.bits_each:.3g} bits each" if identity.bits_each is not None else ""
             parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters{each}, {size} {dtypes}".rstrip()
         if self.card.described is not None:
-            family = self.described_text(self.card.described)
+            said = self.described_text(self.card.described)
+            family = said if identity.nodes is None else f"{family}, {said}"
         facts = [family if identity.parameters.shown != 0 else "", form, nodes, parameters]
         yield self.item("model", ", ".join(filter(None, facts)))
         if identity.nodes is not None:
@@ -272,6 +273,8 @@ class CardWriter:
         if memory.node:
             yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
         yield from self.tensors()
+        if self.card.described is not None:
+            yield from self.cache(self.card.described)
         yield from self.largest()
 
     def stored(self) -> Iterator[_Item]:
@@ -339,7 +342,8 @@ class CardWriter:
         total = sum(one.bytes for one in self.card.identity.weights)
         if not isinstance(each, int) or not each or room is None or whole != each * (told.context or 0) or told.cache.interval is not None:
             return ""
-        return f"; beside the weights at most ~{max(0, room - total) // each:,} tokens of all sequences fit"
+        both = f"; with the weights {humanise(total + whole, Kind.BYTES)}" if self.card.identity.nodes is not None and told.context else ""
+        return f"{both}; beside the weights at most ~{max(0, room - total) // each:,} tokens of all sequences fit"
 
     def sum_text(self) -> str:
         """The peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""
@@ -469,7 +473,7 @@ class CardWriter:
         # Sizes by default stand with the inputs.
         guesses = [one.text for one in self.card.assumed if one.is_guess or not one.value.isdecimal()]
         if guesses:
-            yield self.item("assumed", "; ".join((*guesses[:2], *([f"and {len(guesses) - 2} more"] if len(guesses) > 2 else []))))
+            yield self.item("assumed", "; ".join(guesses), most=4)
 
     def remarks(self) -> Iterator[_Item]:
         for place, one in enumerate(self.card.remarks):

@@ -226,7 +226,11 @@ class CardDescribedJson(TypedDict):
 class DescribedJson(TypedDict):
     """The part of a card that only some files of weights have."""
 
-    described: NotRequired[Annotated[CardDescribedJson, "Of a file of weights whose metadata says something of its model."]]
+    described: NotRequired[
+        Annotated[
+            CardDescribedJson, "Of a file of weights whose metadata says something of its model, and of a language model that generates."
+        ]
+    ]
 
 
 class CardJson(DescribedJson):

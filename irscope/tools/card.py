@@ -17,13 +17,14 @@ from irscope.devices.catalogue import all_devices
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.frontends.files.folders import usual_lengths
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import FileRegion
-from irscope.ir.program import LIVE, TRAINS, Program, Runtime
+from irscope.ir.program import GENERATES, LIVE, TRAINS, Program, Runtime
 from irscope.ir.spelling import typed_input
 from irscope.ir.types import TensorType
 from irscope.memory.moments import ROUNDING
@@ -202,6 +203,7 @@ class _Maker:
             assumed=tuple(self.program.assumed),
             remarks=() if brief else self.remarks(),
             next=() if brief else self.next(memory, largest, unknown),
+            described=_described(self.program) if GENERATES in self.program.metadata else None,
             diagnostics=self.diagnostics(),
             failure=self.failure,
         )
@@ -498,6 +500,11 @@ class _Maker:
     def _none_open(self) -> LargestSize:
         if self._is_live:
             return LargestSize("", None, None, None, "every size is a number", "")
+        if GENERATES in self.program.metadata:
+            prompt, new, _ = usual_lengths(self.program.path)
+            sizes = f"--free batch --prompt {prompt} --new {new}"
+            reason = "the sum above is one forward without a cache; for generating"
+            return LargestSize("", None, None, None, reason, _command("fit", self._generating(), sizes, self._path))
         if is_name(self.program.path):
             reason = "this is a forward alone; of the training not looked for" if TRAINS in self.program.metadata else "not looked for"
             return LargestSize("", None, None, None, reason, _command("fit", self._options({}), self._path))
@@ -614,6 +621,12 @@ class _Maker:
         options = self._options({one.symbol: one.size for one in self.sizes if one.is_open})
         lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and lacks_shape(value.type))
         first = Command(_command("run", options, "--passes advise", self._path), "what could be better, with evidence")
+        if GENERATES in self.program.metadata:
+            return (
+                Command(_command("generate", self._generating(), self._path), "what generating takes: loading, prompt, every token"),
+                Command(_command("fit", self._generating(), "--free context", self._path), "the longest context that fits"),
+                Command(_command("run", options, "--all", self._path), "every report"),
+            )
         if memory.fits.value is None and lacking:
             first = Command(_command("run", lacking, self._options({}), self._path), "the card with sizes for the inputs")
         elif unknown.operators:
@@ -632,6 +645,12 @@ class _Maker:
         elif largest.symbol and largest.size is None and largest.command:
             first = Command(largest.command, f"the largest {largest.symbol} that fits")
         return first, Command(_command("run", options, "--all", self._path), "every report")
+
+    def _generating(self) -> str:
+        """The options of a command that generates: what is said of the device and of the folder."""
+        options = self.model.options
+        found = [f"--base {shlex.quote(options.base)}"] if options.base else []
+        return " ".join((*found, *(["--trust-remote-code"] if options.trust_remote_code else []), *self._of_device()))
 
     @property
     def _is_live(self) -> bool:
@@ -666,13 +685,15 @@ class _Maker:
             found.append(f"--compile-with {shlex.quote(','.join(f'{name}={value}' for name, value in options.compile.items()))}")
         if options.trust_remote_code:
             found.append("--trust-remote-code")
+        return " ".join((*found, *self._of_device()))
+
+    def _of_device(self) -> Iterator[str]:
         if self.chosen.is_to_be_named:
-            found.append(f"--device {shlex.quote(self.chosen.name)}")
+            yield f"--device {shlex.quote(self.chosen.name)}"
         if self.settings.torch:
-            found.append(f"--torch {shlex.quote(self.settings.torch)}")
+            yield f"--torch {shlex.quote(self.settings.torch)}"
         if self.settings.alloc_conf:
-            found.append(f"--alloc-conf {shlex.quote(self.settings.alloc_conf)}")
-        return " ".join(found)
+            yield f"--alloc-conf {shlex.quote(self.settings.alloc_conf)}"
 
     # -- weights alone -----------------------------------------------------------------------------------------
 

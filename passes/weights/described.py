@@ -13,11 +13,12 @@ from dataclasses import field
 from typing import Final, NamedTuple
 
 from irscope.immutable import immutable
+from irscope.ir.dtypes import DType
 from irscope.report.table import Table
 from irscope.report.values import Provenance, Quantity
 
-_F16: Final = 2
-"""Bytes of an element of the cache: what llama.cpp takes unless --cache-type-k and --cache-type-v say another."""
+_CACHED: Final = DType.F16
+"""Of an element of the cache where metadata names no `cache_type`: llama.cpp's, unless --cache-type-k and --cache-type-v say another."""
 _SHOWN: Final = (
     "general.name", "general.type", "block_count", "context_length", "embedding_length", "feed_forward_length", "vocab_size",
     "attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length", "attention.kv_lora_rank",
@@ -57,6 +58,8 @@ class Described:
     """Tokens after which some layers keep no more, where the file does not say which; 0 for none."""
     why: str = ""
     """Why the cache is not known; empty where it is."""
+    dtype: DType = _CACHED
+    """Of an element of the cache."""
 
     @property
     def cache(self) -> Quantity:
@@ -68,15 +71,19 @@ class Described:
         """Bytes of the cache with as many tokens as the model was made for."""
         return self._bytes(self.context) if self.context else Quantity(None, Provenance.UNKNOWN)
 
+    @property
+    def _element(self) -> int:
+        return (self.dtype.bits or 8) // 8
+
     def _bytes(self, tokens: int) -> Quantity:
         if self.why:
             return Quantity(None, Provenance.UNKNOWN, note=self.why)
         found = least = 0
         for one, layers in self.layers.items():
             seen = min(tokens, one.window) if one.window else tokens
-            found += layers * one.heads * (one.key + one.value) * _F16 * seen
+            found += layers * one.heads * (one.key + one.value) * self._element * seen
             seen = min(seen, self.perhaps_window) if self.perhaps_window else seen
-            least += layers * one.heads * (one.key + (0 if self.is_latent else one.value)) * _F16 * seen
+            least += layers * one.heads * (one.key + (0 if self.is_latent else one.value)) * self._element * seen
         low, high = (least, found) if least != found else (None, None)
         return Quantity(found, Provenance.MODELLED, note=self.law, lo=low, hi=high)
 
@@ -89,9 +96,8 @@ class Described:
         for one, layers in self.layers.items():
             within = f" of the last {one.window:,} tokens" if one.window else ""
             terms.append(f"{layers} layers * {one.heads} heads * ({one.key} + {one.value}){within}")
-        found = (
-            f"{_F16} bytes of f16 * ({' + '.join(terms)})" if len(terms) > 1 else f"{_F16} bytes of f16 * {''.join(terms) or '0 layers'}"
-        )
+        sum_ = f"({' + '.join(terms)})" if len(terms) > 1 else "".join(terms) or "0 layers"
+        found = f"{self._element} bytes of {self.dtype.text} * {sum_}"
         if self.is_latent:
             found += "; less where values are a part of the keys"
         return f"{found}; less where layers have the window of {self.perhaps_window:,}" if self.perhaps_window else found
@@ -121,7 +127,9 @@ def described(metadata: Mapping[str, str]) -> Described | None:
         layers, is_latent, perhaps_window = _layers(said)
     except _Unknown as why:
         return Described(architecture, figures, context, why=str(why))
-    return Described(architecture, figures, context, layers, is_latent, perhaps_window)
+    named = said.text("cache_type")
+    dtype = next((one for one in DType if one.text == named), _CACHED)
+    return Described(architecture, figures, context, layers, is_latent, perhaps_window, dtype=dtype)
 
 
 class _Said:
@@ -159,6 +167,8 @@ class _Said:
 
 def _layers(said: _Said) -> tuple[dict[Kept, int], bool, int]:
     """Layers by what they keep; whether that is latent, and a window that some of them may have."""
+    if why := said.text("cache_unknown"):
+        raise _Unknown(why)
     count = said.size("block_count") - (said.number("nextn_predict_layers") or 0)
     if not 0 < count <= _MOST_LAYERS:
         raise _Unknown("the file says no number of layers that can be")

@@ -128,3 +128,13 @@ def test_the_cache_is_that_of_the_folder(tmp_path: Path, capsys: pytest.CaptureF
     for words, said in (([], "static cache (generation_config.json)"), (["--cache", "dynamic"], "dynamic cache,")):
         assert main(["generate", str(folder), "--prompt", "8", "--new", "4", *words]) == 0
         assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_cards_cache_is_what_generating_holds(tmp_path: Path) -> None:
+    import irscope
+
+    folder = write_llama(tmp_path / "a")
+    made = irscope.card(str(folder))
+    run = irscope.generate(str(folder), prompt=7, new=3)
+    assert made.described is not None and made.described.cache.value is not None
+    assert run.to_json()["cache_bytes"] == int(str(made.described.cache.value)) * 9

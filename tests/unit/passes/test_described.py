@@ -100,3 +100,10 @@ def test_what_the_file_does_not_say_is_not_known(changed: dict[str, str], why: s
 
 def test_files_that_say_nothing_have_no_description() -> None:
     assert described({"format": "pt"}) is None
+
+
+def test_elements_of_the_cache_are_as_the_metadata_says() -> None:
+    assert _told(cache_type="f32").cache.value == 2 * int(str(_told().cache.value)) and "4 bytes of f32" in _told(cache_type="f32").law
+    assert _told(cache_type="bf16").law.startswith("2 bytes of bf16")
+    unknown = _told(cache_unknown="it keeps a state")
+    assert unknown.cache.value is None and unknown.why == "it keeps a state"

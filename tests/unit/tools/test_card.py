@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 
 import irscope
+from irscope.ir.program import Assumed
 from irscope.report.card import Card
 from irscope.report.cardtext import HEIGHT, adding_up, card_lines, formula_text
 from irscope.report.options import RenderOptions
@@ -365,3 +367,49 @@ def test_a_training_step_has_a_card() -> None:
     assert made.fields()["fits"] == _raw(found["fits"])
     assert made.fields()["peak"] == _raw(found["device_peak_bytes"])
     assert made.next == ()
+
+
+GENERATING = """irscope 1
+format "module"
+meta "generates" "yes"
+meta "general.architecture" "llama"
+meta "llama.block_count" "4"
+meta "llama.context_length" "1000"
+meta "llama.attention.head_count" "8"
+meta "llama.attention.head_count_kv" "2"
+meta "llama.attention.key_length" "64"
+meta "llama.attention.value_length" "64"
+meta "llama.cache_type" "bf16"
+graph @main {
+  input %x: bf16[2,256]
+  param %w: bf16[256,256]
+  %y: bf16[2,256] = nn.linear(%x, %w, _)
+  return %y
+}
+"""
+
+
+def test_a_language_model_is_told_what_generating_takes(tmp_path: Path) -> None:
+    path = tmp_path / "model.irs"
+    path.write_text(GENERATING)
+    model = irscope.load(path)
+    model.program.path = "transformers:llama"  # as a model by name, which has no file
+    made = irscope.card(model, device="l4")
+    text = " ".join(str(made).split())
+    each = 4 * 2 * (64 + 64) * 2
+    assert made.fields()["cache_per_token"] == each and made.fields()["cache_at_context"] == each * 1000
+    assert "llama (4 layers, context 1,000)" in text and "2 bytes of bf16 * 4 layers * 2 heads * (64 + 64)" in text
+    assert (
+        "one forward without a cache" in text
+        and "`irscope fit --device l4 --free batch --prompt 1024 --new 256 transformers:llama`" in text
+    )
+    generate, longest, _ = made.next
+    assert generate.line == "irscope generate --device l4 transformers:llama"
+    assert longest.line == "irscope fit --device l4 --free context transformers:llama"
+
+
+def test_all_that_was_assumed_is_on_the_card() -> None:
+    made = irscope.card(irscope.load(SAMPLES / "tagger.irs"))
+    said = [Assumed(f"thing{number}", "so", "nobody said") for number in range(5)]
+    text = str(replace(made, assumed=tuple(said)))
+    assert all(f"thing{number}=so" in text for number in range(5)) and "more" not in text.partition("assumed")[2]
