@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -364,10 +365,14 @@ _MOMENTUM = 0.9
 
 def _optimizer_named(name: str, options: dict[str, Any]) -> Maker:
     def make(parameters: Any) -> torch.optim.Optimizer:
-        if name in ("sgd", "momentum"):
-            return torch.optim.SGD(parameters, lr=1e-3, momentum=_MOMENTUM if name == "momentum" else 0.0, **options)
         kinds = {one.lower(): getattr(torch.optim, one) for one in dir(torch.optim) if one[0].isupper() and one != "Optimizer"}
-        return kinds[name](parameters, lr=1e-3, **options)  # type: ignore[no-any-return]
+        usual = {"lr": 1e-3, **({"momentum": _MOMENTUM} if name == "momentum" else {})}
+        kind = kinds["sgd" if name == "momentum" else name]
+        try:
+            return kind(parameters, **{**usual, **options})  # type: ignore[no-any-return]
+        except TypeError as error:
+            known = ", ".join(one for one in inspect.signature(kind).parameters if one != "params")
+            raise UsageError(f"{kind.__name__} does not take these options: {error}", code="IRS373", hint=f"it takes {known}") from error
 
     return make
 

@@ -269,7 +269,7 @@ def selection(args: argparse.Namespace) -> Selection:
     """What the user wants to see of the tables; a filter that does not parse is an error right away."""
     if args.filter:
         parse_filter(args.filter)
-    return Selection(args.sort, args.top, args.filter)
+    return Selection(args.sort.strip().replace(" ", "_"), args.top, args.filter)  # tables show "least time" for least_time
 
 
 def write_answer(document: Document, args: argparse.Namespace, drawn: Callable[[], tuple[Sequence[Panel], str]] | None = None) -> None:

@@ -73,6 +73,16 @@ class Timeline:
         """All memory over the steps, a device's where an allocator is simulated; computed on first use."""
         return None if self.find_footprint is None else self.find_footprint(self)
 
+    @property
+    def device_peak_bytes(self) -> Quantity:
+        """The peak that reports show first, of all memory of the device; unknown where nothing counts it."""
+        return Quantity(None, Provenance.UNKNOWN) if self.footprint is None else self.footprint.peak
+
+    @property
+    def activation_peak_bytes(self) -> Dim:
+        """The peak of tensors beyond weights and inputs, under the name that reports give it."""
+        return self.peak
+
     @cached_property
     def lower_bound(self) -> Dim:
         """The least that any order needs at its peak; computed on first use."""

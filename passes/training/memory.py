@@ -104,6 +104,11 @@ class StepMemory:
         return self.central.outcomes
 
     @property
+    def first(self) -> Outcome:
+        """The first step, in which the optimizer makes its state."""
+        return self.steps[0]
+
+    @property
     def steady(self) -> Outcome:
         """The step that stands for all later ones."""
         return self.steps[-1]

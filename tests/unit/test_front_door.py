@@ -110,6 +110,10 @@ def test_names_of_irscope_stay_its_own(model: Model) -> None:
 def test_tables_come_by_title_and_as_rows(model: Model) -> None:
     results = irscope.run(model, "liveness,params")
     rows = results["liveness"].table("alive at the peak").to_dicts()
+    summary = results["liveness"].report().to_json()["summary"]
+    timeline = results["liveness"].value
+    assert timeline.device_peak_bytes.value == summary["device_peak_bytes"]
+    assert timeline.activation_peak_bytes == summary["activation_peak_bytes"]
     assert rows and {"tensor", "size", "born"} <= set(rows[0])
     assert all(isinstance(row["size"], int) for row in rows)
     assert results["params"].table().title == results["params"].table("PARAMETERS").title == "parameters"

@@ -527,3 +527,18 @@ class TestSteps:
             "workspace",
             "rounding",
         ]
+
+
+def test_options_of_an_optimizer_come_before_the_usual_ones() -> None:
+    def held(**options: Any) -> Any:
+        net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        model = irscope.capture_training(net, torch.zeros(8, 64), **options)
+        return irscope.run(model, "training")["training"].value
+
+    plain, named = held(optimizer="sgd"), held(optimizer="momentum")
+    given = held(optimizer="sgd", optimizer_options={"momentum": 0.9, "lr": 0.1})
+    assert given.steady.peak.allocated == named.steady.peak.allocated > plain.steady.peak.allocated
+    assert given.first.after.allocated == given.steady.after.allocated, "the state is made in the first step"
+    with pytest.raises(irscope.IrscopeError, match="does not take these options") as refused:
+        held(optimizer="sgd", optimizer_options={"momentums": 0.9})
+    assert refused.value.code == "IRS373" and "momentum, " in refused.value.hint
