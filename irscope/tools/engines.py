@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.diagnostics import Diagnostic, DiagnosticSink
@@ -21,10 +21,11 @@ from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, largest, quantity
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options
+from irscope.tools.simulation import Options, target_for
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
+    from irscope.devices.profile import DeviceProfile
     from irscope.frontends.generation.program import Wish
     from irscope.frontends.generation.serving import Served
     from irscope.tools.simulation import Simulation
@@ -52,6 +53,17 @@ class Engine:
     name: str
     settings: Mapping[str, float]
     cache_dtype: str = "auto"
+    given: frozenset[str] = frozenset()
+    """Settings that the user named."""
+
+    def on(self, device: DeviceProfile) -> Engine:
+        """The same with what the engine takes on a device where nobody says otherwise."""
+        is_large = (device.memory_bytes or 0) >= _LARGE and "a100" not in device.name
+        if self.name != "vllm" or not is_large:
+            return self
+        return replace(
+            self, settings={key: value if key in self.given else _OF_LARGE.get(key, value) for key, value in self.settings.items()}
+        )
 
     def __getitem__(self, key: str) -> float:
         return self.settings[key]
@@ -66,9 +78,17 @@ class Engine:
 
 
 _DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
-    "vllm": {"util": 0.9, "block": 16, "max_tokens": 8192, "max_seqs": 256, "tp": 1, "pp": 1, "graphs": 1},
+    "vllm": {"util": 0.9, "block": 16, "max_tokens": 2048, "max_seqs": 256, "tp": 1, "pp": 1, "graphs": 1},
     "sglang": {"mem_fraction_static": 0.9, "tp": 1, "max_tokens": 8192},
 }
+_LARGE: Final = 70 * _GIB
+_OF_LARGE: Final[Mapping[str, float]] = {"max_tokens": 8192, "max_seqs": 1024}
+"""What `vllm serve` takes on devices from 70 GiB on, but for the A100, where large steps are slower (`EngineArgs.get_batch_defaults` of
+engine/arg_utils.py)."""
+_MEASURED: Final = {"vllm": ("outside", "captured"), "sglang": ("outside",)}
+"""GiB that a start-up log says: outside of torch, and of CUDA graphs."""
+_WIDE: Final = 1.3
+"""The answer says why where its ends are further apart than by this factor."""
 _FRACTIONS: Final = frozenset(("util", "mem_fraction_static"))
 _CACHE_DTYPES: Final = ("auto", "fp8")
 
@@ -90,17 +110,21 @@ def engine_of(text: str) -> Engine:
     settings = dict(_DEFAULTS[name])
     for key, value in given.items():
         settings[key] = _setting(name, key, value)
-    return Engine(name, settings, cache_dtype)
+    return Engine(name, settings, cache_dtype, frozenset(given))
 
 
 def _setting(engine: str, key: str, value: str | None) -> float:
     known = _DEFAULTS[engine]
-    if key not in known:
-        raise UsageError(f"{engine} has no setting {key!r} here", code="IRS698", hint=", ".join([*known, "kv"]))
+    if key not in known and key not in _MEASURED[engine]:
+        raise UsageError(f"{engine} has no setting {key!r} here", code="IRS698", hint=", ".join([*known, *_MEASURED[engine], "kv"]))
     try:
         number = float(value or "")
     except ValueError:
         number = math.nan
+    if key in _MEASURED[engine]:
+        if not 0 <= number < math.inf:
+            raise UsageError(f"{key} is GiB of a start-up log, not {value}", code="IRS698", hint=f"{key}=0.6")
+        return number
     if key in _FRACTIONS:
         if not 0 < number <= 1:
             raise UsageError(f"{key} is a share of the memory, not {value}", code="IRS698", hint=f"{key}=0.9")
@@ -199,6 +223,23 @@ class Serving:
         return f"holds {_span(low, high, '.1f')} requests of {length:,} tokens at once on {device}"
 
     @property
+    def why_wide(self) -> str:
+        """The parts that keep the ends of the answer apart; empty where they are near."""
+        low, high = self.blocks
+        if high <= _WIDE * low:
+            return ""
+        stage = min(self.stages, key=lambda one: one.blocks[0])
+        spread = [
+            (most - least, what, -most, -least)
+            for what, value, _ in stage.parts[:-1]
+            for least, most in [value.ends]
+            if least is not None and most is not None
+        ]
+        said = [f"{what} {_text(few)} to {_text(many)}" for apart, what, few, many in sorted(spread, reverse=True)[:2] if apart]
+        hint = "`outside=0.6, captured=0.5` are GiB of its start-up log, `graphs=0` is --enforce-eager"
+        return f"by {' and '.join(said)}, the engine's own matter: {hint}"
+
+    @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is to be said about the forward."""
         return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
@@ -211,6 +252,8 @@ class Serving:
         summary["cache_blocks"] = f"{_span(low, high)} of {self.block} tokens, {_text(self.stages[0].block_bytes)} each" + (
             f" ({len(self.stages)} stages, the least counts)" if len(self.stages) > 1 else ""
         )
+        if self.why_wide:
+            summary["wide"] = self.why_wide
         if all(one.window is None for one in self.groups):
             summary["cache_tokens"] = _span(low * self.block, high * self.block)
         summary["a_request"] = f"{self.blocks_of_a_request:,} blocks for {wish.prompt:,} + {wish.new:,} tokens"
@@ -258,6 +301,7 @@ class Serving:
             "blocks": list(self.blocks),
             "block_tokens": self.block,
             "requests": list(self.requests),
+            "why_wide": self.why_wide,
             "blocks_of_a_request": self.blocks_of_a_request,
             "stages": [
                 {
@@ -312,6 +356,7 @@ def serve(
 def _serve(wish: Wish, engine: Engine, options: Options) -> Serving:
     from irscope.frontends.generation import serving
 
+    engine = engine.on(target_for(options).device)
     found: list[Served] = []
 
     def program() -> None:
@@ -407,8 +452,12 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
             why += f", or logits of {min(engine.whole('max_seqs'), engine.whole('max_tokens')):,}"
         stage.parts.append(("activations", -peak, why))
         if engine["graphs"]:
-            stage.parts.append(("CUDA graphs", _engine(*_GRAPHS), "the engine's; 0 in versions that do not count them"))
-    stage.parts.append(("outside of torch", _engine(*_OUTSIDE_TORCH[alone]), "the engine's: NCCL, modules of kernels"))
+            said = engine.settings.get("captured")
+            why = "the engine's; 0 in versions that do not count them" if said is None else "captured=, as said"
+            stage.parts.append(("CUDA graphs", _engine(*(_GRAPHS if said is None else (said, said))), why))
+    said = engine.settings.get("outside")
+    why = "the engine's: NCCL, modules of kernels" if said is None else "outside=, as said"
+    stage.parts.append(("outside of torch", _engine(*(_OUTSIDE_TORCH[alone] if said is None else (said, said))), why))
     stage.left = sum((value for _, value, _ in stage.parts), quantity(0))
     stage.parts.append(("left for the cache", stage.left, f"{_text(stage.block_bytes)} a block"))
     return stage

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from irscope.devices import find_device
 from irscope.errors import UsageError
 from irscope.report.values import Provenance
 from irscope.tools.engines import Engine, Serving, _groups, _partition, _stage, engine_of, serve
@@ -132,3 +133,25 @@ def test_a_rank_has_its_share_of_the_weights_and_heads(tp: int) -> None:
     layer = (2 * 512 * 512 // tp) + 2 * 512 * 64 * heads + 3 * 512 * 1408 // tp + 2 * 512
     # Rows of the vocabulary come in multiples of 64.
     assert -int(found.stages[0].parts[1][1].value or 0) == 2 * (4 * layer + 2 * 1024 * 512 // tp + 512)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("rtx4090", (2048, 256)), ("a100-80gb", (2048, 256)), ("h100", (8192, 1024)), ("h200", (8192, 1024))]
+)
+def test_vllm_takes_its_defaults_of_the_device(device: str, expected: tuple[int, int]) -> None:
+    """`get_batch_defaults` of vLLM's arg_utils.py, for its server."""
+    engine = engine_of("vllm{util=0.8}").on(find_device(device))
+    assert (engine.whole("max_tokens"), engine.whole("max_seqs"), engine["util"]) == (*expected, 0.8)
+    said = engine_of("vllm{max_tokens=4096}").on(find_device(device))
+    assert said.whole("max_tokens") == 4096
+
+
+def test_a_wide_answer_says_by_what_and_a_start_up_log_narrows_it() -> None:
+    wide = _serving(_served([None] * 4), engine_of("vllm{util=0.4}"), 30_000, 1000)
+    assert wide.why_wide.startswith("by CUDA graphs 0 B to 2.00 GiB and outside of torch")
+    narrow = _serving(_served([None] * 4), engine_of("vllm{util=0.4, outside=0.5, captured=0.25}"), 30_000, 1000)
+    told = {what: value for what, value, _ in narrow.stages[0].parts}
+    assert not narrow.why_wide
+    assert told["outside of torch"].ends == (-(1 << 29), -(1 << 29)) and told["CUDA graphs"].value == -(1 << 28)
+    with pytest.raises(UsageError, match="start-up log"):
+        engine_of("vllm{outside=-1}")
