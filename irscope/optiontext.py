@@ -1,11 +1,12 @@
 """Options in braces, as passes and models by name have them: `{top=5 model=eager}`, `{num_layers=2, dtype=bf16}`.
 
 Blanks separate them, and commas do. A comma also stands between the items of a list, `names=a,b`: it ends a value where another option
-begins behind it.
+begins behind it. A value may be an object or a list of JSON, `{rope_scaling={"factor": 2.0}}`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
@@ -68,7 +69,23 @@ def _found(text: str, at: int) -> str:
     return repr(text[at]) if at < len(text) else "the end"
 
 
+def json_value(text: str, start: int = 0) -> tuple[object, int] | None:
+    """Return a value in JSON's braces or brackets that begins there, with the place behind it; None where none does."""
+    if text[start : start + 1] not in ("{", "["):
+        return None
+    try:
+        found: tuple[object, int] = _JSON.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return found if found[1] == len(text) or text[found[1]] in ",}" or text[found[1]].isspace() else None
+
+
+_JSON: Final = json.JSONDecoder()
+
+
 def _end_of_value(text: str, start: int) -> int:
+    if (value := json_value(text, start)) is not None:
+        return value[1]
     at = start
     while at < len(text):
         char = text[at]

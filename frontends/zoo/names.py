@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.immutable import immutable
-from irscope.optiontext import OptionsError, items, read_options
+from irscope.optiontext import OptionsError, items, json_value, read_options
 from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
@@ -37,7 +37,7 @@ _OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _OPTIONS_EXAMPLE: Final = "for example {num_hidden_layers=2,hidden_size=256}"
 
 OptionValue: TypeAlias = object
-"""What an option is worth: a number, a truth value, None, a text, or a list of these."""
+"""What an option is worth: a number, a truth value, None, a text, a list of these, or what JSON holds in braces."""
 
 
 @immutable(slots=False)
@@ -280,6 +280,10 @@ def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:
         raise UsageError(str(error), code="IRS670", where=text, hint=_OPTIONS_EXAMPLE) from None
     found: dict[str, OptionValue] = {}
     for key, value in given.items():
+        whole = None if value is None else json_value(value)
+        if value is not None and whole is not None and whole[1] == len(value) and key.isidentifier():
+            found[key] = whole[0]
+            continue
         first, *more = (None,) if value is None else items(value)
         if first is None or more or not key.isidentifier():
             wrong = key if first is None or not more else more[0]
@@ -289,7 +293,7 @@ def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:
 
 
 def _option_value(text: str) -> OptionValue:
-    plain = {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    plain = {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
     if plain is not text:
         return plain
     try:

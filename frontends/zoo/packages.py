@@ -329,15 +329,20 @@ def configured_class(package: Any, model: str, options: dict[str, Any], *, trust
     raise KeyError(model)
 
 
+_PUBLISHED: Final = ("rope_scaling", "rope_theta", "rope_parameters", "torch_dtype", "quantization_config", "auto_map", "_name_or_path")
+"""Settings of published files that every configuration takes, though its class does not list them."""
+
+
 def _configured(config_class: Any, options: dict[str, Any], model: str) -> Any:
     """The default configuration with some settings changed; settings it does not have are refused."""
     try:
         plain = config_class()
-        unknown = [key for key in options if not hasattr(plain, key)]
+        unknown = [key for key in options if not hasattr(plain, key) and key not in _PUBLISHED]
         if not unknown:
             return config_class(**options)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"its configuration refuses that: {error}", code="IRS672", where=f"transformers:{model}") from error
+    except Exception as error:  # its fields have checks of their own, which raise what they like
+        said = " ".join(str(error).split())[:200]
+        raise UsageError(f"its configuration refuses that: {said}", code="IRS672", where=f"transformers:{model}") from error
     settings = sorted(key for key in plain.to_dict() if not key.startswith("_"))
     near = difflib.get_close_matches(unknown[0], settings, n=4, cutoff=0.5) or settings[:12]
     message = f"{config_class.__name__} has no setting {unknown[0]!r}"

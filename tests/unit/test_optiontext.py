@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from irscope.cli.export import schedule_of
@@ -64,3 +66,13 @@ def test_a_name_takes_both() -> None:
 
 def test_a_schedule_takes_both() -> None:
     assert schedule_of("seconds=30,seed=2") == schedule_of("{seconds=30 seed=2}") == schedule_of("seconds=30 seed=2")
+
+
+def test_values_are_what_a_published_configuration_holds() -> None:
+    rope = {"rope_type": "llama3", "factor": 8.0}
+    text = f'a={json.dumps(rope)}, b=[1, {{"c": "}}"}}],d=null e={{}}'
+    assert dict(parse_name(f"transformers:llama{{{text}}}").options) == {"a": rope, "b": [1, {"c": "}"}], "d": None, "e": {}}
+    given, end = read_options('a={"b": [1, 2]}, c=3} rest')
+    assert given == {"a": '{"b": [1, 2]}', "c": "3"} and end == 21
+    with pytest.raises(OptionsError, match="expected a value for 'a'"):
+        read_options("a={b=1}}")

@@ -125,6 +125,16 @@ def test_a_setting_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> No
     assert "IRS672" in said and "num_hidden_layers" in said
 
 
+def test_settings_of_published_configurations(capsys: pytest.CaptureFixture[str]) -> None:
+    needs("transformers")
+    small = "num_hidden_layers=1,hidden_size=64,intermediate_size=64,vocab_size=64,num_attention_heads=2,num_key_value_heads=1"
+    scaled = 'rope_scaling={"rope_type":"linear","factor":2.0},torch_dtype=bfloat16,pad_token_id=null,eos_token_id=[1,2]'
+    config: Any = make_named(f"transformers:llama{{{small},{scaled}}}", LoadOptions()).module.config
+    assert config.rope_parameters["factor"] == 2.0 and config.eos_token_id == [1, 2] and config.pad_token_id is None
+    assert main(["run", f"transformers:llama{{{small},pad_token_id=x}}"]) == 2
+    assert "IRS672" in capsys.readouterr().err
+
+
 def test_zoo_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     needs("torchvision")
     assert main(["zoo", "torchvision:resnet*"]) == 0
