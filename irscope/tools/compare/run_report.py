@@ -20,8 +20,13 @@ from irscope.report.values import Number, Provenance, Quantity, bare, derived
 from irscope.tools.compare.document import Measure, RecordingJson
 from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import COLD, WARM, Figure, Measured, RunComparison
+from irscope.tools.recorded import trust_lines, trust_of
 
-_ERRORS = "error: predicted less measured, as a share of the measured delta; delta is what the run adds to the baseline"
+_ERRORS = (
+    "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
+    "delta is what the run adds to the baseline"
+)
+_RECURRENT = "a recurrent layer on a processor: oneDNN makes tensors for each layer, which no operator shows and no prediction has"
 _ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
 _LEAST = "least: a lower bound from the device's peaks; efficiency: least time as a share of the measured one"
 _TINY = 0.0001
@@ -66,6 +71,11 @@ def run_headline(compared: RunComparison) -> list[str]:
             lines.append(_said(figure, run))
     if compared.expected.caveat:
         lines.append(compared.expected.caveat)
+    left_out = compared.workspaces(run)
+    if left_out and compared.recording.header.executor == "torch-cpu":
+        lines.append(f"left out on both sides: temporary memory of kernels, {humanise(left_out, Kind.BYTES)} more at the measured peak")
+    if compared.is_recurrent:
+        lines.append(_RECURRENT)
     nodes, ops = compared.matched
     total, recorded = compared.ran, len(compared.recording.ops)
     gone = f", {len(compared.folded):,} more were computed or taken out before the first run" if compared.folded else ""
@@ -79,6 +89,7 @@ def run_headline(compared: RunComparison) -> list[str]:
             device = compared.expected.device
             text += f", {seconds / least:,.1f} times the least time of {device.title if device is not None else 'the device'}"
         lines.append(text)
+    lines += trust_lines(compared.recording)
     return [line for line in lines if line]
 
 
@@ -126,7 +137,7 @@ def _said(figure: Figure, run: str) -> str:
     if figure.predicted.value is None and figure.measured is None:
         return ""
     predicted, measured = signed(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
-    error = "" if figure.error is None else f", error {_signed(figure.error)}" + (" of the delta" if figure.name != "delta" else "")
+    error = "" if figure.error is None else f", error {_signed(figure.error)}"
     low, high = figure.predicted.ends
     span = "" if low is None or high is None or low == high else f" [{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}]"
     return f"{figure.name} ({run}): predicted {predicted}{span}, measured {measured}{error}"
@@ -173,9 +184,13 @@ _TIME_UNITS = {
 def _times(compared: RunComparison) -> dict[str, object]:
     recording = compared.recording
     plain, profiled = recording.times("plain"), recording.times("profiled")
-    found: dict[str, object] = {"plain": _seconds(plain), "profiled": _seconds(profiled)}
-    if plain is not None and profiled is not None and plain.median_us:
-        found["overhead"] = Quantity(profiled.median_us / plain.median_us - 1, _MEASURED, note="of profiling")
+    trust = trust_of(recording)
+    found: dict[str, object] = {
+        name: Quantity(None, _MEASURED) if one is None else trust.seconds(one, f"median of {one.n}")
+        for name, one in (("plain", plain), ("profiled", profiled))
+    }
+    if plain is not None and profiled is not None:
+        found["overhead"] = overhead_of(plain, profiled, "of profiling")
     found["least"] = Quantity(least_seconds(compared), _MODELLED)
     flops = sum(compared.flops.values())
     if plain is not None and plain.median_us and flops:
@@ -190,10 +205,13 @@ def _times(compared: RunComparison) -> dict[str, object]:
     return found
 
 
-def _seconds(times: Times | None) -> Quantity:
-    if times is None:
-        return Quantity(None, _MEASURED)
-    return Quantity(times.median_us / 1e6, _MEASURED, note=f"median of {times.n}", lo=times.min_us / 1e6, hi=times.p95_us / 1e6)
+def overhead_of(plain: Times, profiled: Times, what: str) -> Quantity:
+    """Return by what share runs took longer in which every operator was timed; unknown where the machine's other work hides it."""
+    if not plain.median_us or profiled.median_us < plain.median_us:
+        return Quantity(
+            None, Provenance.UNKNOWN, note=f"{what}: the runs that were timed from outside took longer, so the machine was not quiet"
+        )
+    return Quantity(profiled.median_us / plain.median_us - 1, _MEASURED, note=what)
 
 
 def _predicted_energy(compared: RunComparison) -> Spent | None:
@@ -395,7 +413,11 @@ def run_measures(compared: RunComparison) -> dict[str, Measure]:
             text = f"predicted {humanise(figure.predicted, Kind.BYTES)}, measured {humanise(figure.measured, Kind.BYTES)}"
             amount = None if figure.difference is None else float(abs(figure.difference))
             share = None if figure.error is None else abs(figure.error)
-            found[figure.name] = Measure(amount, share, text if share is None else f"{text}, off by {share:.2%} of the delta")
+            found[figure.name] = Measure(
+                amount,
+                share,
+                text if share is None else f"{text}, off by {share:.2%}{'' if figure.name == 'reserved' else ' of the delta'}",
+            )
     total = compared.ran
     lonely = total - compared.matched[0]
     found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} nodes are not matched")

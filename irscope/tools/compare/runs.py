@@ -456,7 +456,7 @@ class Figure:
     predicted: Quantity
     measured: int | None
     of: int | None
-    """The measured delta, of which the error is a share."""
+    """What the error is a share of: the measured delta, but of what is reserved that itself, as a delta may be far below a segment."""
 
     @property
     def difference(self) -> int | None:
@@ -466,7 +466,7 @@ class Figure:
 
     @property
     def error(self) -> float | None:
-        """The difference as a share of the measured delta; None where one of them is not known."""
+        """The difference as a share of `of`; None where one of them is not known."""
         if self.difference is None or self.of is None:
             return None
         return self.difference / self.of if self.of else (0.0 if self.difference == 0 else None)
@@ -545,13 +545,19 @@ class RunComparison:
             Figure("baseline", baseline, measured.baseline, delta),
             Figure("peak", predicted.peak, peak, delta),
             Figure("delta", predicted.peak - baseline, delta, delta),
-            Figure("reserved", predicted.reserved, measured.reserved, delta),
+            Figure("reserved", predicted.reserved, measured.reserved, measured.reserved),
         ]
 
     def workspaces(self, run: str) -> int | None:
         """By how much kernels' workspaces raised the peak; None where the recording has no events."""
         events = self.recording.run(run)
         return peak_of(events).bytes - peak_of(without_workspaces(events)).bytes if events else None
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a recurrent layer ran on a processor, where oneDNN makes tensors for each layer that no operator shows."""
+        on_processor = self.recording.header.executor == "torch-cpu"
+        return on_processor and any((spec := find_op(node.op)) is not None and spec.family is Family.RECURRENT for node in self.steps)
 
     # -- nodes -------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from irscope.tools.capture import StepSetup, Tuning, open_training
 from irscope.tools.compare.document import Measure, comparison_document
 from irscope.tools.compare.matching import align
 from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
-from irscope.tools.compare.run_report import figure_cells, recording_json, recording_parts
+from irscope.tools.compare.run_report import figure_cells, overhead_of, recording_json, recording_parts
 from irscope.tools.compare.runs import Figure, settings_of
 from irscope.tools.recorded import PHASES, peak_parts, trust_lines, trust_of
 from irscope.training import StepOp
@@ -168,7 +168,7 @@ class StepComparison:
             Figure("delta", peak - before, delta, delta),
         ]
         if not self.is_cpu:
-            made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved, delta))
+            made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved, measured.reserved))
         return made
 
     def runs(self) -> list[str]:
@@ -204,7 +204,9 @@ class StepComparison:
             text = f"predicted {humanise(one.predicted, Kind.BYTES)}, measured {humanise(one.measured, Kind.BYTES)}"
             share = None if one.error is None else abs(one.error)
             amount = None if one.difference is None else float(abs(one.difference))
-            found[one.name] = Measure(amount, share, text if share is None else f"{text}, off by {share:.2%} of the delta")
+            found[one.name] = Measure(
+                amount, share, text if share is None else f"{text}, off by {share:.2%}{'' if one.name == 'reserved' else ' of the delta'}"
+            )
         total, lonely = len(self.ops), len(self.ops) - len(self.found)
         found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} operators are not matched")
         return found
@@ -226,8 +228,8 @@ class StepComparison:
             time["step"] = trust.seconds(plain, f"median of {plain.n}")
         if profiled is not None:
             time["recorded"] = trust.seconds(profiled, f"median of {profiled.n}, each operator timed")
-        if plain is not None and profiled is not None and plain.median_us:
-            time["overhead"] = Quantity(profiled.median_us / plain.median_us - 1, _MEASURED, note="of recording")
+        if plain is not None and profiled is not None:
+            time["overhead"] = overhead_of(plain, profiled, "of recording")
         time["operators"] = Quantity(self.measured(self.ops), _MEASURED, note="those that are matched")
         time["least"] = Quantity(least, _MODELLED)
         summary["time"] = time
@@ -263,7 +265,10 @@ class StepComparison:
         yield from trust_lines(self.recording)
 
     def _notes(self) -> Iterator[str]:
-        yield "error: predicted less measured, as a share of the measured delta; delta is what the step adds to the baseline"
+        yield (
+            "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
+            "delta is what the step adds to the baseline"
+        )
         if self.is_cpu:
             yield "bytes are those of tensors: what kernels of a processor take for themselves is left out on both sides"
         if self.times is None:

@@ -24,9 +24,11 @@ from irscope.recording import (
     Times,
 )
 from irscope.report.jsonout import json_lines
+from irscope.report.values import Quantity
 from irscope.tools.compare import compare_recording, run_comparison
 from irscope.tools.compare.matching import How
-from irscope.tools.compare.runs import RunComparison, catalogued, settings_of
+from irscope.tools.compare.run_report import overhead_of
+from irscope.tools.compare.runs import Figure, RunComparison, catalogued, settings_of
 from tests.tools.pages import compare_schema
 from tests.unit.tools.texts import MLP, model
 
@@ -290,3 +292,16 @@ def test_the_document_follows_the_schema() -> None:
     assert columns["measured_alive"]["provenance"] == "measured"
     assert columns["least_time"]["provenance"] == "modelled"
     assert "provenance" not in columns["predicted_alive"]
+
+
+def test_what_is_reserved_is_off_by_a_share_of_itself() -> None:
+    """2 MiB of 13 are 15 %, however little a small model adds to its baseline."""
+    reserved = Figure("reserved", Quantity(15 << 20), 13 << 20, 13 << 20)
+    assert reserved.error == pytest.approx(2 / 13)
+
+
+def test_an_overhead_below_nothing_is_a_busy_machine() -> None:
+    plain, profiled = Times(5, 90, 100, 110), Times(5, 30, 43, 60)
+    assert overhead_of(profiled, plain, "of profiling").value == pytest.approx(100 / 43 - 1)
+    hidden = overhead_of(plain, profiled, "of profiling")
+    assert hidden.value is None and "not quiet" in hidden.note
