@@ -152,6 +152,7 @@ class Process:
         self.kernels.unknown.clear()
         self.launchers.started.clear()
         self.world.traffic.clear()
+        self.world.looks.clear()
         self.world.not_modelled.clear()
 
     def start(self, most_steps: int = 0, hidden: Sequence[str] = (), stepped: Callable[[int], None] | None = None) -> Watch:
@@ -161,8 +162,7 @@ class Process:
         """
         self.watch = Watch(self.machine, most_steps, hidden, self.pinned.end_of_interval, stepped)
         self.device.marks = self.watch.mark
-        # NCCL's watchdog looks ten times a second: what a step has sent is done before the next one is at its peak.
-        self.watch.ended = self.world.settled
+        self.watch.ended = self.world.step_ended
         self.watch.install()
         return self.watch
 

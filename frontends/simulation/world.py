@@ -55,6 +55,18 @@ class Known:
     arrived: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Look:
+    """NCCL's watchdog lets go of works, and of the tensors that they hold."""
+
+    at: int
+    """The number of requests before it."""
+    held: frozenset[int]
+    """The slots of the tensors."""
+    is_sure: bool
+    """Whether it has surely looked, as the host has waited for the device."""
+
+
 class Values:
     """What was copied to the device, by piece and offset."""
 
@@ -305,6 +317,8 @@ class World:
         self.traffic: dict[tuple[str, str], Traffic] = {}
         self._works: list[Work] = []
         """Those that NCCL's watchdog has not seen finished."""
+        self.looks: list[Look] = []
+        """When it looked."""
         self._together: list[torch.Tensor] | None = None
         """Operands of collectives that are coalesced; None outside of that."""
         self.not_modelled: set[str] = set()
@@ -319,7 +333,19 @@ class World:
         """NCCL's streams, by group and by the other rank of operations between two."""
 
     def settled(self) -> None:
-        """The watchdog sees that all collectives are done."""
+        """The host has waited for the device, and the watchdog sees that all collectives are done."""
+        self._look(sure=True)
+
+    def step_ended(self) -> None:
+        """The watchdog looks ten times a second: it sees what a step has sent before the next one is at its peak, or a step later."""
+        self._look(sure=False)
+
+    def _look(self, *, sure: bool) -> None:
+        machine = self._process.machine
+        gpu = machine.settled_gpu
+        pieces = [machine.piece_under(one) for work in self._works for one in (*work.outputs, *work.held) if one.is_cuda]
+        held = frozenset(gpu.slots[piece.block] for piece in pieces if piece is not None and piece.block is not None)
+        self.looks.append(Look(len(gpu.tape.events), held, sure))
         self._works.clear()
 
     def install(self) -> None:

@@ -118,7 +118,7 @@ class Command:
             choices=("both", "done", "lazy"),
             default="both",
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
-            "default: at once, and the report tells where the other makes a difference",
+            "default: at once, and the report tells where the other makes a difference, and where NCCL's watchdog being a step late does",
         )
         device.add_argument(
             "--link",

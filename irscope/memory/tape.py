@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, MutableMapping, MutableSequence, Sequence
 from dataclasses import field, replace
 from itertools import accumulate
@@ -389,6 +389,24 @@ class Tape(Generic[Owner]):
         marks = [(size, spread.high) if (spread := self.spreads.get(slot)) else size for slot, size in enumerate(self.sizes)]
         made = self._repeats[key] = repeats_in(events, marks)
         return made
+
+    def with_later(self, moves: Sequence[tuple[int, int, int]]) -> Tape[Owner]:
+        """Return the same requests with some of them later: those from a first number up to a second stand before the one of a third."""
+        order = list(range(1, 2 * len(self.events), 2))
+        for first, end, place in moves:
+            order[first:end] = [2 * place] * (end - first)
+        chosen = sorted(range(len(order)), key=order.__getitem__)
+        order.sort()
+
+        def moved(place: int) -> int:
+            return bisect_right(order, 2 * place)
+
+        return replace(
+            self,
+            events=[self.events[number] for number in chosen],
+            actions=[replace(one, at=moved(one.at)) for one in self.actions],
+            starts=[moved(place) for place in self.starts],
+        )
 
     def replay(
         self,

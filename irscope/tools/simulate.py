@@ -245,6 +245,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.rest = watch.rest()
     found.steps, found.marks, found.answers = watch.steps, watch.marks, list(watch.answers.values())
     found.collectives = list(process.world.traffic.values())
+    found.looks = list(process.world.looks)
     found.uses = watch.uses | ({"compile": dict(process.compiler.uses)} if process.compiler.uses else {})
     found.classes = watch.classes
     found.unknown = dict(process.kernels.unknown)

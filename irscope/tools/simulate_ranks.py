@@ -208,7 +208,7 @@ def peak_of(document: Mapping[str, Any], key: str) -> int:
 
 def most_reserved(document: Mapping[str, Any]) -> int:
     """The highest peak of reserved, at either end of when work on other streams is done."""
-    return max(peak_of(document, "reserved"), peak_of(document.get("lazy") or {}, "reserved"))
+    return max(peak_of(one or {}, "reserved") for one in (document, document.get("lazy"), document.get("in_flight")))
 
 
 def _text(size: int) -> str:

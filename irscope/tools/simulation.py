@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Buffer, Compilations, Kernel
     from irscope.frontends.simulation.overlay import Written
     from irscope.frontends.simulation.watch import Answer, Mark, Step
-    from irscope.frontends.simulation.world import Traffic
+    from irscope.frontends.simulation.world import Look, Traffic
 
 SCHEMA: Final = "irscope.simulation/1"
 _OUTCOMES: Final = {
@@ -52,6 +52,8 @@ _LONGEST: Final = 10**8
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
 _WORTH: Final = 0.1
 """Of the activations, what a class of modules at least holds to be worth checkpointing."""
+_LATE_STREAMS: Final = "work on other streams is done only when the host waits for it"
+_LATE_WATCHDOG: Final = "NCCL's watchdog sees a step's collectives done only a step later"
 _DECIDING: Final = 4
 """Categories of the peak that the short report names."""
 _FRAGMENT: Final = "free parts of segments in use"
@@ -172,6 +174,8 @@ class Simulation:
     answers: Sequence[Answer] = ()
     files: Sequence[Written] = ()
     """What the program wrote, apart from files that were there."""
+    looks: Sequence[Look] = ()
+    """When NCCL's watchdog let go of what the program sent."""
     collectives: Sequence[Traffic] = ()
     uses: Mapping[str, Any] = field(default_factory=dict)
     """Settings that decide about memory, as the program has them."""
@@ -230,11 +234,31 @@ class Simulation:
         shared = any(one.verb == "record" for one in self.tape.actions)
         if not shared or not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
             return None
-        sizes = self.tape.numbers("central")
-        late = replace(self.options, pending_frees="synchronize")
-        for options in (late, replace(late, boundless=True)):
+        return self._otherwise(self.tape, replace(self.options, pending_frees="synchronize"))
+
+    @functools.cached_property
+    def in_flight(self) -> Replayed | None:
+        """The same requests where NCCL's watchdog sees a step's works only a step later; None where that changes nothing.
+
+        It looks ten times a second, and only at what the device has finished: what a step's collectives hold may still be there in the
+        next one, where the program itself lets go of it.
+        """
+        if not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
+            return None
+        ends = {~event: at for at, event in enumerate(self.tape.events) if event < 0}
+        moves = []
+        ats = [*(one.at for one in self.looks), len(self.tape.events)]
+        for one, until in zip(self.looks, ats[1:], strict=True):
+            frees = (ends.get(slot, -1) for slot in one.held) if not one.is_sure else ()
+            moves += [(at, at + 1, until) for at in frees if one.at <= at < until]
+        return self._otherwise(self.tape.with_later(moves), self.options) if moves else None
+
+    def _otherwise(self, tape: Tape[Origin], options: Options) -> Replayed | None:
+        """Ask an allocator for other requests, or in another way; None where its counters are what they are."""
+        sizes = tape.numbers("central")
+        for chosen in (options, replace(options, boundless=True)):
             with contextlib.suppress(OutOfMemory):
-                found = self.tape.replay(allocator_of(self.target, options), sizes)
+                found = tape.replay(allocator_of(self.target, chosen), sizes)
                 steps = [*self.steps, *([self.rest] if self.rest is not None else [])]
                 alike = all(
                     getattr(one.peak, key) == step.peak[key] and getattr(one.after, key) == step.after[key]
@@ -243,10 +267,6 @@ class Simulation:
                 )
                 return None if alike else found
         return None
-
-    def lazy_peak(self, key: str) -> int:
-        """The most that a counter was where work on other streams is done late."""
-        return self.peak(key) if self.lazy is None else max(getattr(one.peak, key) for one in self.lazy.outcomes)
 
     def shared(self) -> list[tuple[str, str, str, int, int]]:
         """Memory that streams besides its own use: category, module, line, the bytes of all of it, and how often."""
@@ -333,7 +353,8 @@ class Simulation:
                 for mark in self.marks
             ],
             "peak": {key: self.peak(key) for key in COUNTERS},
-            "lazy": self._lazy_json(),
+            "lazy": self._other_json(self.lazy),
+            "in_flight": self._other_json(self.in_flight),
             "missing_bytes": self.missing() if self.outcome == "oom" else None,
             "collectives": [
                 {"op": one.op, "group": one.group, "ranks": ranks_text(one.members), "calls": one.calls, "bytes": one.bytes}
@@ -355,14 +376,14 @@ class Simulation:
     def _keeps(self, file: Written) -> bool:
         return self.options.keep_files and not file.was_there
 
-    def _lazy_json(self) -> dict[str, Any] | None:
-        if self.lazy is None:
+    def _other_json(self, found: Replayed | None) -> dict[str, Any] | None:
+        if found is None:
             return None
         steps = [
             {key: {"peak": getattr(one.peak, key), "after": getattr(one.after, key)} for key in COUNTERS}
-            for one in self.lazy.outcomes[: len(self.steps)]
+            for one in found.outcomes[: len(self.steps)]
         ]
-        return {"steps": steps, "peak": {key: self.lazy_peak(key) for key in COUNTERS}}
+        return {"steps": steps, "peak": {key: found.worst(key) for key in COUNTERS}}
 
     @functools.cached_property
     def clock(self) -> Clocked:
@@ -461,6 +482,9 @@ class Simulation:
         if largest:
             more = f" and {len(largest) - _DECIDING} more" if len(largest) > _DECIDING else ""
             yield "made of", ", ".join(f"{name} {_text(size)}" for size, name in largest[:_DECIDING]) + more
+        late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
+        if late:
+            yield "the range", f"more is reserved where {' or '.join(late)}"
         rows = grouped(alive, self.classes)
         if rows:
             category, module, line, size, blocks = rows[0]
@@ -579,7 +603,8 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
         missing = document.get("missing_bytes")
         return f"does not fit on {device}" + ("" if missing is None else f" by {_text(missing)} or more") + where
     peak = document.get("peak", {}).get("reserved", 0)
-    late = (document.get("lazy") or document).get("peak", {}).get("reserved", 0)
+    lazy, in_flight = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ("lazy", "in_flight"))
+    late = max((lazy, in_flight), key=lambda size: (size != peak, size))
     if room is None:
         return f"unknown: nobody told how much memory {device} has; {_text(max(peak, late))} are reserved"
     few, many = sorted((peak, late))
@@ -591,6 +616,11 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
             f"does not fit on {device} by {_text(few - room)}"
             + (f" to {_text(many - room)}" if _text(many - few) != _text(0) else "")
             + where
+        )
+    if many > room and late == in_flight and late != lazy:
+        return (
+            f"depends on when NCCL's watchdog sees collectives done: {_text(room - few)} of {_text(room)} left on {device} where that is "
+            f"before the next step's peak, {_text(many - room)} short where it is a step later" + where
         )
     if many > room:
         return (
@@ -624,8 +654,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
     if parts:
         counted = [CountedStep(name, step.peak, step.after, step.by_category, step.phases) for name, step in parts]
         yield from counter_tables(counted)
-    if simulation.lazy is not None:
-        yield from _two_ends(simulation, simulation.lazy)
+    yield from _other_ends(simulation)
     if parts:
         yield from parts_tables(counted)
     if simulation.outcome == "oom":
@@ -828,22 +857,33 @@ def _over_time(simulation: Simulation) -> tuple[Series, ...]:
     return (Series("memory asked for, by category", x, columns, data, marks, limits=limits, names=names, parts=alive),)
 
 
-def _two_ends(simulation: Simulation, lazy: Replayed) -> Iterator[Table]:
-    """Where it matters when work on other streams is done: the two ends, between which a real device is."""
+def _other_ends(simulation: Simulation) -> Iterator[Table]:
+    if simulation.lazy is not None:
+        yield _two_ends(simulation, simulation.lazy, "where work on other streams is done at once, and late: only when the host waits")
+        yield _shared(simulation)
+    if simulation.in_flight is not None:
+        yield _two_ends(simulation, simulation.in_flight, "where NCCL's watchdog sees collectives done at once, and late: a step later")
+
+
+def _two_ends(simulation: Simulation, late: Replayed, when: str) -> Table:
+    """Where it matters when something is done: the two ends, between which a real device is."""
     numbered = [(str(number), one) for number, one in enumerate(simulation.steps, 1)]
     both = numbered if simulation.rest is None else [*numbered, ("then" if numbered else "all", simulation.rest)]
-    found = {id(step): one for (_, step), one in zip(both, lazy.outcomes, strict=True)}
+    found = {id(step): one for (_, step), one in zip(both, late.outcomes, strict=True)}
     figures = [
         tuple(size for key in ("active", "reserved") for size in (step.peak[key], getattr(found[id(step)].peak, key))) for _, step in both
     ]
     rows = alike([name for name, _ in both], figures)
     columns = ["steps", "active, at once:bytes", "active, late:bytes", "reserved, at once:bytes", "reserved, late:bytes"]
-    yield Table.of(rows, columns, "peaks where work on other streams is done at once, and late: only when the host waits")
+    return Table.of(rows, columns, f"peaks {when}")
+
+
+def _shared(simulation: Simulation) -> Table:
     rows = [
         (category, module, line, count, size) for category, module, line, size, count in grouped(simulation.shared(), simulation.classes)
     ]
     columns = ["category", "module", "line", "times:count", "bytes in all:bytes"]
-    yield Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
+    return Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
 
 
 def _alive(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:

@@ -186,6 +186,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "settings",
         "rest",
         "lazy",
+        "in_flight",
         "missing_bytes",
         "phases",
         "launched_as",
@@ -265,6 +266,37 @@ def test_both_ends_of_when_work_is_done(tmp_path: Path) -> None:
     verdict = verdict_in(said)
     assert " to " in verdict and verdict.endswith("of 78.60 GiB left")
     assert "memory that another stream uses too (record_stream)" in said
+
+
+WATCHED = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+net = nn.parallel.DistributedDataParallel(nn.Sequential(*[nn.Linear(2048, 2048, bias=False) for _ in range(4)]).cuda())
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    net(torch.ones(8192, 2048, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if sys.argv[1:]:
+        torch.cuda.synchronize()
+"""
+
+
+def test_a_watchdog_that_is_late_holds_the_first_buckets_in_the_second_step(tmp_path: Path) -> None:
+    """DDP sorts its buckets anew after the first step; the collective of that step holds the old ones."""
+    found = json.loads(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8", "--format", "json").stdout)
+    gradients = 4 * 4 * 2048 * 2048
+    late = found["in_flight"]["steps"]
+    more = [one["requested"]["peak"] - step["requested"]["peak"] for one, step in zip(late, found["steps"], strict=True)]
+    assert more == [0, gradients, 0]
+    assert found["in_flight"]["peak"]["reserved"] > found["peak"]["reserved"] and found["lazy"] is None
+    said = " ".join(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8").stdout.split())
+    assert " GiB to " in said and "NCCL's watchdog sees a step's collectives done only a step later" in said
+    waits = json.loads(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8", "--format", "json", arguments=("wait",)).stdout)
+    assert waits["in_flight"] is None and waits["peak"]["reserved"] == found["peak"]["reserved"]
 
 
 def test_a_program_without_steps_is_accounted_for(tmp_path: Path) -> None:

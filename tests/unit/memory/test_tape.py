@@ -94,3 +94,18 @@ def test_sizes_are_numbers_formulas_or_intervals() -> None:
     assert not tape.is_exact and not tape.is_passing and tape.most() is None
     with pytest.raises(Unbounded, match="chosen on the device"):
         tape.formulas("high")
+
+
+def test_requests_that_come_later() -> None:
+    tape: Tape[str] = Tape()
+    for size in (512, 1024, 2048):
+        tape.events.append(tape.slot(size, "activation", ""))
+    tape.act("synchronize", -1)
+    tape.events += [~0, ~1, ~2]
+    tape.starts, tape.spans = [0, 4, 6], [Span("one", 0, 1), Span("two", 1, 2)]
+    later = tape.with_later([(3, 4, 5)])
+    assert list(later.events) == [0, 1, 2, ~1, ~0, ~2] and later.starts == [0, 3, 6]
+    assert [one.at for one in later.actions] == [3] and list(tape.events) == [0, 1, 2, ~0, ~1, ~2]
+    peaks = [one.peak.requested for one in later.replay(CachingAllocator(torch="2.13"), later.numbers("central")).outcomes]
+    assert peaks == [3584, 3584]
+    assert [one.peak.requested for one in tape.replay(CachingAllocator(torch="2.13"), tape.numbers("central")).outcomes] == [3584, 3072]
