@@ -190,7 +190,7 @@ def _on_device(value: Any) -> bool:
     import torch
 
     if isinstance(value, torch.nn.Module):
-        return any(one.is_cuda for one in value.parameters())
+        return any(one.is_cuda for one in torch.nn.Module.parameters(value))
     return isinstance(value, torch.Tensor) and value.is_cuda
 
 

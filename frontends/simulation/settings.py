@@ -50,7 +50,7 @@ def uses_of(roots: Iterable[nn.Module], optimizers: Iterable[Any]) -> dict[str, 
     """Settings of the modules and optimizers that are there."""
     found: dict[str, Any] = {}
     wrapped: Any = getattr(sys.modules.get(_FSDP2), "FSDPModule", None)
-    for module in dict.fromkeys(module for root in roots for module in root.modules()):
+    for module in dict.fromkeys(module for root in roots for module in nn.Module.modules(root)):
         if isinstance(module, DistributedDataParallel):
             found["ddp"] = {
                 "gradient_as_bucket_view": bool(module.gradient_as_bucket_view),
@@ -59,7 +59,7 @@ def uses_of(roots: Iterable[nn.Module], optimizers: Iterable[Any]) -> dict[str, 
             }
         elif wrapped is not None and isinstance(module, wrapped):
             used = found.setdefault("fsdp", {"modules": 0, "shards": 1, "reshard_after_forward": [], "param_dtype": []})
-            _note_sharded(used, module, any(isinstance(one, wrapped) for one in list(module.modules())[1:]))
+            _note_sharded(used, module, any(isinstance(one, wrapped) for one in list(nn.Module.modules(module))[1:]))
     for optimizer in optimizers:
         group = optimizer.param_groups[0]
         used = found.setdefault("optimizer", {})
@@ -195,7 +195,7 @@ class Changes:
 
         def fully_shard(module: Any, **kwargs: Any) -> Any:
             first = module[0] if isinstance(module, list) else module
-            if "reshard_after_forward" in wanted and not any(isinstance(one, made.FSDPModule) for one in first.modules()):
+            if "reshard_after_forward" in wanted and not any(isinstance(one, made.FSDPModule) for one in nn.Module.modules(first)):
                 text, kwargs["reshard_after_forward"] = wanted["reshard_after_forward"]
                 self.applied[text] += 1
             types = {key: value for key, (_, value) in wanted.items() if key.endswith("dtype")}

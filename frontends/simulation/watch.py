@@ -246,7 +246,7 @@ class Watch:
             self._belongs(module)
 
     def _belongs(self, module: nn.Module) -> None:
-        for one in (*module.parameters(), *module.buffers()):
+        for one in (*nn.Module.parameters(module), *nn.Module.buffers(module)):
             self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
             if one.grad is not None:
                 self._is(one.grad, "gradient")
@@ -310,7 +310,7 @@ class Watch:
 
     def _name(self, root: nn.Module) -> None:
         self._belongs(root)
-        for name, module in root.named_modules():
+        for name, module in nn.Module.named_modules(root):
             self._names[id(module)] = path = name or type(module).__name__
             self.classes[path] = class_of(module)
 

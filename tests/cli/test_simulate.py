@@ -702,3 +702,30 @@ def test_a_torchvision_that_was_built_for_another_torch_is_imported(tmp_path: Pa
     done = simulate(tmp_path, text)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"cuda:0 {loads}\n")
+
+
+def test_a_module_whose_attributes_hide_torch_s_methods(tmp_path: Path) -> None:
+    # Megatron's wrapper has a list of that name.
+    text = """
+import torch
+from torch import nn
+class Wrapped(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.buffers = module, []
+    def modules(self):
+        raise AttributeError("no list of modules here")
+    def forward(self, x):
+        return self.module(x)
+net = Wrapped(nn.Sequential(nn.Linear(512, 512), nn.BatchNorm1d(512))).cuda()
+optimizer = torch.optim.SGD(net.module.parameters(), 0.1)
+for _ in range(2):
+    net(torch.ones(8, 512, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+    done = simulate(tmp_path, text, "--device", "h100", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    [first, _] = json.loads(done.stdout)["steps"]
+    weights = 4 * (512 * 512 + 3 * 512)
+    assert first["by_category"]["parameter"] == first["by_category"]["gradient"] == weights
+    assert first["by_category"]["buffer"] == 4 * 2 * 512 + 8

@@ -5,7 +5,8 @@
 Programs are never kept here: FOLDER has a checkout of each repository under its name (`examples`, `nanoGPT`, `torchtitan`, ...), with data
 where a program would download some, and what is missing there is skipped. `--site FOLDER` is a folder of packages that they import.
 `--truth` also runs each in PyTorch's CUDA build, in the folder that CUDA_BUILD_OF_TORCH names (`torch-cuda` beside stand-ins for the
-libraries that it loads, `stubs`), until as many steps are done. Results are merged into `--results`, from which `--page` writes.
+libraries that it loads, `stubs`, and an NCCL and a runtime whose events are ordered, `distributed`), until as many steps are done.
+Results are merged into `--results`, from which `--page` writes.
 """
 
 from __future__ import annotations
@@ -99,6 +100,26 @@ import json, os, runpy, sys
 steps, module, sys.argv = int(sys.argv[1]), sys.argv[2] == "-m", sys.argv[3 if sys.argv[2] == "-m" else 2:]
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+if "RANK" in os.environ:
+    import torch.distributed as dist
+    from torch.distributed import rendezvous
+    class Store(dist.Store):  # in which everybody else has been already
+        def __init__(self):
+            super().__init__()
+            self.values = {}
+        def set(self, key, value):
+            self.values[key] = value if isinstance(value, bytes) else str(value).encode()
+        def get(self, key):
+            return self.values.get(key, bytes(128))
+        def add(self, key, amount):
+            self.values[key] = str(int(self.values.get(key, b"0")) + amount).encode()
+            return int(self.values[key])
+        def check(self, keys):
+            return all(key in self.values for key in keys)
+        def wait(self, keys, timeout=None):
+            return None
+    kept = Store()
+    rendezvous._create_c10d_store = lambda *args, **kwargs: kept
 counted = []
 def tell():
     stats = torch.cuda.memory_stats()
@@ -158,7 +179,8 @@ def counted(row: Row, root: Path, site: str, build: str, steps: int, limit: floa
     """Run a program in PyTorch's CUDA build over stand-ins: its peaks, nothing where it does not run there."""
     environment = _environment(row, site)
     environment["PYTHONPATH"] = os.pathsep.join([f"{build}/torch-cuda", *filter(None, [environment["PYTHONPATH"]])])
-    environment |= {"LD_LIBRARY_PATH": f"{build}/stubs", "FAKE_DEVICES": str(row.world or 1), "FAKE_CUDNN_WS": "0"}
+    environment |= {"LD_LIBRARY_PATH": f"{build}/distributed:{build}/stubs", "FAKE_DEVICES": str(row.world or 1), "FAKE_CUDNN_WS": "0"}
+    environment |= {"TORCH_NCCL_ENABLE_MONITORING": "0"}
     if row.world:
         ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": row.world, "LOCAL_WORLD_SIZE": row.world, "MASTER_PORT": 29533}
         environment |= {key: str(value) for key, value in ranks.items()} | {"MASTER_ADDR": "127.0.0.1"}
