@@ -1,6 +1,6 @@
 """`nvidia-smi` of simulated devices, run as a script without irscope: `python smi.py STATE ARGUMENTS`.
 
-It answers what programs ask of it: the table, `-L`, `--query-gpu`, `--query-compute-apps`, `topo -m` and `-q`. What nobody knows without a
+It answers what programs ask of it: the table, -L, --query-gpu, --query-compute-apps, topo -m and -q. What nobody knows without a
 device, such as temperatures, is "[N/A]", as nvidia-smi says for what a device does not tell.
 """
 

@@ -443,6 +443,14 @@ def _input(text: str) -> tuple[str, Type]:
 _FLAGS: Final = {"true": 1, "false": 0}
 
 
+def refuse_bound(names: Iterable[str], args: argparse.Namespace) -> None:
+    """Raise UsageError for a size that is asked about and that --bind gives a number."""
+    for name in set(names) & bindings(args.bind).keys():
+        raise UsageError(
+            f"--bind gives {name!r} a size, and it is asked about", code="IRS624", where=str(args.model), hint="leave it out of --bind"
+        )
+
+
 def bindings(texts: list[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:

@@ -17,6 +17,7 @@ from irscope.cli.args import (
     open_from,
     opened_for,
     progress_from,
+    refuse_bound,
     step_from,
     write_answer,
 )
@@ -104,6 +105,7 @@ class Command:
             raise UsageError(f"{said[0]} is for a model that generates", code="IRS337", hint=hint)
         if args.optimizer:
             return self._training(args, free)
+        refuse_bound(free, args)
         model = open_from(args, open_sizes=free)
         if TRAINS in model.program.metadata and not args.inference:
             return self._training(args, free)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, write_answer
+from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, refuse_bound, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import UsageError
 from irscope.ir.bind import over_option, typed
@@ -42,6 +42,7 @@ class Command:
             example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
             raise UsageError("--over says which sizes to compute", hint=example)
         sizes = sizes_in([",".join(args.over)])
+        refuse_bound(sizes, args)
         model = open_from(args, open_sizes=sizes)
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])

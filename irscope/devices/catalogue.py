@@ -163,6 +163,8 @@ def _comparable_name(text: str) -> str:
 TORCH_VERSIONS: tuple[tuple[int, int], ...] = ((2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 """Versions whose rules irscope knows."""
 DEFAULT_DEVICE = "h200"
+DEFAULT_PROCESSOR = "xeon-8480"
+"""The processor that is taken where one is needed and nobody names it."""
 DEFAULT_TORCH = (2, 13)
 """The version that is taken where no torch is installed."""
 _VERSION_LINE = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"](\d+)\.(\d+)", re.M)

@@ -455,7 +455,7 @@ class _Maker:
         symbol = symbol_named(model.program, free) or free
         others = {one.symbol: one.size for one in self.sizes if one.is_open and one.symbol != symbol and one.symbol not in self.decided}
         bind = {name: size for name, size in model.options.bind.items() if name != symbol}
-        command = _command("fit", self._options({**bind, **others}, alone=True), f"--free {free}", self._path)
+        command = self._fit(self._options({**bind, **others}, alone=True), f"--free {free}")
         reason = self._why_not_searched(model)
         if reason:
             return LargestSize(free, None, None, None, reason, command)
@@ -507,10 +507,10 @@ class _Maker:
             return LargestSize("", None, None, None, reason, _command("fit", self._generating(), sizes, self._path))
         if is_name(self.program.path):
             reason = "this is a forward alone; of the training not looked for" if TRAINS in self.program.metadata else "not looked for"
-            return LargestSize("", None, None, None, reason, _command("fit", self._options({}), self._path))
+            return LargestSize("", None, None, None, reason, self._fit(self._options({})))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
-            return LargestSize("", None, None, None, _FIXED, _command("fit", option, self._options({}, opened=option), self._path))
+            return LargestSize("", None, None, None, _FIXED, self._fit(option, self._options({}, opened=option)))
         return LargestSize("", None, None, None, _FIXED, "")
 
     # -- what it costs -----------------------------------------------------------------------------------------
@@ -659,6 +659,10 @@ class _Maker:
     @property
     def _path(self) -> str:
         return shlex.quote(self.program.path) if self.program.path else "MODEL"
+
+    def _fit(self, *words: str) -> str:
+        """The command that looks for the largest size; how much memory there is has to be said where the device's profile does not."""
+        return _command("fit", *words, "" if self.device.room_bytes is not None else "--memory 24GiB", self._path)
 
     def _options(self, sizes: Mapping[str, int], *, alone: bool = False, opened: str = "") -> str:
         """The options that give the same answer again, with numbers for open sizes, or with these `alone`; without the types of an input

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from irscope.devices import DeviceProfile, find_device
-from irscope.devices.catalogue import DEFAULT_DEVICE, parted, with_memory
+from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_PROCESSOR, parted, with_memory
 from irscope.errors import UsageError
 from irscope.files import config_folder, write_text
 from irscope.immutable import immutable
@@ -183,14 +183,13 @@ def chosen_for(program: Program, chosen: Chosen) -> Chosen:
     kind = "a processor" if kinds == "cpu" else "a GPU"
     if chosen.reason == _NAMED:
         return replace(chosen, reason=f"{chosen.reason}, but the code was compiled for {kind}")
-    name = _DEFAULT_PROCESSOR if kinds == "cpu" else DEFAULT_DEVICE
+    name = DEFAULT_PROCESSOR if kinds == "cpu" else DEFAULT_DEVICE
     return Chosen(find_device(name), f"the default, as the code was compiled for {kind}", name, is_to_be_named=True)
 
 
 _NAMED: Final = "named by --device"
 DEFAULT: Final = "default"
 """The short reason for the device that is taken where nothing tells one."""
-_DEFAULT_PROCESSOR: Final = "xeon-8480"
 
 
 def _configured(name: str) -> DeviceProfile:

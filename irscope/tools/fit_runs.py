@@ -213,10 +213,10 @@ class Range:
         """The sizes that the text of --fit names."""
         found = re.fullmatch(r"(?P<name>[A-Za-z_][\w-]*)(?:=(?P<low>\d+)(?:\.\.(?P<high>\d+)))?", text)
         if found is None:
-            raise UsageError(f"--fit {text!r} is not of the form NAME=LOW..HIGH", code="IRS643", hint="--fit batch=1..512")
+            raise UsageError(f"--fit {text!r} is not of the form NAME=LOW..HIGH", code="IRS643", hint="`--fit batch=1..512`")
         made = cls(found["name"], int(found["low"] or 1), int(found["high"] or MOST))
         if not 1 <= made.low <= made.high:
-            raise UsageError(f"--fit {text}: there is no size from {made.low} to {made.high}", code="IRS643", hint="--fit batch=1..512")
+            raise UsageError(f"--fit {text}: there is no size from {made.low} to {made.high}", code="IRS643", hint="`--fit batch=1..512`")
         return made
 
     def at(self, program: Program, size: int) -> Program:

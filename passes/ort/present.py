@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from irscope.devices.catalogue import DEFAULT_PROCESSOR
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim
 from irscope.passes.lifetimes.lives import label_of
@@ -144,7 +145,8 @@ def why_unknown(plan: OrtPlan) -> str:
     """Why there are no counters."""
     if not plan.is_known:
         return (
-            "order and reuse are modelled, but not what kernels of this device take and where weights lie; `--device cpu` has the counters"
+            "order and reuse are modelled, but not what kernels of this device take and where weights lie; "
+            f"`--device {DEFAULT_PROCESSOR}` has the counters of a processor"
         )
     if plan.unsized:
         return f"the size of {plan.unsized[0].name or 'a tensor'} is not known"
