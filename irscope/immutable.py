@@ -2,14 +2,14 @@
 
 Of a small model's run a third was spent in making the methods of dataclasses, most of them of classes without an instance: each method
 of the standard decorator is compiled from text when its module is imported. Here only `__init__` is, when it is first asked for, and it
-stores what it is given without the detour by which a frozen dataclass stores into itself. That nothing is assigned afterwards is what
-mypy checks. To `dataclasses.fields`, `replace` and the like these are dataclasses.
+stores what it is given without the detour by which a frozen dataclass stores into itself. To `dataclasses.fields`, `replace` and the like
+these are dataclasses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, field
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -30,7 +30,8 @@ def immutable(*, slots: bool) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def immutable(cls: type[T] | None = None, /, *, slots: bool = True) -> type[T] | Callable[[type[T]], type[T]]:
     """A dataclass whose instances are equal, and have one hash, where their fields are equal. Without slots they may keep what
-    `cached_property` computes."""
+    `cached_property` computes, and refuse that anything else is assigned; with slots only mypy refuses it, as to store through what refuses
+    doubles the time of making one, and there are millions."""
     return partial(_made, slots=slots) if cls is None else _made(cls, slots=slots)
 
 
@@ -60,6 +61,7 @@ _FIELDS: Final = "__dataclass_fields__"
 _PARAMETERS: Final = "__dataclass_params__"
 _OWN_KIND: Final = getattr(_Standard, _FIELDS)["made"]._field_type
 """What marks a field; arguments of `__init__` that are not stored (`InitVar`) are not known here."""
+_OPEN: Final = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
 _MADE_ANEW: Final[object] = (_Standard.__init__.__defaults__ or ())[0]
 """Stands in a signature for a default that is made for each instance."""
 
@@ -97,6 +99,9 @@ def _made(cls: type[T], *, slots: bool, equal: bool = True, changes: bool = Fals
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     methods: dict[str, Any] = {"__repr__": text_of}
+    sealed = not slots and not changes and "__init__" not in written and not any(getattr(base, "__slots__", ()) for base in cls.__mro__[1:])
+    if sealed or made.__setattr__ is _refuse:
+        methods |= dict.fromkeys(("__setattr__", "__delattr__"), _refuse) if sealed else _OPEN
     if equal:
         methods |= {"__eq__": equals, "__hash__": None if changes else hash_of}
     for name, method in methods.items():
@@ -104,6 +109,12 @@ def _made(cls: type[T], *, slots: bool, equal: bool = True, changes: bool = Fals
             setattr(made, name, method)
     found: type[T] = made
     return found
+
+
+def _refuse(self: object, name: str, *value: object) -> None:
+    if vars(type(self)).get(_PARAMETERS) is not getattr(_Standard, _PARAMETERS):  # a class of another kind that goes on from it
+        return object.__setattr__(self, name, *value) if value else object.__delattr__(self, name)
+    raise FrozenInstanceError(f"{type(self).__name__}.{name} stays as it is: dataclasses.replace makes another")
 
 
 def _field(cls: type, name: str, kind: object) -> Field[Any]:
@@ -156,8 +167,10 @@ class _Init:
 def _init_of(cls: type) -> FunctionType:
     listed: dict[str, Field[Any]] = getattr(cls, _FIELDS)
     known: dict[str, Any] = {"_made_anew": _MADE_ANEW}
+    sealed = cls.__setattr__ is _refuse
+    place = "_own[{!r}]".format if sealed else "self.{}".format
     taken: tuple[list[str], list[str]] = ([], [])
-    body: list[str] = []
+    body: list[str] = ["_own = self.__dict__"] if sealed else []
     for name, one in listed.items():
         has_default = one.default is not MISSING
         if has_default:
@@ -167,9 +180,9 @@ def _init_of(cls: type) -> FunctionType:
         if one.init:
             anew = one.default_factory is not MISSING
             taken[bool(one.kw_only)].append(f"{name}=_default_{name}" if has_default else f"{name}=_made_anew" if anew else name)
-            body.append(f"self.{name} = _make_{name}() if {name} is _made_anew else {name}" if anew else f"self.{name} = {name}")
+            body.append(f"{place(name)} = _make_{name}() if {name} is _made_anew else {name}" if anew else f"{place(name)} = {name}")
         elif has_default or one.default_factory is not MISSING:
-            body.append(f"self.{name} = _default_{name}" if has_default else f"self.{name} = _make_{name}()")
+            body.append(f"{place(name)} = _default_{name}" if has_default else f"{place(name)} = _make_{name}()")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     arguments = ", ".join(["self", *taken[0], *(["*", *taken[1]] if taken[1] else [])])

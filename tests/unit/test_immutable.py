@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from irscope.devices import find_device
 from irscope.immutable import immutable, mutable
 
 
@@ -153,3 +154,14 @@ def test_what_changes_is_as_the_standard_dataclass() -> None:
         hash(one)
     thing = Thing()
     assert thing != Thing() and thing in {thing} and not hasattr(thing, "__dict__")
+
+
+def test_what_may_keep_what_it_computes_refuses_what_is_assigned() -> None:
+    one = Computed(4)
+    assert one.double == 8
+    for change in (lambda: setattr(one, "x", 5), lambda: setattr(one, "new", 5), lambda: delattr(one, "x")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="stays as it is"):
+            change()
+    assert dataclasses.replace(one, x=5).double == 10 and one.x == 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        find_device("h100").memory_bytes = 1
