@@ -21,14 +21,14 @@ from irscope.frontends.detect import detect
 from irscope.frontends.files.text import program_in
 from irscope.frontends.load import load_program, path_of, settled
 from irscope.frontends.zoo.names import is_function, is_name
-from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named, typed
-from irscope.ir.dims import bounds
+from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named, typed, usual_sizes
+from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
 from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
-from irscope.passes.inference.shapes import Shapes, misstated, sizes_that_run
+from irscope.passes.inference.shapes import Shapes, misstated, sizes_that_run, tied_sizes
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.manager import Manager, PassResult, Runnable
@@ -372,8 +372,20 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
         if is_possible:
             from_file.add(name)
     growing = [name for name in sizes if name not in from_file and roles.get(name) != "batch"]
-    for name, size in sizes_that_run(program, sizes, growing).items():
+    usual = {name: size for name, size in usual_sizes(program).items() if name in growing and name not in program.only_numbers}
+    for name, size in _tied(program, sizes_that_run(program, sizes, growing, usual), growing).items():
         yield StatedSize(name, size, EXAMPLE_SIZE if name in from_file else ASSUMED_SIZE, roles.get(name, ""), short.get(name, ""))
+
+
+def _tied(program: Program, sizes: Mapping[str, int], growing: Sequence[str]) -> dict[str, int]:
+    """Return the sizes, with those that the graph ties to others by what these are."""
+    found = dict(sizes)
+    for name, formula in tied_sizes(program).items():
+        size = bind(formula, sizes)
+        low, high = bounds(program.symbols[name])
+        if name in growing and isinstance(size, int) and size >= (low or 1) and (high is None or size <= high):
+            found[name] = size
+    return found
 
 
 def check_target(settings: Settings) -> None:

@@ -287,6 +287,13 @@ class _Binder:
 USUAL_BATCH: Final = 8
 USUAL_LENGTH: Final = 128
 USUAL_SIZE: Final = 64
+USUAL_IMAGE: Final = 224
+USUAL_DETECTED: Final = 640
+"""The side of images that detectors are run at: YOLO's imgsz."""
+_COLOURS: Final = (1, 3)
+_DETECTS: Final = frozenset({"vision.nms", "vision.non_max_suppression"})
+_PAST: Final = re.compile(r"past(_\w+)?", re.IGNORECASE)
+"""What exporters call the tokens that a decoder keeps: past_sequence_length, past_seq_len, past_decoder_sequence_length."""
 _FEW_SIZES: Final = 16
 _NUMBERS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
 
@@ -318,6 +325,21 @@ def example_size(symbol: SymDim) -> int:
     low, high = bounds(symbol)
     size = size if high is None else min(size, high)
     return max(size, low or 0)
+
+
+def usual_sizes(program: Program) -> dict[str, int]:
+    """Return sizes that models of a kind are run at, for symbols of which nothing else is known: sides of images, and what decoders keep
+    of earlier tokens."""
+    found: dict[str, int] = {}
+    is_detector = any(value.name == "images" for value in program.graph.inputs) or any(node.op in _DETECTS for node in program.graph)
+    side = USUAL_DETECTED if is_detector else USUAL_IMAGE
+    for value in program.graph.inputs:
+        shape = [program.only_numbers.get(str(size), size) for size in value.type.shape or ()]
+        if len(shape) == 4 and (value.type.dtype.is_float or value.type.dtype is DType.U8):
+            axes = (2, 3) if shape[1] in _COLOURS else (1, 2) if shape[3] in _COLOURS else ()
+            found.update((str(shape[axis]), side) for axis in axes if str(shape[axis]) in program.symbols)
+    found.update((name, USUAL_LENGTH) for name in program.symbols if _PAST.fullmatch(name))
+    return found
 
 
 def input_option(value: Value) -> str:

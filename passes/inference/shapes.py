@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, only_elements, type_binder, typed, unknown_option
-from irscope.ir.dims import SymDim, bounds, equal, only_size
+from irscope.ir.dims import Dim, SymDim, bounds, equal, only_size
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
@@ -277,6 +277,7 @@ def _diagnostic(problem: Problem) -> Diagnostic:
 _MOST_SIZES = 6
 _SIZES = (64, 1, 2, 32, 128, 224, 256, 512, 576, 640, 1024, 1600, 16_000)
 """What is tried for sizes of inputs, where the usual ones contradict the model: images, windows, frames of audio."""
+_BROADCASTS = frozenset({Family.ELEMENTWISE, Family.COMPARISON})
 _SMALL_TO_LARGE = (2, 8, 16, 32, 64, 128, 224, 256, 320, 512, 576, 640, 1024, 1600, 4000, 16_000)
 _MOST_TRIALS = 40
 _MOST_STEPS = 100
@@ -327,6 +328,18 @@ def _given_for(value: Value, program: Program, elements: Mapping[Value, list[Sym
     return ", ".join(f"{name}={number}" for name, number in found.items())
 
 
+def _broadcast_sizes(size: SymDim) -> tuple[Dim, ...]:
+    """Return the sizes of which one is the larger: those of a maximum, else the size itself."""
+    (mono, coeff), *rest = size.terms
+    is_largest = not rest and coeff == 1 and len(mono.atoms) == 1 and mono.atoms[0].kind == "max"
+    return mono.atoms[0].args if is_largest else (size,)
+
+
+def symbol_names_of(size: Dim) -> tuple[str, ...]:
+    """Return the names of a size's symbols."""
+    return size.symbol_names() if isinstance(size, SymDim) else ()
+
+
 def _trial(program: Program, numbers: Mapping[str, int], elements: Container[str] = ()) -> Inferred | None:
     """What is known with numbers for sizes and elements of inputs; None where one is outside its limits. The program stays as it is."""
     binder, given = type_binder(numbers), program.given
@@ -341,12 +354,19 @@ def _trial(program: Program, numbers: Mapping[str, int], elements: Container[str
         program.given = given
 
 
-def sizes_that_run(program: Program, sizes: Mapping[str, int], growing: Collection[str]) -> dict[str, int]:
-    """The sizes, with larger ones for some of the symbols where the model contradicts itself at those: an image of one pixel, or audio of
-    one sample. As they are where no size that is tried is better."""
+def sizes_that_run(
+    program: Program, sizes: Mapping[str, int], growing: Collection[str], usual: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The sizes, with the usual ones where the model runs at those, else with larger ones for some of the symbols where the model
+    contradicts itself at those: an image of one pixel, or audio of one sample. As they are where no size that is tried is better."""
     if not growing or len(program.graph) > _LARGE:
         return dict(sizes)
     best, fewest = dict(sizes), None
+    if usual:
+        # A size that others contradict, as a length that is one of them, is not guessed.
+        tried = {**sizes, **usual}
+        found = _trial(program, tried)
+        sizes = tried if found is not None and not found.problems else sizes
     for size in (0, *_SMALL_TO_LARGE):
         tried = {
             name: max(number, min(size, bounds(program.symbols[name])[1] or size)) if name in growing else number
@@ -365,6 +385,25 @@ def sizes_that_run(program: Program, sizes: Mapping[str, int], growing: Collecti
         if found is not None and fewest is not None and len(found.problems) <= fewest:
             best = tried
     return best
+
+
+def tied_sizes(program: Program) -> dict[str, Dim]:
+    """Return formulas that symbols are broadcast with, by the symbol: the length of a mask is what a decoder keeps and what it is given.
+    A symbol may also be 1 there, which no model is run at."""
+    tied: dict[str, Dim] = {}
+    for node in program.graph:
+        spec = find_op(node.op)
+        if spec is None or spec.family not in _BROADCASTS or not node.outputs:
+            continue
+        whole = node.outputs[0].type.shape or ()
+        for operand in node.inputs:
+            shape = operand.type.shape if operand is not None else None
+            for mine, all_ in zip(reversed(shape or ()), reversed(whole), strict=False):
+                if isinstance(all_, SymDim) and mine is not all_ and str(mine) in program.symbols and not all_.is_unknown:
+                    others = [one for one in _broadcast_sizes(all_) if one is not mine and str(mine) not in symbol_names_of(one)]
+                    if len(others) == 1:
+                        tied.setdefault(str(mine), others[0])
+    return {name: formula for name, formula in tied.items() if not any(one in tied for one in symbol_names_of(formula))}
 
 
 def deciding_elements(found: Inferred, program: Program) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from irscope.frontends.onnx import load_model
 from irscope.ir.bind import bind_program
 from irscope.ir.dims import SymDim
+from irscope.passes.graph.transforms import Annotate
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
@@ -330,18 +331,35 @@ def test_a_size_that_depends_on_data_is_given_by_its_own_name() -> None:
     assert [problem.text for problem in Manager(program).get(Shapes()).problems] == ["?u0 cannot be 17: it is from 0 to 16"]
 
 
-def test_sizes_that_nobody_stated_are_the_smallest_for_which_the_model_runs() -> None:
-    """A detector joins what was halved and doubled again: that fits for even sizes alone."""
-    kernel = helper.make_tensor("kernel", FLOAT, [3, 3, 3, 3], [0.0] * 81)
+@pytest.mark.parametrize(("channels", "name", "side"), [(5, "x", 2), (3, "x", 224), (3, "images", 640)])
+def test_sizes_that_nobody_stated(channels: int, name: str, side: int) -> None:
+    """A detector joins what was halved and doubled again: that fits for even sizes alone. Images have the sides that their models are run
+    at, other inputs the smallest for which the model runs."""
+    kernel = helper.make_tensor("kernel", FLOAT, [channels, channels, 3, 3], [0.0] * channels**2 * 9)
     scales = helper.make_tensor("scales", FLOAT, [4], [1.0, 1.0, 2.0, 2.0])
     nodes = [
-        node("Conv", "x kernel", "small", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Conv", f"{name} kernel", "small", strides=[2, 2], pads=[1, 1, 1, 1]),
         helper.make_node("Resize", ["small", "", "scales"], ["large"], mode="nearest"),
-        node("Concat", "x large", "y", axis=1),
+        node("Concat", f"{name} large", "y", axis=1),
     ]
-    program = load_model(model(nodes, [value("x", ["batch", 3, "h", "w"])], initializers=[kernel, scales]))
+    program = load_model(model(nodes, [value(name, ["batch", channels, "h", "w"])], initializers=[kernel, scales]))
     Manager(program).get(Shapes())
-    assert {one.symbol: one.size for one in stated_sizes(program, {})} == {"batch": 1, "h": 2, "w": 2}
+    assert {one.symbol: one.size for one in stated_sizes(program, {})} == {"batch": 1, "h": side, "w": side}
+
+
+def test_a_decoder_is_given_one_token_behind_others_and_a_mask_for_all() -> None:
+    nodes = [
+        node("Concat", "past_key new", "all", axis=1),
+        node("Transpose", "all", "turned", perm=[0, 2, 1]),
+        node("MatMul", "new turned", "scores"),
+        node("Add", "scores mask", "y"),
+    ]
+    inputs = [value("past_key", ["b", "past_sequence_length", "width"]), value("new", ["b", "s", 16]), value("mask", ["b", 1, "total"])]
+    program = load_model(model(nodes, inputs))
+    manager = Manager(program, annotate=(types := Annotate()))
+    manager.apply(types)
+    found = {one.symbol: one.size for one in stated_sizes(program, {})}
+    assert found == {"b": 1, "past_sequence_length": 128, "width": 16, "s": 1, "total": 129}
 
 
 def test_an_endless_loop_runs_until_its_condition_ends_it() -> None:
