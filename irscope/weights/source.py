@@ -6,11 +6,12 @@ the processor's cache is as fast, and memory stays flat by itself.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -137,6 +138,10 @@ class WeightFiles:
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
+_MOST_NAMES: Final = 20_000
+"""Files that are looked at for other names of one."""
+
+
 class Forbidden(Exception):
     """A file that a model names and that must not be read; the text says why, `hint` what to do."""
 
@@ -170,6 +175,8 @@ class ModelFolder:
         self._model = os.path.realpath(path)
         real = os.path.realpath(self.path)
         self._allowed = tuple(dict.fromkeys((real, *_blobs_of(real), *map(os.path.realpath, also))))
+        self._names: dict[tuple[int, int], int] = {}
+        """How many names files with several have in these folders, by device and inode."""
 
     def find(self, path: str) -> DataFile | None:
         """The file at a path, seen from the folder where it is relative; None where there is none, Forbidden where it must not be read."""
@@ -216,8 +223,29 @@ class ModelFolder:
     def _check(self, real: str, status: os.stat_result) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise Forbidden("is not a regular file")
-        if status.st_nlink > 1 and real != self._model:
+        if status.st_nlink > 1 and real != self._model and not self._has_all_names(status):
             raise Forbidden("is a hard link to a file that has other names too", "make a copy of it under its own name")
+
+    def _has_all_names(self, status: os.stat_result) -> bool:
+        """Return whether every name of a file lies where files may be read: a copy of a folder by links, not a way out of it."""
+        key = status.st_dev, status.st_ino
+        if key not in self._names:
+            entries = itertools.islice((name for folder in self._allowed for name in _files_in(folder)), _MOST_NAMES)
+            self._names[key] = sum((one.st_dev, one.st_ino) == key for one in map(_status, set(entries)) if one is not None)
+        return self._names[key] >= status.st_nlink
+
+
+def _files_in(folder: str) -> Iterator[str]:
+    """Yield the paths of files in a folder and those inside, without following links."""
+    for where, _, names in os.walk(folder):
+        yield from (os.path.join(where, name) for name in names)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
 
 
 def _blobs_of(folder: str) -> Iterable[str]:

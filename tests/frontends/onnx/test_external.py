@@ -54,6 +54,15 @@ def payload(folder: Path, tensor: onnx.TensorProto, sink: DiagnosticSink | None 
     return program.graph.data.get(program.graph.weights[0])
 
 
+def test_a_file_with_two_names_inside_the_folder_is_read(folder: Path) -> None:
+    """As tools that save disk space leave them; a name elsewhere is a way out of the folder."""
+    os.link(folder / "good.bin", folder / "sub" / "twin.bin")
+    assert isinstance(payload(folder, external("sub/twin.bin")), FileRegion)
+    os.link(folder / "good.bin", folder.parent / "outside" / "third.bin")
+    with pytest.raises(LoadError, match="hard link"):
+        payload(folder, external("sub/twin.bin"))
+
+
 @pytest.mark.parametrize("location", ["good.bin", "sub/g.bin", "./good.bin", "inlink.bin"])
 def test_data_inside_the_folder(folder: Path, location: str) -> None:
     found = payload(folder, external(location))
