@@ -32,11 +32,13 @@ import onnx
 from onnx import helper
 
 import irscope
+from irscope.frontends.base import LoadOptions
 from irscope.ir.types import TensorType
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passkit.manager import Manager
+from irscope.session import open_model
 from tests.zoo.fetch_onnx import WildFile, listed
 
 WAYS: Final = ("fixed", "inputs", "default")
@@ -188,7 +190,8 @@ def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values:
         for axis, dim in enumerate(shape or ()):
             if not isinstance(dim, int):
                 bound.update({str(symbol): sizes[f"{one.name}:{axis}"] for symbol in dim.symbols()})
-    return irscope.load(path, bind={**bound, **values}, ort_level=level)
+    # Without a device: a session of the CPU provider, which is what was measured.
+    return open_model(path, LoadOptions(bind={**bound, **values}, ort_level=level))
 
 
 def predicted_six(plan: OrtPlan) -> list[int] | None:
