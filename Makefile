@@ -5,6 +5,7 @@
 # make check      ruff, mypy and the import contracts
 # make pages      docs/codes.md, docs/commands.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
 # make site       the documentation as a site, in build/site (needs the extra docs)
+# make release-check  wheel and source archive in dist/, looked over, installed into a clean environment and tried
 # make fuzz       mutants of every kind of file for MINUTES=10; goes on where the last run ended
 # make bench      how fast irscope is on this machine, beside its peers
 # make bench-compare  the same, and what became slower since the last release
@@ -40,7 +41,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages site fuzz bench bench-compare bench-keep field clean
+.PHONY: help demo test quick test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -90,6 +91,9 @@ pages: $(INSTALLED)
 site: $(INSTALLED)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt 'mkdocs-material>=9.5'
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
+
+release-check: $(INSTALLED)
+	$(PY) -m tests.tools.release_check
 
 fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)

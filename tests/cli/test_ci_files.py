@@ -47,10 +47,10 @@ def programs(tmp_path: Path) -> Path:
 
 def run_action(tmp_path: Path, repository: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
     """Run the steps as a runner would: exit code, what was printed, and the files that a runner reads."""
-    action: dict[str, Any] = yaml.safe_load((ROOT / ".ci" / "action" / "action.yml").read_text(encoding="utf-8"))
+    action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     assert set(inputs) <= set(action["inputs"])
     known = {f"inputs.{name}": inputs.get(name, one["default"]) for name, one in action["inputs"].items()}
-    known["github.action_path"] = str(ROOT / ".ci" / "action")
+    known["github.action_path"] = str(ROOT)
     runner = {name: str(tmp_path / name.lower()) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     path = f"{programs(tmp_path)}{os.pathsep}{os.environ['PATH']}"
 

@@ -35,8 +35,8 @@ from typing import Any
 from tests.tools.house import ROOT, imported, product
 
 COPIED = (
-    *("irscope", "frontends", "passes", "tui", "tests", "samples", "docs", ".ci", ".pre-commit-hooks.yaml"),
-    *("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile"),
+    *("irscope", "frontends", "passes", "tui", "tests", "samples", "docs", ".ci", "action.yml", ".pre-commit-hooks.yaml"),
+    *("pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Makefile", "mkdocs.yml"),
 )
 BELOW_IRSCOPE = ("frontends", "passes", "tui")
 """Folders that are packages below irscope once installed: links stand for that in the copy."""
