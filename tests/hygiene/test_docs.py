@@ -5,6 +5,7 @@ A line `...` in shown output stands for any lines. IRSCOPE_UPDATE_DOCS=1 writes 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,6 +18,8 @@ from irscope.codes import CODES
 from irscope.errors import ExitCode
 from tests import forked
 from tests.cli.test_help import installed
+from tests.tools.notebook import NOTEBOOK, cells
+from tests.tools.notebook import run as notebook_outputs
 from tests.tools.pages import GENERATED
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +86,21 @@ def test_the_readme_script_runs(capsys: pytest.CaptureFixture[str], monkeypatch:
     flops, peak, *table = capsys.readouterr().out.split(maxsplit=2)
     assert int(flops) > 8 * 400_000_000 and int(peak) > 2**20
     assert table[0].startswith("alive at the peak")
+
+
+@pytest.mark.full
+@pytest.mark.torch
+def test_the_notebook_shows_what_it_kept() -> None:
+    """Every cell runs, and shows pages with the titles and columns that readers see in the file."""
+    pytest.importorskip("torch")
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    made = notebook_outputs(notebook)
+    pages = [["".join(output["data"]["text/html"]) for output in cell["outputs"]] for cell in cells(notebook)]
+    assert all(len(page) == 1 for page in pages)
+    for (kept,), (output,) in zip(pages, made, strict=True):
+        shown = "".join(output["data"]["text/html"])
+        for tag in ("h2", "h3", "th"):
+            assert re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", shown, re.S) == re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", kept, re.S)
 
 
 def test_the_exit_codes_are_documented() -> None:
