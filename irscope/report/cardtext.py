@@ -400,7 +400,7 @@ class CardWriter:
         largest = self.card.largest
         if largest.size:
             surely = f", {largest.surely:,} guaranteed" if largest.surely is not None and largest.surely != largest.size else ""
-            open_ = f" (sizes up to {largest.possible:,} were not all tested)" if largest.possible is not None else ""
+            open_ = f" (sizes up to {largest.possible:,} sampled)" if largest.possible is not None else ""
             text = f"largest {largest.symbol} that fits: {largest.size:,}{surely}{f', {largest.note}' if largest.note else ''}{open_}"
         elif largest.size is None and largest.note:
             text = f"largest {largest.symbol or 'batch'}: {largest.note}{f'; `{largest.command}`' if largest.command else ''}"

@@ -32,7 +32,7 @@ DIALECT = {
     "'a GitHub workflow'": r"\b[Ii]n an? \w+ of [A-Z]\w+'s\b",
     "name the step and the amount": r"\basks? for what\b",
     "'settings:' or 'default:'": r"\btaken: \w",
-    "'not every size was tested'": r"\bnot all up to\b",
+    "'sizes up to 3,162 sampled'": r"\bnot all up to\b",
     "'progress and messages'": r"\bis talk\b",
     "who tells? 'irscope reports', 'the table shows'": r"\b(?:is|are|be|was|were) told\b",
     "'again'": r"\banew\b",

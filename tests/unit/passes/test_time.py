@@ -127,7 +127,7 @@ def test_a_device_without_bandwidth_has_no_time_and_says_why(tmp_path: Path) -> 
     result = Manager(product(64)).run_one(Time(device=str(path)))
     assert result.value.seconds is None and result.value.high is None
     [told] = [one.message for one in result.made_report.diagnostics if one.code == "IRS424"]
-    assert told == "no time can be told for Slow: its bandwidth is not known"
+    assert told == "no time can be predicted for Slow: its bandwidth is not known"
 
 
 def test_a_device_without_times_of_its_own_has_a_wider_interval() -> None:
