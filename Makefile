@@ -2,7 +2,7 @@
 # make test       the tests that are quick enough for every change
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-full  all tests, with many more cases (minutes)
-# make check      ruff, mypy and the import contracts
+# make check      ruff, the language and links of the pages, mypy and the import contracts
 # make pages      docs/codes.md, docs/commands.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
 # make site       the documentation as a site, in build/site (needs the extra docs)
 # make release-check  wheel and source archive in dist/, looked over, installed into a clean environment and tried
@@ -80,6 +80,7 @@ test-full: $(INSTALLED)
 check: $(INSTALLED)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m pytest -q -p no:cacheprovider tests/hygiene/test_style.py tests/hygiene/test_site.py
 	@rm -rf build
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target $(COPY) .
 	cd $(COPY) && "$(abspath $(PY))" -m mypy --config-file "$(CURDIR)/pyproject.toml" --cache-dir "$(CURDIR)/.mypy_cache" -p irscope

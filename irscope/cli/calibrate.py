@@ -19,13 +19,13 @@ from irscope.tools.devices import device_report
 class Command:
     """Measure this machine and remember it as the device "this" (and its NVIDIA GPU, where PyTorch sees one, as "this-gpu").
 
-    Measures matrix products by element type, memory by the size of what is gone through, functions such as exp, and what an operator
-    costs that does nothing. Uses PyTorch where it is installed, else NumPy. The result is a device file in your settings folder
-    (IRSCOPE_HOME chooses another); `irscope run --device this` uses it from then on.
+    Measures matrix products by element type, memory bandwidth by working set, functions such as exp, and the overhead of an operator. Uses
+    PyTorch where it is installed, else NumPy. The result is a device file in your settings folder (IRSCOPE_HOME chooses another);
+    `irscope run --device this` uses it from then on.
 
-    With --from PATH nothing is measured: recordings of a device (of `irscope record`, or folders with machine.json and models.jsonl) give
-    rules for the workspaces of convolutions, and how many times longer models take than the least time. A third of the models is kept out
-    of the fit, and the report shows the error on them.
+    With --from PATH it measures nothing: recordings of a device (of `irscope record`, or folders with machine.json and models.jsonl) give
+    rules for the workspaces of convolutions, and the ratio of measured to least time. A third of the models is held out of the fit, and
+    the report shows the error on them.
     """
 
     examples = (

@@ -21,7 +21,7 @@ _MOST_REMARKS = 20
 
 
 class Command:
-    """Hold models to budgets, as a test of CI does: peak memory, FLOPs, least time, parameters, size on disk, what is unknown.
+    """Check models against budgets, for CI: peak memory, FLOPs, least time, parameters, size on disk, unknown numbers.
 
     FILE (default: irscope.toml, else [tool.irscope] of pyproject.toml) lists models, their sizes, devices and budgets:
 
@@ -30,7 +30,7 @@ class Command:
         model = "models/*.onnx"
         bind = { batch = 8 }
 
-    A limit with a sign is about the change since the baseline, which --update writes. What cannot be judged fails, with the reason.
+    A limit with a sign limits the change since the baseline, which --update writes. A budget that cannot be judged fails, with the reason.
 
     Exit codes: 0 every budget is kept, 1 one is exceeded, 2 usage, 3 no model can be read, 5 a budget cannot be judged or a model
     cannot be read.

@@ -49,15 +49,15 @@ _LIFETIMES = ("auto", "ssa", "eager", "jit", "ort", "xla")
 class Command:
     """Compare two models, such as before and after an optimiser, or from two exporters; or a model with a recording of a real run.
 
-    Nodes are matched by the weights they read and by name, then along the data, then by order. What differs is listed: shapes,
-    element types, attributes, weights, FLOPs, bytes alive; by node, by module and in total. Of two checkpoints the values of weights
-    are compared, of models with --values: what changed most comes first.
+    irscope matches nodes by the weights they read and by name, then along the data, then by order. It lists differences in shapes,
+    element types, attributes, weights, FLOPs and live bytes, by node, by module and in total. For two checkpoints, or with --values,
+    it also compares the values of weights; the largest changes come first.
 
     With --train both are training steps, eager or compiled: `--train --compile-b NAME NAME`; two documents that
     `irscope simulate --format json` wrote are compared likewise. Limits of --fail-on are then peak>5%, reserved>5%, time>5%.
 
-    Two recordings, or memory snapshots that torch.cuda.memory._dump_snapshot or `irscope simulate -o run.pickle` wrote, are laid side by
-    side as runs: counters, what the peak is made of, and the first request at which they part.
+    Two recordings, or memory snapshots that torch.cuda.memory._dump_snapshot or `irscope simulate -o run.pickle` wrote, are compared
+    as runs: counters, the parts of the peak, and the first request that differs.
 
     --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0, weights>0
     (weights that differ, values included).

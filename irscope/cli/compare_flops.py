@@ -15,7 +15,7 @@ class Command:
     """Compare irscope's FLOPs with those of other counters, and explain the difference operator by operator.
 
     Counters: torch (torch.utils.flop_counter), fvcore, calflops and deepspeed count .pt2 and .pt files and models by name, onnx-tool counts
-    .onnx files. Without --against, all that are installed and can read the model are asked. None of them is needed to use irscope.
+    .onnx files. Without --against, every counter that is installed and can read the model runs. irscope itself needs none of them.
     """
 
     examples = (

@@ -12,10 +12,10 @@ from irscope.tools.config import KEYS, check_key, chosen_device, config_file, re
 
 
 class Command:
-    """Show what is set once for all runs, or set it: `irscope config device=rtx4090`.
+    """Show the defaults for all runs, or set them: `irscope config device=rtx4090`.
 
-    A command line has the last word: --device is stronger than the setting. The card of a model is for this machine's GPU where there
-    is one, all else for the device that is set.
+    --device on a command line overrides the setting. The card of a model is for this machine's GPU if there is one; everything else is
+    for the device that is set.
 
     Exit codes: 0 done, 2 usage, also where the settings file does not fit.
     """

@@ -50,11 +50,12 @@ _PLAN_LIFETIMES: dict[str, ScheduleModel] = {"auto": "ssa", "ssa": "ssa", "jit":
 
 
 class Command:
-    """Write a model by name to a file, a model with its nodes in another order, a picture of its graph, or what is predicted of its
-    memory for another viewer. The name of the file says which.
+    """Write a picture of a graph, a model by name, a changed or reordered model, or predicted memory for another viewer.
+
+    The suffix of the file selects what is written.
 
     .svg, .html, .dot (Graphviz) and .mmd (Mermaid) are pictures of the graph, modules within modules; in the page they fold and unfold.
-    --depth 2 opens modules so deep, --around NODE --hops 3 draws what is near a node, --colour flops colours by a share of the cost.
+    --depth 2 opens two levels of modules, --around NODE --hops 3 draws the neighbourhood of a node, --colour flops colours by cost.
 
     .onnx, .pt2 and .pt (a trace) are for models by name, such as torchvision:resnet50: with random weights, and with the inputs they
     were exported for beside them, in FILE.inputs.npz. --bind batch=8 and --input give sizes; names in them stay open.

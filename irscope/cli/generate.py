@@ -60,15 +60,15 @@ def _settle_lengths(args: argparse.Namespace) -> None:
 class Command:
     """Predict what a language model takes to generate: loading, reading the prompt, and each token after it.
 
-    MODEL is a folder with a config.json, with or without weights, or a name such as transformers:llama{num_hidden_layers=2}. Its own code
-    in the installed package runs, on a device that is not there; of weights only headers are read. Some steps are run, and the others
-    follow from how every tensor grows, which further steps that are run have to confirm; then everything is replayed by PyTorch's
-    allocator, so that the counters are those of each step.
+    MODEL is a folder with a config.json, with or without weights, or a name such as transformers:llama{num_hidden_layers=2}. The model's
+    own code in the installed package runs on a simulated device; irscope reads only the headers of weights. It runs some of the steps,
+    derives the others from how every tensor grows, and confirms that with further steps. PyTorch's simulated allocator then replays
+    all steps, so each step has its own counters.
 
     A cache keeps to the model's own windows, whatever its kind. The prompt has no padding, and no sequence ends before --new tokens.
-    Without --prompt and --new it is 1,024 tokens and as many new ones as the folder's generation_config.json says, else 256.
+    Defaults: a prompt of 1,024 tokens, and as many new tokens as the folder's generation_config.json says, else 256.
 
-    Exit codes: 0 it fits, 1 memory is refused, 2 usage, 3 the model cannot be read or does not run, 130 interrupted.
+    Exit codes: 0 it fits, 1 out of memory, 2 usage, 3 the model cannot be read or does not run, 130 interrupted.
     """
 
     examples = (

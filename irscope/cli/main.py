@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "What is inside, and why?": {
         "tui": "Browse a model in the terminal.",
         "show": "Print a model in the text form, with inferred types.",
-        "export": "Write a named or reordered model, a plan, or the timeline of memory for another viewer.",
+        "export": "Write a picture, a named, changed or reordered model, or memory for another viewer.",
     },
     "Will the training fit?": {
         "train-plan": "Predict the memory of a training step, and list what its forward saves for the backward.",
@@ -46,15 +46,15 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Is it right, and what changed?": {
         "compare": "Compare two models, or a model with a recording of a real run.",
-        "check": "Hold models to budgets and to a baseline, for CI.",
+        "check": "Check models against budgets and a baseline, for CI.",
         "audit": "Analyse every model of a hub, an archive or a store into a dataset, and answer questions about it.",
         "record": "Run a model and record times and memory of every operator.",
-        "calibrate": "Measure this machine, so that predictions can be for it.",
+        "calibrate": "Measure this machine, so that irscope can predict for it.",
     },
     "For authors of compilers and passes": {
         "opt": "Run transforms over a graph as text, and print the resulting graph.",
         "passes": "List the passes, or explain one.",
-        "ops": "List the operators irscope knows, or what a model would leave unknown.",
+        "ops": "List the operators irscope knows, or those of a model that it does not know.",
         "repro": "Run a crash reproducer again.",
     },
     "Catalogues and housekeeping": {

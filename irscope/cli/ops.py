@@ -20,7 +20,7 @@ from irscope.session import open_model
 
 
 class Command:
-    """List the operators irscope knows, or what a model would leave unknown."""
+    """List the operators irscope knows, or those of a model that it does not know."""
 
     examples = (
         ("irscope ops", "which operators are known?"),

@@ -33,16 +33,16 @@ _BETWEEN: Final = "# -----\n"
 
 
 class Command:
-    """Run transforms over a graph in the text form, and print the graph that they leave: text in, text out, as mlir-opt does.
+    """Run transforms over a graph in the text form, and print the result: text in, text out, as mlir-opt does.
 
     The text comes from a file or from stdin, and goes to stdout or -o FILE; any other model is taken as `irscope show` prints it. The rules
-    of the IR and of the operators are checked before and after; the first problem ends it. `irscope passes` lists the transforms;
+    of the IR and of the operators are checked before and after; it stops at the first problem. `irscope passes` lists the transforms;
     reports of analyses among the passes go to stderr.
 
     A test is one line, with FileCheck or filecheck reading the expectations from comments of the file itself:
     irscope opt --passes cleanup test.irs | filecheck test.irs
 
-    --split-input-file takes the parts of a file between lines "# -----" one by one; those behind the first need no header.
+    --split-input-file processes the parts of a file between lines "# -----" one by one; only the first needs a header.
 
     Exit codes: 0 done, 2 usage, 3 the text cannot be read or breaks a rule, 4 a pass failed or left a graph that breaks one.
     """

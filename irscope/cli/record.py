@@ -67,12 +67,12 @@ class Command:
     This executes the model, in a process of its own; no other command of irscope does. MODEL is a .pt2, .onnx or TorchScript file, which
     needs --trust because its author decides what runs, or a name such as torchvision:resnet50, for which random weights are made.
 
-    With --train training steps of a model are recorded: ./train.py:build, or a name, as `irscope train-plan` takes them. A script,
-    ./train.py, runs as `python train.py ARGS` would, with options of irscope before it: its loop is followed, a few steps after the first
-    ones are recorded, and then it goes on, or ends with --stop.
+    With --train it records training steps of a model: ./train.py:build, or a name, as `irscope train-plan` takes them. A script,
+    ./train.py, runs as `python train.py ARGS` would, with options of irscope before it: irscope follows its loop, records a few steps
+    after the first ones, and then lets it continue, or ends it with --stop.
 
-    The recording is one JSON Lines file, explained in docs/recording.md; `irscope run RECORDING` tells what is in it, and `irscope compare
-    MODEL RECORDING` holds a prediction against it.
+    The recording is one JSON Lines file, explained in docs/recording.md; `irscope run RECORDING` summarises it, and `irscope compare
+    MODEL RECORDING` compares it with the prediction.
     """
 
     examples = (

@@ -39,7 +39,7 @@ class Command:
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
     computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
     backward in one graph, as torch.export's joint export gives it. With --compile the step is what torch.compile makes of it.
-    A script without a function, ./train.py, has a loop of its own: it runs as under `irscope simulate`, with the same report.
+    A script without a function, ./train.py, has its own loop: it runs as under `irscope simulate`, with the same report.
     """
 
     examples = (

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Command:
     """Browse a model in the terminal: its nodes, live tensors, costs and parameters.
 
-    Without MODEL it shows the files that were opened last and some samples to choose from, with a folder the models in it. With OTHER,
-    another model or a recording of a real run, it begins with the comparison of both. A recording alone, as `irscope simulate -o
+    Without MODEL it lists recent files and samples to choose from; for a folder, the models in it. With OTHER, another model or a
+    recording of a real run, it opens on the comparison of the two. A recording alone, as `irscope simulate -o
     run.jsonl` or `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at
     its peak. With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
     begins with the step by category. Several recordings, such as those of ranks of one job, stand side by side.

@@ -20,7 +20,7 @@ _EXAMPLES = {"torchvision": "resnet50", "timm": "vit_base_patch16_224", "transfo
 class Command:
     """List the models that can be named instead of a file, such as torchvision:resnet50.
 
-    They come from packages that are installed: their definitions and configurations, with weights that are never made. Nothing is
+    They come from installed packages: definitions and configurations, without allocated weights. Nothing is
     downloaded. WHAT is a package, or a part of a name: resnet, "vit_*", transformers:bert. Without it the packages are listed.
 
     A name may have options in braces: 'transformers:llama{num_hidden_layers=2,dtype=bf16}'. --bind batch=8,seq=256 gives sizes.

@@ -340,7 +340,12 @@ def _options_of(texts: Sequence[str]) -> dict[str, object]:
 def _check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> None:
     """UsageError for files, and for sizes and caches that there are not."""
     if os.path.isfile(model):
-        hint = "name the folder of the model, with its config.json; `irscope MODEL` says what weights and cache of a GGUF file take"
+        hint = (
+            f"`irscope simulate {model}` runs a program"
+            if model.endswith(".py")
+            else "name the folder of the model, with its config.json; `irscope MODEL` says what weights and cache of a GGUF file take, "
+            "`irscope fit MODEL` the largest batch of a graph"
+        )
         raise UsageError("it is a file, and generating needs the code of a model", code="IRS695", where=model, hint=hint)
     if min(prompt, new, batch) < 1:
         raise UsageError("prompt, new tokens, batch and beams are at least 1", code="IRS696")

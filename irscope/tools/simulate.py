@@ -34,8 +34,14 @@ _process: Process | None = None
 
 
 def check_script(script: str, is_module: bool) -> None:
-    """Whether there is such a program."""
-    if not is_module and not Path(script).is_file():
+    """Raise an error where there is no such program, with the command for what is there."""
+    folder = Path(script)
+    if not is_module and folder.is_dir():
+        is_model = (folder / "config.json").is_file()
+        asks = f"`irscope generate {script}` for generating, `irscope train-plan {script}` for a training step"
+        hint = asks if is_model else f"name the program in it; `irscope audit {script} -o RESULTS` is for a folder of models"
+        raise UsageError("this is a folder, and what is simulated is a program", code="IRS643", where=script, hint=hint)
+    if not is_module and not folder.is_file():
         raise LoadError("there is no such file", code="IRS385", where=script)
 
 

@@ -344,6 +344,7 @@ COMMAND_LINES = {
     "explain": "explain IRS482",
     "check": "check --update",
     "cache": "cache ls",
+    "mcp": "mcp --list",
     "completion": "completion bash",
     "repro": "repro cnn.onnx",
     "doctor": "doctor",

@@ -165,6 +165,10 @@ def test_the_example_runs(
         (["irscope.toml"], ExitCode.LOAD, "`irscope check irscope.toml`"),
         (["check", "model.onnx"], ExitCode.USAGE, 'models = ["model.onnx"]'),
         (["fit", "--memory", "1GiB", "run.jsonl"], ExitCode.LOAD, "`irscope compare MODEL run.jsonl`"),
+        (["explain", "train.py"], ExitCode.LOAD, "`irscope simulate -o run.pickle train.py`"),
+        (["explain", "model.onnx"], ExitCode.LOAD, "`irscope run --passes liveness,explain-peak model.onnx`"),
+        (["generate", "--prompt", "8", "--new", "8", "train.py"], ExitCode.USAGE, "`irscope simulate train.py`"),
+        (["simulate", "."], ExitCode.USAGE, "`irscope audit . -o RESULTS`"),
     ],
 )
 def test_what_is_no_model_is_answered_with_what_to_type(

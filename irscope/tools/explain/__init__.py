@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from irscope.devices.catalogue import DEFAULT_TORCH, torch_version
-from irscope.errors import LoadError, UsageError
+from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import is_recording
+from irscope.frontends.detect import detect
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
 from irscope.passes.lifetimes.timeline import shown_steps
 from irscope.recording import read_recording
@@ -308,6 +309,23 @@ def _request(one: Request | None) -> str:
     return _text(one.size) + (f" at {one.line}" if one.line else "")
 
 
+_GUESSED: Final = ("irs", "onnx")
+"""Kinds without a magic number: many texts and binaries may be one."""
+
+
+def _instead(path: Path) -> str:
+    """Return what to type for a script or a model where a snapshot is asked for; nothing for other files."""
+    if path.suffix == ".py":
+        return f"`irscope simulate -o run.pickle {path}` writes a snapshot of it, `irscope simulate --try {path}` finds what saves memory"
+    try:
+        kind = detect(path)
+    except IrscopeError:
+        return ""
+    if kind.advice or (kind.name in _GUESSED and path.suffix != f".{kind.name}"):
+        return ""
+    return f"`irscope run --passes liveness,explain-peak {path}` says what holds the memory of a model"
+
+
 def explain_file(
     path: Path,
     target: str = "",
@@ -318,7 +336,11 @@ def explain_file(
     tries: bool = True,
 ) -> Explanation:
     """Explain a snapshot or a recording; with the script or the model that made it, also where it leaves its prediction."""
-    snapshot = snapshot_of(read_recording(path)) if is_recording(path) else read_snapshot(path)
+    try:
+        snapshot = snapshot_of(read_recording(path)) if is_recording(path) else read_snapshot(path)
+    except LoadError as error:
+        error.hint = error.hint or _instead(path)
+        raise
     return explain(snapshot, target, arguments, options, device=device, tries=tries)
 
 
