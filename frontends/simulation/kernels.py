@@ -85,7 +85,7 @@ class UnknownKernel(RuntimeError):
 class Plan:
     """What calls that look alike do: what they allocate, in order, and what they return."""
 
-    __slots__ = ("actions", "forms", "ran", "resizes", "results", "single", "unknown")
+    __slots__ = ("actions", "forms", "number", "ran", "resizes", "results", "single", "unknown")
 
     def __init__(self) -> None:
         self.actions: list[tuple[str, Any, Any]] = []
@@ -98,6 +98,8 @@ class Plan:
         self.single = False
         """Whether it allocates nothing but its only result."""
         self.unknown = False
+        self.number: int | None = None
+        """How many elements were taken to hold, where results have a size that depends on values."""
 
 
 class _New:
@@ -156,6 +158,9 @@ class Kernels:
         """Kernels that are no plans, by name of the operator."""
         self.allow_unknown = False
         """Whether operators of a program's own are counted where their kernels for the device do not run here."""
+        self.number: Callable[[], int] = int
+        """How many elements hold, where nobody computes them; called each time that a program asks."""
+        self._number: int | None = None
         self.unknown: dict[str, int] = {}
         """Operators whose kernels' own memory is not known, with the number of calls."""
 
@@ -229,7 +234,7 @@ class Kernels:
             known = tuple(key)
             with lock:
                 plan = plans.get(known)
-                if plan is None:
+                if plan is None or (plan.number is not None and plan.number != self.number()):
                     plan = make(op, args, kwargs, tensors)
                     plans[known] = plan
                 return run(plan, tensors, op)
@@ -286,10 +291,12 @@ class Kernels:
         before = [tuple(one.shape) for one in fakes]
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
+        self._number = None
         result = _wanted(op, given, named, self._shapes(op, given, named))
         if op.name() in _IN_HOST_MEMORY and not torch.cuda.is_current_stream_capturing():
             result = tuple(self._fake(one, "cpu") if not one.dim() else one for one in result)
         plan = Plan()
+        plan.number = self._number
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
         identities = {id(one): place for place, one in enumerate(fakes)}
         own: list[FakeTensor] = []
@@ -324,8 +331,9 @@ class Kernels:
         except DynamicOutputShapeException:
             rule = RULES.get(op.name().partition(".")[0])
             if rule is not None:
+                self._number = self.number()
                 with self._mode:
-                    return rule(0, *given, **named)
+                    return rule(self._number, *given, **named)
             return self._tried(op, given, named)
         except (UnsupportedOperatorException, NotImplementedError):
             return self._tried(op, given, named)

@@ -93,6 +93,7 @@ class Process:
         """What values of device tensors are taken to be; None for zero."""
         self.answer_by: Callable[[FrameType, Any], Any] | None = None
         """What they are by who asks, where that is known: called with the function that reads and with what it would get."""
+        self.kernels.number = self.number
         self.kernels.special.update(special_kernels(self))
         self.kernels.special.update(recurrent_kernels(self))
         self.kernels.install()
@@ -114,8 +115,14 @@ class Process:
             value = int(value) if dtype is not torch.bool else value
         if self.answer_by is not None:
             value = self.answer_by(sys._getframe(2), value)
-        elif self.answer_with is None:
+        else:
             value = value_in_generation(sys._getframe(2), value)
+        self.note_read(value)
+        return value
+
+    def number(self) -> int:
+        """Return how many elements hold, where an operator's result has so many: zero, or what the user says."""
+        value = int(self.answer_with or 0)
         self.note_read(value)
         return value
 

@@ -67,13 +67,6 @@ class SparseKernels:
                 key = "CUDA" if name == "_to_sparse" else "SparseCUDA"
                 self._library.impl(name, own.get(name) or _as_on_host(op), key, allow_override=True)
 
-    def _number(self, most: int) -> int:
-        """How many different positions there are: a value that nobody computes, zero or what the user says."""
-        process = self._process
-        if process.watch is not None:
-            process.watch.answered(min(int(process.answer_with or 0), most))
-        return min(int(process.answer_with or 0), most)
-
     def _coalesced(self, given: torch.Tensor) -> torch.Tensor:
         """Positions are sorted, equal ones found, and their values added up (SparseCUDATensor.cu)."""
         indices, values = given._indices(), given._values()
@@ -86,7 +79,7 @@ class SparseKernels:
         machine.free(machine.take(_merge_sort(number), "temporary", "merge sort"))
         machine.free(machine.take(_unique(number), "temporary", "unique"))
         self._process.machine.await_stream()
-        left = self._number(number)
+        left = min(self._process.number(), number)
         summed = values.new_empty((left, *values.shape[1:]))
         places = row.view(1, -1)[:, :left] if indices.shape[0] == 1 else indices.new_empty((indices.shape[0], left))
         while held:

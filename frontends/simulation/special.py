@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
+import mmap
+import os
+import re
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -217,6 +221,7 @@ def install_foreign(process: Process) -> None:
 
     kind.register_kernel = register_kernel
     _extensions()
+    _libraries(process)
     ChangedImports({"torchvision.extension": _without_operators}).install()
 
 
@@ -290,3 +295,70 @@ def _extensions() -> None:
         return load
 
     module.load, module.load_inline = refused(module.load), refused(module.load_inline)
+
+
+_NEEDS_CUDA: Final = re.compile(rb"libcu(dart|blas|blasLt|sparse|solver)\.so")
+_NEEDS_TORCH: Final = re.compile(rb"libtorch|libc10")
+_ELF: Final = b"\x7fELF"
+
+
+def _libraries(process: Process) -> None:
+    """Stand in for libraries of CUDA kernels that a package calls with addresses (bitsandbytes): their kernels would meet no device, and
+    often what they need is not there. Extensions of torch have operators instead and are not loaded for their functions."""
+    kind: Any = ctypes.CDLL
+    original = kind.__init__
+
+    def load(library: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+        path = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
+        if os.path.sep in path and _has_kernels(path):
+            library.__class__, library._name, library._handle, library._process = _Kernels, path, 0, process
+            return
+        original(library, name, *args, **kwargs)
+
+    kind.__init__ = load
+
+
+@functools.cache
+def _has_kernels(path: str) -> bool:
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return text[: len(_ELF)] == _ELF and _NEEDS_CUDA.search(text) is not None and _NEEDS_TORCH.search(text) is None
+    except (OSError, ValueError):  # not there, or empty
+        return False
+
+
+class _Kernels(ctypes.CDLL):
+    """A library whose functions do nothing and return 0; memory that the host sees too is the host's."""
+
+    _process: Process
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        made = _Function(self._process, f"{os.path.basename(self._name)}:{name}", shares="managed_ptr" in name)
+        setattr(self, name, made)
+        return made
+
+    def __getitem__(self, name: Any) -> Any:
+        return getattr(self, str(name))
+
+
+class _Function:
+    """A function of such a library."""
+
+    restype: Any = ctypes.c_int
+    argtypes: Any = None
+    errcheck: Any = None
+
+    def __init__(self, process: Process, name: str, shares: bool) -> None:
+        self._process, self._name, self._shares = process, name, shares
+        self._kept: list[mmap.mmap] = []
+
+    def __call__(self, *args: Any) -> int:
+        if self._shares and args:
+            size = int(getattr(args[0], "value", args[0]))
+            self._kept.append(mmap.mmap(-1, max(size, 1)))  # pages that nobody writes take no memory
+            return ctypes.addressof(ctypes.c_char.from_buffer(self._kept[-1]))
+        if args:
+            self._process.kernels.tell_unknown(self._name)
+        return 0

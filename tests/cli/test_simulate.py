@@ -396,6 +396,45 @@ def test_a_failure_of_a_value_that_was_made_up_says_so(tmp_path: Path) -> None:
     assert unrelated.returncode == 4 and "--answer" not in unrelated.stderr
 
 
+def test_how_many_elements_a_mask_holds_is_a_value_that_is_read(tmp_path: Path) -> None:
+    text = "import torch\nx, mask = torch.ones(8, 4, device='cuda'), torch.ones(8, dtype=torch.bool, device='cuda')\n"
+    text += "for _ in range(3):\n    chosen = x[mask]\nprint(tuple(chosen.shape), len(mask.nonzero()))\n"
+    done = simulate(tmp_path, text, "--format", "json")
+    assert done.stderr.startswith("(0, 4) 0\n")
+    answers = json.loads(done.stdout)["answers"]
+    assert [(Path(one["line"]).name, one["count"], one["value"]) for one in answers] == [("train.py:4", 3, 0), ("train.py:5", 1, 0)]
+    assert simulate(tmp_path, text, "--answer", "5").stdout.startswith("(5, 4) 5\n")
+    assert simulate(tmp_path, text, "--answer", "100").stdout.startswith("(8, 4) 8\n")
+
+
+# As bitsandbytes calls its kernels; the file is none that could be loaded.
+LIBRARY = """
+import ctypes, torch
+from pathlib import Path
+Path("libkernels.so").write_bytes(bytes([127]) + b"ELF" + b"libcublas.so.13")
+library = ctypes.cdll.LoadLibrary(str(Path("libkernels.so").resolve()))
+library.context.restype = ctypes.c_void_p
+x = torch.ones(1000, device="cuda")
+print("called", library.context(), library.quantize(ctypes.c_void_p(x.data_ptr()), ctypes.c_int(1000)), hasattr(library, "anything"))
+shared = ctypes.cast(library.cget_managed_ptr(ctypes.c_size_t(4096)), ctypes.POINTER(ctypes.c_int))
+shared[1000] = 7
+print("shared", shared[1000], shared[0])
+Path("libhost.so").write_bytes(b"no library")
+try:
+    ctypes.CDLL(str(Path("libhost.so").resolve()))
+except OSError:
+    print("refused")
+"""
+
+
+def test_libraries_of_kernels_are_stood_in_for(tmp_path: Path) -> None:
+    done = simulate(tmp_path, LIBRARY, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["called 0 0 True", "shared 7 0", "refused"]
+    [unknown] = [one for one in json.loads(done.stdout)["diagnostics"] if one["code"] == "IRS645"]
+    assert "libkernels.so:quantize" in unknown["message"]
+
+
 # Loops as they stand in transformers: the device is asked whether all sequences have ended.
 GENERATION = """
 import torch
