@@ -85,7 +85,7 @@ class UnknownKernel(RuntimeError):
 class Plan:
     """What calls that look alike do: what they allocate, in order, and what they return."""
 
-    __slots__ = ("actions", "forms", "number", "ran", "resizes", "results", "single", "unknown")
+    __slots__ = ("actions", "forms", "ran", "resizes", "results", "single", "unknown")
 
     def __init__(self) -> None:
         self.actions: list[tuple[str, Any, Any]] = []
@@ -98,8 +98,6 @@ class Plan:
         self.single = False
         """Whether it allocates nothing but its only result."""
         self.unknown = False
-        self.number: int | None = None
-        """How many elements were taken to hold, where results have a size that depends on values."""
 
 
 class _New:
@@ -156,11 +154,14 @@ class Kernels:
         self._made: dict[Any, Kernel] = {}
         self.special: dict[str, Kernel] = {}
         """Kernels that are no plans, by name of the operator."""
+        self.values: Any = None
+        """What is known of values on the device."""
         self.allow_unknown = False
         """Whether operators of a program's own are counted where their kernels for the device do not run here."""
         self.number: Callable[[], int] = int
         """How many elements hold, where nobody computes them; called each time that a program asks."""
-        self._number: int | None = None
+        self._number = 0
+        """How many do in the call for which a plan is made."""
         self.unknown: dict[str, int] = {}
         """Operators whose kernels' own memory is not known, with the number of calls."""
 
@@ -209,16 +210,21 @@ class Kernels:
     def _kernel(self, op: Any) -> Kernel:
         found = self._made.get(op)
         if found is None:
-            found = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self._planned(op))
+            found = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self.planned(op))
             self._made[op] = found = found if self.listener is None else self.listener.following(op, found)
         return found
 
     # -- kernels by plan -------------------------------------------------------------------------------------------
 
-    def _planned(self, op: Any) -> Kernel:
+    def planned(self, op: Any) -> Kernel:
+        """Return the kernel that does what the plans of its calls say."""
         plans: dict[Any, Plan] = {}
         floats = torch.Tag.pointwise not in op.tags and not _STEP.search(op.name())
         captures = op.name() in _IN_HOST_MEMORY
+        written = [(place, one.name) for place, one in enumerate(op._schema.arguments) if _is_written(one)]
+        counts = op.name().partition(".")[0] in RULES
+        forget = self.machine.forget
+        follows = not written and torch.Tag.nondeterministic_seeded not in op.tags
         run, make, lock = self._run, self._plan, self.machine.lock
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -231,15 +237,31 @@ class Kernels:
                 _look(one, tensors, key, floats)
             if captures:
                 key.append(torch.cuda.is_current_stream_capturing())
-            known = tuple(key)
             with lock:
+                if counts:
+                    self._number = self._count(op.name(), args)
+                    key.append(self._number)
+                known = tuple(key)
                 plan = plans.get(known)
-                if plan is None or (plan.number is not None and plan.number != self.number()):
+                if plan is None:
                     plan = make(op, args, kwargs, tensors)
                     plans[known] = plan
-                return run(plan, tensors, op)
+                for place, name in written:
+                    forget(args[place] if place < len(args) else kwargs.get(name))
+                made = run(plan, tensors, op)
+            if follows and tensors and self.values is not None and self.values.may_follow(tensors):
+                self.values.follow(op, args, kwargs, made)
+            return made
 
         return kernel
+
+    def _count(self, name: str, args: Sequence[Any]) -> int:
+        """How many elements an operator will find that has as many results: of a list that is known, or what nobody computes."""
+        masks = [args[1 if name.startswith("aten::masked_select") else 0]]
+        if name.startswith("aten::index"):
+            masks = [one for one in args[1] if one is not None and one.dtype in (torch.bool, torch.uint8)]
+        known = self.values.holding(masks[0]) if len(masks) == 1 and self.values is not None and "unique" not in name else None
+        return self.number() if known is None and masks else known or 0
 
     def _run(self, plan: Plan, tensors: list[torch.Tensor], op: Any) -> Any:
         machine = self.machine
@@ -291,12 +313,10 @@ class Kernels:
         before = [tuple(one.shape) for one in fakes]
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
-        self._number = None
         result = _wanted(op, given, named, self._shapes(op, given, named))
         if op.name() in _IN_HOST_MEMORY and not torch.cuda.is_current_stream_capturing():
             result = tuple(self._fake(one, "cpu") if not one.dim() else one for one in result)
         plan = Plan()
-        plan.number = self._number
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}
         identities = {id(one): place for place, one in enumerate(fakes)}
         own: list[FakeTensor] = []
@@ -331,7 +351,6 @@ class Kernels:
         except DynamicOutputShapeException:
             rule = RULES.get(op.name().partition(".")[0])
             if rule is not None:
-                self._number = self.number()
                 with self._mode:
                     return rule(self._number, *given, **named)
             return self._tried(op, given, named)

@@ -46,8 +46,8 @@ class Piece:
         self.block: Block | None = None
         self.address = 0
         """What torch sees; pieces without bytes have one too, by which they are found."""
-        self.known: Any = None
-        """Values that came from the host."""
+        self.known: dict[int, torch.Tensor] | None = None
+        """Bytes that came from the host, by where they begin."""
         self.place: Any = None
         self.scope: Any = None
         self.first: Piece | None = None
@@ -174,6 +174,16 @@ class Machine:
         if not tensor.numel():
             return self.piece_of(tensor.untyped_storage())
         return self.pieces.get(tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size())
+
+    def forget(self, written: Any) -> None:
+        """Values that are computed: what came from the host is there no longer."""
+        if isinstance(written, torch.Tensor):
+            piece = self.piece_under(written) if written.is_cuda else None
+            if piece is not None:
+                piece.known = None
+        elif isinstance(written, list | tuple):
+            for one in written:
+                self.forget(one)
 
     def given(self, tensor: torch.Tensor) -> None:
         """A tensor's values come from the host."""

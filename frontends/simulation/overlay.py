@@ -2,7 +2,7 @@
 
 Checkpoints of a simulated program hold zeros, and its next real run would resume from them. So what it writes, moves and removes is kept
 apart: it finds its own files where it put them, and nobody else does. Python's functions for files are replaced while the program runs, and
-those by which torch and safetensors write and read files in C++ and Rust.
+those by which torch, safetensors and tokenizers write and read files in C++ and Rust.
 """
 
 from __future__ import annotations
@@ -586,12 +586,19 @@ class Overlay:
                     module = importlib.import_module(name)
                     reads += [(module, "safe_open", 0)]
                     writes += [(module, "serialize_file", 1)]
+        if find_spec("tokenizers") is not None:
+            with contextlib.suppress(ImportError):
+                package, models = importlib.import_module("tokenizers"), importlib.import_module("tokenizers.models")
+                reads += [(package.Tokenizer, "from_file", 0)]
+                writes += [(package.Tokenizer, "save", 1), (models.Model, "save", 1)]
         with contextlib.suppress(ImportError):
             writes.append((importlib.import_module("sqlite3"), "connect", 0))
-        for where, place, pairs in (("reading", self.reading, reads), ("copy", functools.partial(self.writing, copy=True), writes)):
+        for place, pairs in ((self.reading, reads), (functools.partial(self.writing, copy=True), writes)):
             for holder, name, index in pairs:
                 if name in getattr(holder, "__dict__", {}):
-                    self._set(holder, name, _with_place(holder.__dict__[name], index, place, whole=where == "copy"))
+                    before = holder.__dict__[name]
+                    made: Any = _with_place(before, index, place)
+                    self._set(holder, name, staticmethod(made) if isinstance(before, staticmethod) else made)
 
     def _binary(self, path: Any) -> Any:
         return self.open(path, "wb", 0) if _names(path) and not self._is_aside else path
@@ -665,7 +672,7 @@ def _opening(kind: Any, place: Callable[[Any], Any]) -> Any:
     return type(kind.__name__, (kind,), {"__init__": begin})
 
 
-def _with_place(original: Any, index: int, place: Callable[[Any], Any], *, whole: bool) -> Callable[..., Any]:
+def _with_place(original: Any, index: int, place: Callable[[Any], Any]) -> Callable[..., Any]:
     """A function whose argument at an index is a file's name; where it is not at its place it is a keyword's."""
 
     @functools.wraps(original, updated=())

@@ -94,6 +94,7 @@ class Process:
         self.answer_by: Callable[[FrameType, Any], Any] | None = None
         """What they are by who asks, where that is known: called with the function that reads and with what it would get."""
         self.kernels.number = self.number
+        self.kernels.values = self.world.values
         self.kernels.special.update(special_kernels(self))
         self.kernels.special.update(recurrent_kernels(self))
         self.kernels.install()

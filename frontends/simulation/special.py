@@ -105,6 +105,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
         machine.record_stream(tensor, process.device.number(stream.stream_id))
 
     return {
+        "aten::clone": _cloning(process),
         "aten::copy_": copy_,
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
@@ -115,6 +116,18 @@ def _copies(process: Process) -> dict[str, Kernel]:
             (f"aten::_use_{who}_ctc_loss{kind}" for who in ("cudnn", "miopen") for kind in ("", ".Tensor")), lambda *args: False
         ),
     }
+
+
+def _cloning(process: Process) -> Kernel:
+    """A copy of a small tensor whose values are known has them too."""
+    values, plain = process.world.values, process.kernels.planned(_aten.clone.default)
+
+    def clone(source: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
+        made: torch.Tensor = plain(source, memory_format=memory_format)
+        values.between(made, source)
+        return made
+
+    return clone
 
 
 def _storages(process: Process) -> dict[str, Kernel]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.utils._pytree import tree_leaves, tree_map
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
@@ -47,14 +49,6 @@ class Traffic:
         return len(self.members)
 
 
-@dataclass
-class Known:
-    """Values of small tensors that came from the host, as far as a collective returns them: as if every rank had sent the same."""
-
-    sent: dict[int, torch.Tensor] = field(default_factory=dict)
-    arrived: dict[int, torch.Tensor] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Look:
     """NCCL's watchdog lets go of works, and of the tensors that they hold."""
@@ -68,100 +62,121 @@ class Look:
 
 
 class Values:
-    """What was copied to the device, by piece and offset."""
+    """What was copied to the device and has not been computed with since: what is read of it, or brought by a collective, is known.
+
+    Of a piece they are bytes by where they begin; ranks are taken to send what this one does.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._known: dict[int, Known] = {}
-
-    def _of(self, tensor: torch.Tensor, make: bool) -> tuple[Known | None, int]:
-        piece = self._machine.piece_under(tensor)
-        if piece is None:
-            return None, 0
-        if piece.known is None and make:
-            piece.known = Known()
-        return piece.known, int(tensor.storage_offset()) * tensor.element_size()
 
     def to_device(self, into: torch.Tensor, source: torch.Tensor) -> None:
         """A copy from the host."""
-        if not _is_small(into) or not source.is_contiguous():
-            return
-        known, at = self._of(into, make=True)
-        if known is not None:
-            known.sent[at] = source.detach().reshape(-1).view(torch.uint8).clone()
-            known.arrived.pop(at, None)
+        small = _is_small(into) and source.is_contiguous()
+        self._write(into, source.detach().reshape(-1).view(torch.uint8).clone() if small else None)
 
     def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
-        """A copy to the host: what a collective brought, or zeros. Whether it was known."""
-        found = self._arrived(source)
+        """Copy to the host what is known, or else zeros. Whether it was known."""
+        found = self._read(source)
         if found is None or not into.is_contiguous():
             into.zero_()
             return False
-        into.reshape(-1).view(torch.uint8).copy_(found[: into.numel() * into.element_size()])
+        into.reshape(-1).view(torch.uint8).copy_(found)
         return True
 
     def item(self, tensor: torch.Tensor) -> Any:
         """One element, if it is known."""
-        found = self._arrived(tensor)
-        return None if found is None else found[: tensor.element_size()].clone().view(tensor.dtype).item()
-
-    def _arrived(self, source: torch.Tensor) -> torch.Tensor | None:
-        known, at = self._of(source, make=False)
-        return None if known is None else _within(known.arrived, at, source.numel() * source.element_size())
+        found = self._read(tensor)
+        return None if found is None else found.clone().view(tensor.dtype).item()
 
     def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
         """A copy on the device."""
-        known, at = self._of(source, make=False)
-        size = source.numel() * source.element_size()
-        if known is None or size > _SMALL or into.dtype is not source.dtype:
-            return
-        sent, arrived = _within(known.sent, at, size), _within(known.arrived, at, size)
-        if sent is None and arrived is None:
-            return
-        other, there = self._of(into, make=True)
-        if other is not None:
-            for where, what in ((other.sent, sent), (other.arrived, arrived)):
-                if what is not None:
-                    where[there] = what
+        found = self._read(source) if into.shape == source.shape else None
+        if found is not None and into.dtype is not source.dtype:
+            found = found.clone().view(source.dtype).to(into.dtype).view(torch.uint8) if _is_list(source) else None
+        self._write(into, found)
+
+    def may_follow(self, operands: Sequence[torch.Tensor]) -> bool:
+        """Tell whether something is computed with few numbers that are known: counts, lengths and sizes, as a program gathers them."""
+        pieces = [self._machine.piece_under(one) for one in operands if one.is_cuda] if all(map(_is_list, operands)) else []
+        return bool(pieces) and all(piece is not None and piece.known is not None for piece in pieces)
+
+    def holding(self, mask: torch.Tensor) -> int | None:
+        """How many elements of a list hold, if it is known."""
+        found = self._read(mask) if _is_list(mask) else None
+        return None if found is None else int(torch.count_nonzero(found.clone().view(mask.dtype)))
+
+    def follow(self, op: Any, args: Any, kwargs: Any, made: Any) -> None:
+        """Compute with them on the host."""
+        operands: list[torch.Tensor] = []
+
+        def on_host(one: Any) -> Any:
+            if isinstance(one, torch.device):
+                return torch.device("cpu")
+            if not isinstance(one, torch.Tensor) or not one.is_cuda:
+                return one
+            found = self._read(one)
+            if found is None:
+                raise LookupError
+            operands.append(found.clone().view(one.dtype).reshape(one.shape))
+            return operands[-1]
+
+        with contextlib.suppress(LookupError, RuntimeError, NotImplementedError, ValueError, IndexError), torch.no_grad():
+            given, named = tree_map(on_host, (tuple(args), dict(kwargs)))
+            for into, source in zip(tree_leaves(made), tree_leaves(op(*given, **named)), strict=True):
+                if isinstance(into, torch.Tensor) and into.is_cuda and into.shape == source.shape and into.dtype is source.dtype:
+                    self.to_device(into, source)
 
     def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         """A collective that gives everybody what this rank sent."""
-        if not source.is_cuda or not _is_small(source):
-            return
-        found = self._sent(source)
+        found = self._read(source) if source.is_cuda else None
         for one in outputs:
-            self._arrives(one, found, one.numel() * one.element_size())
+            self._write(one, found)
 
     def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
         """The same with one output, in which what each rank sent lies side by side."""
-        if source.is_cuda and _is_small(source):
-            self._arrives(output, self._sent(source), source.numel() * source.element_size())
+        self.gather(source, output.view(-1).split(source.numel()) if source.numel() and output.is_contiguous() else [output])
 
-    def _sent(self, source: torch.Tensor) -> torch.Tensor | None:
-        known, at = self._of(source, make=False)
-        return None if known is None else _within(known.sent, at, source.numel() * source.element_size())
+    def _read(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Bytes of a tensor, which may come from several copies that lie side by side."""
+        if not _is_small(tensor) or not (tensor.is_contiguous() or tensor.numel() == 1):
+            return None
+        piece = self._machine.piece_under(tensor)
+        if piece is None or piece.known is None:
+            return None
+        at = int(tensor.storage_offset()) * tensor.element_size()
+        end = at + tensor.numel() * tensor.element_size()
+        parts: list[torch.Tensor] = []
+        for start, found in sorted(piece.known.items()):
+            if start <= at < start + found.numel():
+                parts.append(found[at - start : end - start])
+                at += parts[-1].numel()
+        if at < end:
+            return None
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _arrives(self, output: torch.Tensor, found: torch.Tensor | None, size: int) -> None:
-        """Each stretch of so many bytes holds what was found; None where nobody knows what it is."""
-        other, there = self._of(output, make=found is not None)
-        if other is None:
+    def _write(self, tensor: torch.Tensor, found: torch.Tensor | None) -> None:
+        piece = self._machine.piece_under(tensor) if tensor.is_cuda else None
+        if piece is None or (found is None and piece.known is None):
             return
-        for start in range(there, there + output.numel() * output.element_size(), max(size, 1)):
-            if found is not None:
-                other.arrived[start] = found
-            else:
-                other.arrived.pop(start, None)
+        at, size = int(tensor.storage_offset()) * tensor.element_size(), tensor.numel() * tensor.element_size()
+        whole = tensor.is_contiguous()
+        before = piece.known or {}
+        piece.known = {start: one for start, one in before.items() if whole and (start >= at + size or start + one.numel() <= at)}
+        if found is not None and whole:
+            piece.known[at] = found
+
+
+_FEW: Final = 64
+"""Most numbers of a list with which the host computes too."""
+
+
+def _is_list(tensor: torch.Tensor) -> bool:
+    return tensor.dim() <= 1 and tensor.numel() <= _FEW
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
     return 0 < tensor.numel() * tensor.element_size() <= _SMALL
-
-
-def _within(where: dict[int, torch.Tensor], at: int, size: int) -> torch.Tensor | None:
-    for start, found in where.items():
-        if start <= at and at + size <= start + found.numel():
-            return found[at - start : at - start + size]
-    return None
 
 
 # -- works -----------------------------------------------------------------------------------------------------------------
@@ -475,8 +490,13 @@ class World:
         found, self._together = self._together or [], None
         return Work(self._together_on or self._queue(group), found, [])
 
-    def _done(self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool) -> Any:
+    def _done(
+        self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool, *, brings: bool = False
+    ) -> Any:
+        """What an operation gives back; `brings` says that it moved values as they were, and did not compute with those of others."""
         machine = self._process.machine
+        if not brings and dist.ProcessGroup.unbox(group).size() > 1:
+            machine.forget(list(outputs))
         if self._together is None and not asynchronous:
             self._send(machine.stream)
             return _Finished().boxed()
@@ -495,7 +515,7 @@ class World:
         self._count("broadcast", group, tensors)
         for one in tensors:
             self.values.gather(one, [one])
-        return tensors, self._done(group, tensors, tensors, async_op)
+        return tensors, self._done(group, tensors, tensors, async_op, brings=True)
 
     def op_allreduce_(self, tensors: Any, group: Any, op: Any, sparse: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_reduce", group, tensors)
@@ -517,12 +537,12 @@ class World:
             if len({each.shape for each in several}) == 1:
                 # Results of one size are gathered into one buffer, and copied from there.
                 torch.empty((len(several), *one.shape), dtype=one.dtype, device=one.device)
-        return outputs, self._done(group, flat, inputs, async_op)
+        return outputs, self._done(group, flat, inputs, async_op, brings=True)
 
     def op__allgather_base_(self, output: Any, given: Any, group: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._count("all_gather", group, [output])
         self.values.gather_into(given, output)
-        return output, self._done(group, [output], [given], async_op)
+        return output, self._done(group, [output], [given], async_op, brings=True)
 
     def op_allgather_into_tensor_coalesced_(self, outputs: Any, inputs: Any, group: Any, async_op: bool = True) -> Any:
         self._count("all_gather", group, outputs)

@@ -407,6 +407,40 @@ def test_how_many_elements_a_mask_holds_is_a_value_that_is_read(tmp_path: Path) 
     assert simulate(tmp_path, text, "--answer", "100").stdout.startswith("(8, 4) 8\n")
 
 
+# Sizes and counts that a program sends to the device, gathers and reads back, as accelerate does around its evaluation.
+KNOWN = """
+import torch
+sizes = torch.tensor((8, 256), device="cuda")[None]
+print(sizes.cpu().max().item(), sizes.clone().tolist(), sizes[0, 1].item())
+sizes += 1
+print("computed", sizes.tolist())
+labels = torch.tensor([1, 0, 1, 1]).cuda().bool()
+x = torch.randn(4, 7, device="cuda")
+print("chosen", x[labels].shape[0], x[~labels].shape[0], len(labels.nonzero()), torch.cat([labels, labels]).sum().item())
+print("unknown", len((x > 0).nonzero()), x[0, 0].item())
+count = torch.tensor(3.0, device="cuda")
+count.copy_(x[0, 0])
+print("copied", count.item())
+"""
+
+
+def test_few_numbers_that_come_from_the_host_are_known(tmp_path: Path) -> None:
+    """What a kernel writes is not; and masks of two axes are not looked through."""
+    done = simulate(tmp_path, KNOWN, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["256 [[8, 256]] 256", "computed [[0, 0]]", "chosen 3 1 3 6", "unknown 0 0.0", "copied 0.0"]
+    lines = [Path(one["line"]).name for one in json.loads(done.stdout)["answers"]]
+    assert lines == ["train.py:6", "train.py:10", "train.py:13"]
+
+
+def test_counts_are_gathered_from_ranks_that_do_alike(tmp_path: Path) -> None:
+    text = "import torch, torch.distributed as dist\ndist.init_process_group('nccl')\ntorch.cuda.set_device(0)\n"
+    text += "count = torch.tensor([5], device='cuda')\nall_ = torch.empty(4, dtype=torch.long, device='cuda')\n"
+    text += "dist.all_gather_into_tensor(all_, count)\nprint(all_.tolist(), all_.sum().item())\n"
+    text += "dist.all_reduce(count)\nprint(count.item())\n"
+    assert simulate(tmp_path, text, "--world", "4").stdout.startswith("[5, 5, 5, 5] 20\n0\n")
+
+
 # As bitsandbytes calls its kernels; the file is none that could be loaded.
 LIBRARY = """
 import ctypes, torch

@@ -152,6 +152,31 @@ CASES = {
 }
 
 
+# As the package in Rust, which opens its files by itself.
+TOKENIZERS = """
+import posix, sys, types
+class Tokenizer:
+    @staticmethod
+    def from_file(path):
+        return posix.read(posix.open(path, posix.O_RDONLY), 100)
+    def save(self, path, pretty=True):
+        posix.write(posix.open(path, posix.O_WRONLY | posix.O_CREAT), b"words")
+for name, holds in (("tokenizers", {"Tokenizer": Tokenizer}), ("tokenizers.models", {"Model": type("Model", (), {})})):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    vars(module).update(holds)
+"""
+
+
+def test_tokenizers_are_saved_into_folders_that_vanish(tmp_path: Path) -> None:
+    text = "import importlib.machinery\n" + TOKENIZERS + BEGIN
+    text += "path = 'out/checkpoint-1/tokenizer.json'\nos.makedirs('out/checkpoint-1')\nTokenizer().save(path)\n"
+    text += "assert Tokenizer.from_file(path) == b'words' and os.listdir('out/checkpoint-1') == ['tokenizer.json']\n"
+    done = python(text, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written_is_seen_by_who_wrote_it_alone(tmp_path: Path, case: str) -> None:
     (tmp_path / "folder").mkdir()
