@@ -33,7 +33,11 @@ _EXPLICIT: Final = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFu
 _WHOLE: Final = ("convolution", "convolution_backward")
 """Operators that torch splits differently on each device; the rules for their memory see them whole."""
 _IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
-"""Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured."""
+"""Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured, and from 2.14
+on without dropout."""
+_ON_DEVICE: Final = (2, 14)
+_DROPOUT: Final = 5
+"""The place of `dropout_p` among their arguments."""
 _TRIED: Final = 1 << 20
 """Bytes of operands up to which a kernel of the CPU is run as it is to see what an operator makes."""
 _BEARABLE: Final = 1 << 26
@@ -308,13 +312,17 @@ class Kernels:
         with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded), torch.no_grad():
             return self._plan_anew(op, args, kwargs, tensors)
 
+    def _has_seeds_on_device(self, args: Any) -> bool:
+        dropout = args[_DROPOUT] if len(args) > _DROPOUT else 0
+        return torch.cuda.is_current_stream_capturing() or (self.machine.target.torch >= _ON_DEVICE and not dropout)
+
     def _plan_anew(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
         fakes = [self._fake(one) for one in tensors]
         before = [tuple(one.shape) for one in fakes]
         found = iter(fakes)
         given, named = tree_map(lambda one: next(found) if isinstance(one, torch.Tensor) else one, (tuple(args), dict(kwargs)))
         result = _wanted(op, given, named, self._shapes(op, given, named))
-        if op.name() in _IN_HOST_MEMORY and not torch.cuda.is_current_stream_capturing():
+        if op.name() in _IN_HOST_MEMORY and not self._has_seeds_on_device(args):
             result = tuple(self._fake(one, "cpu") if not one.dim() else one for one in result)
         plan = Plan()
         storages: dict[int, int] = {one.untyped_storage()._cdata: place for place, one in enumerate(fakes)}

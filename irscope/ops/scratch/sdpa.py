@@ -80,6 +80,8 @@ Kernel = Literal["flash", "efficient", "math", "cudnn"]
 _MASK_ALIGNMENT = 8
 _FLASH_STATE = 6
 """The first of the results of the flash kernel that hold the state of the random generator."""
+_EFFICIENT_SEEDS = (2, 3)
+"""The results of the efficient kernel that are seed and offset of the random generator: from 2.14 on on the device, without dropout."""
 _SINGLE_PASS_HEAD = 128
 """Largest head whose values the efficient kernel goes through at once."""
 
@@ -254,13 +256,17 @@ def _efficient(scratch: Scratch, made: Attention, make: str | None, converted: s
         last = round_up(number(shape[-1]), _MASK_ALIGNMENT) if number(shape[-1]) % _MASK_ALIGNMENT else number(shape[-1]) + _MASK_ALIGNMENT
         mask = scratch.take("padded mask", product((*shape[:-1], last)) * width(made.mask.dtype))
         scratch.drop(converted)
-    seeds = (scratch.take("seed", 8), scratch.take("seed", 8)) if scratch.torch >= (2, 14) and not made.dropout else ()
+    on_device = scratch.torch >= (2, 14) and not made.dropout
+    saved = make is None and len(scratch.call.results) > _EFFICIENT_SEEDS[-1]
+    seeds = (scratch.take("seed", 8), scratch.take("seed", 8)) if on_device and not saved else ()
+    for seed in _EFFICIENT_SEEDS if on_device and saved else ():
+        scratch.result(seed)
     rows = product(sizes(made.q)[:-1])
     values = sizes(made.v)[-1]
     output = _output(scratch, make, rows * values * width(made.dtype))
     scratch.result(1)
     if scratch.torch < (2, 14):
-        for seed in (2, 3):
+        for seed in _EFFICIENT_SEEDS:
             scratch.result(seed, 0)  # in the host's memory
     wide = is_half(made.dtype) and number(values) > _SINGLE_PASS_HEAD
     sums = scratch.take("output in single precision", rows * values * 4) if wide else ""

@@ -73,3 +73,10 @@ def test_counters_are_those_of_the_release_that_is_installed(row: dict[str, Any]
     found = in_build(["-m", "irscope", "simulate", "-q", "--device", "h200", *world, *script_of(row)], -1)
     assert found.returncode == 0, found.stderr
     assert counted(found.stdout) == [row["requested"], row["allocated"], row["reserved"]]
+
+
+@pytest.mark.parametrize(("release", "line"), [("2.13", "133120 133120 2"), ("2.14", "133136 134144 4"), ("2.15", "133136 134144 4")])
+def test_the_efficient_kernel_keeps_its_seeds_on_the_device_from_2_14_on(release: str, line: str) -> None:
+    done = python(RUN, release, "0", "0", str(FOLDER / "attention.py"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"torch.float32 {line}" in done.stdout.splitlines()
