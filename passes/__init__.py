@@ -123,7 +123,7 @@ PASSES: dict[str, PassEntry] = {
         "irscope.passes.weights.store_as:StoreAs",
         "Compute what weights would take in few bits under a scheme, what stays as it is, and what rounding loses.",
     ),
-    "sweep": PassEntry("irscope.passes.memory.curve:Sweep", "Compute memory, FLOPs, bytes and the least time at many sizes of symbols."),
+    "sweep": PassEntry("irscope.passes.memory.curve:Sweep", "Compute memory, FLOPs, bytes and time at many sizes of symbols."),
     "time": PassEntry(
         "irscope.passes.cost.time:Time",
         "Predict how long a run takes on a device, node by node, with the interval in which nine of ten real times lie.",

@@ -28,7 +28,7 @@ _COLLECTED_AFTER = 100_000
 GROUPS: dict[str, dict[str, str]] = {
     "What does it cost?": {
         "run": "Print what a model is, whether it fits and what it costs on one screen; or run passes over it.",
-        "sweep": "Compute memory, FLOPs, bytes and the least time at many sizes.",
+        "sweep": "Compute memory, FLOPs, bytes and time at many sizes.",
         "compare-flops": "Compare FLOPs with those of other counters, and explain the difference.",
     },
     "Will it fit?": {

@@ -14,7 +14,7 @@ from irscope.session import Results
 
 
 class Command:
-    """Compute peak memory, FLOPs, bytes and the least time at many sizes, in one table from one analysis.
+    """Compute peak memory, FLOPs, bytes and time at many sizes, in one table from one analysis.
 
     The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
     --over batch=1,2,4,8 --over seq=128..1024..128 makes every combination. Curves over one symbol are drawn in the terminal,
@@ -22,7 +22,7 @@ class Command:
     """
 
     examples = (
-        ("irscope sweep --over batch=1,8,64 --bind length=128 model.onnx", "how do memory, FLOPs and the least time grow with the batch?"),
+        ("irscope sweep --over batch=1,8,64 --bind length=128 model.onnx", "how do memory, FLOPs and time grow with the batch?"),
         ("irscope sweep --over length=128..512..128 --over batch=1,8 model.onnx", "the same for every combination of two sizes?"),
         ("irscope sweep --over batch=1..64..21 --bind length=128 --plot curves.svg model.onnx", "the curves as a picture?"),
     )

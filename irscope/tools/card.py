@@ -539,11 +539,7 @@ class _Maker:
 
     def _time(self, timing: Timing) -> Quantity:
         """The predicted time; only its lower end where the time of some nodes is not known."""
-        if not timing.seconds:
-            return NOT_KNOWN
-        if timing.unknown:
-            return Quantity(None, Provenance.MODELLED, lo=timing.low)
-        return self.marked(timing.quantity())
+        return self.marked(timing.quantity()) if timing.seconds else NOT_KNOWN
 
     def _least_time(self) -> Quantity:
         bounds = self.ctx.get(Roofline())

@@ -16,6 +16,7 @@ from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
+from irscope.passes.cost.time import Time
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
@@ -127,6 +128,8 @@ class Fit:
     """What a CUDA context takes besides, which is not in these numbers."""
     target: str
     bind: Mapping[str, int] = field(default_factory=dict)
+    times: Mapping[int, Quantity] = field(default_factory=dict)
+    """Predicted seconds of a run by size."""
     assumed: tuple[Assumed, ...] = ()
     """Assumptions about the run: what was not specified, and the value that was assumed."""
 
@@ -191,11 +194,20 @@ class Fit:
             "exhaustive": self.exhaustive,
             "largest_possible": self.bound,
             "context_bytes": None if self.context is None else list(self.context),
+            **self._times_json(),
             "target": self.target,
             "bind": dict(self.bind),
             "assumed": assumed_json(self.assumed),
             "provenance": self.provenance,
         }
+
+    def _times_json(self) -> dict[str, object]:
+        """Return predicted seconds at the largest size, and at the one that surely fits."""
+        found: dict[str, object] = {}
+        for name, size in (("seconds", self.largest), ("surely_seconds", self.surely)):
+            time = self.times.get(size) if size else None
+            found |= {name: None if time is None else time.value, f"{name}_interval": None if time is None else list(time.ends)}
+        return found
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -659,8 +671,19 @@ _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
 
 def fit_document(found: Fit, model: ModelInfo, search: Search) -> Document:
     """What was found for one symbol; its JSON is of the schema irscope.fit/1."""
+    found = replace(found, times=_times(found, search.model))
     report = replace(found.report(), pictures=lambda: _around_limit(found, search.model))
     return Document(model=model, reports=(report,), own_json=lambda _: found.to_json())
+
+
+def _times(found: Fit, model: Model) -> dict[int, Quantity]:
+    """The predicted time of a run at the sizes of the answer; nothing for a size at which it cannot be predicted."""
+    sizes = sorted({size for size in (found.surely, found.largest) if size})
+    try:
+        timings = {size: Time().at(model.program.graph, model.manager, {**found.bind, found.symbol: size}) for size in sizes}
+    except PassError:
+        return {}
+    return {size: timing.quantity() for size, timing in timings.items() if timing.seconds}
 
 
 _PICTURED: Final = 12
@@ -729,6 +752,10 @@ def _fit_report(found: Fit) -> Report:
     peak = found.peak.device_peak
     if peak is not None:
         summary["device_peak"] = Quantity(peak.value, peak.provenance, None, f"{at}, which liveness shows in parts", *(peak.interval or ()))
+    for at_size, time in sorted(found.times.items()):
+        key = "time" if at_size == found.largest else "time_surely"
+        each = f", {at_size / time.value:,.0f} a second" if isinstance(time.value, float) else ""
+        summary[key] = replace(time, note=f"at {at_size:,}{each}")
     if found.following is not None:
         summary["one_further"] = _needed(found.following, f"at {found.largest + 1:,}{_goes_on(found)}")
     if found.before_oom is not None and found.before_oom > found.largest + 1:
@@ -746,7 +773,13 @@ def _fit_report(found: Fit) -> Report:
         notes.append(f"smaller sizes do not all fit: not {sizes}")
     if not found.exhaustive:
         notes.append(f"larger sizes, up to {found.bound or 0:,}, were only sampled; one of them might fit as well")
-    return Report("fit", headline=(_answer(found),), summary=summary, units=dict.fromkeys(_SIZES, Kind.BYTES), notes=tuple(notes))
+    return Report(
+        "fit",
+        headline=(_answer(found),),
+        summary=summary,
+        units=dict.fromkeys(_SIZES, Kind.BYTES) | dict.fromkeys(("time", "time_surely"), Kind.SECONDS),
+        notes=tuple(notes),
+    )
 
 
 def _answer(found: Fit) -> str:

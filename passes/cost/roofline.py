@@ -15,7 +15,7 @@ from irscope.immutable import immutable
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Facet, Graph, Names, Node
 from irscope.ir.places import Scope
-from irscope.ir.program import Runtime
+from irscope.ir.program import Program, Runtime
 from irscope.passes.cost.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound, Rates, Tf32
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.tables import cell
@@ -61,11 +61,10 @@ class Roofline(Analysis[Bounds]):
     def compute(self, graph: Graph, ctx: PassContext) -> Bounds:
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         element = element_type(self.dtype)
-        is_fused = ctx.program.traits.runtime in (Runtime.ONNXRUNTIME, Runtime.XLA)
-        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element, is_fused=is_fused)
+        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element, is_fused=is_fused(ctx.program))
         entries = ctx.get(NodeCosts()).entries
         nodes = list(bounder.bounds(ctx.each(entries, "bounding", len(entries))))
-        found = Bounds(device, self.dtype, nodes, is_fused, bounder.weights_of(entries))
+        found = Bounds(device, self.dtype, nodes, bounder.is_fused, bounder.weights_of(entries))
         unknown = found.unknown
         if unknown:
             message = f"the time of {unknown[0].node.op} is unknown and counts as nothing: {unknown[0].reason}"
@@ -164,6 +163,11 @@ def _bars(result: Bounds) -> list[Panel]:
         for what, parts in (("operator", by_operator), ("module", by_module))
     ]
     return [panel for panel in found if panel is not None and len(panel.names) > 1]
+
+
+def is_fused(program: Program) -> bool:
+    """Return whether what runs a program makes kernels of several nodes."""
+    return program.traits.runtime in (Runtime.ONNXRUNTIME, Runtime.XLA)
 
 
 def _assumed(result: Bounds) -> list[str]:

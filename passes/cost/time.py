@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final
@@ -12,7 +12,8 @@ from irscope.devices import find_device, target_of
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable
-from irscope.ir.dims import int_or_zero
+from irscope.ir.bind import type_binder
+from irscope.ir.dims import bind, int_or_zero
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
@@ -96,8 +97,10 @@ class Timing:
         return found
 
     def quantity(self) -> Quantity:
-        """Return the time with its interval."""
+        """Return the time with its interval; its lower end alone where the time of some nodes is not known."""
         high = self.high
+        if self.unknown:
+            return Quantity(None, Provenance.MODELLED, note=_MEANING, lo=self.low or None)
         return Quantity(
             self.seconds, Provenance.MODELLED, note=_MEANING, lo=self.low, hi=None if high is None or math.isinf(high) else high
         )
@@ -106,8 +109,11 @@ class Timing:
 class Timer:
     """Times nodes in the order in which they run; what stays in the cache between two of them is read from there."""
 
-    def __init__(self, clock: Clock, types: Inferred, aliases: Aliases) -> None:
+    def __init__(self, clock: Clock, types: Inferred, aliases: Aliases, sizes: Mapping[str, int] | None = None) -> None:
+        """`sizes` are those of symbols."""
         self.clock = clock
+        self.sizes = sizes or {}
+        self._bound = type_binder(self.sizes) if self.sizes else None
         self.types = types
         self.storage = aliases.storage
         self.laid = aliases.strides.type_of
@@ -154,7 +160,7 @@ class Timer:
             operands,
             results,
             is_view,
-            float(int_or_zero(entry.cost.matmul)),
+            float(int_or_zero(bind(entry.cost.matmul, self.sizes))),
         )
         found = kernel_of(use) if entry.certainty is not Certainty.UNKNOWN or plays(node, OpRole.GENERATED) else None
         if kind is not None:
@@ -163,6 +169,8 @@ class Timer:
 
     def _type(self, value: Value) -> TensorType | None:
         found = self.laid(value)
+        if self._bound is not None:
+            found = self._bound(found)
         return found if isinstance(found, TensorType) else None
 
     def _shares(self, node: Node) -> bool:
@@ -195,7 +203,8 @@ class Timer:
         return result
 
     def _bytes(self, value: Value) -> int:
-        return int_or_zero(self.types.type_of(value).nbytes)
+        found = self.types.type_of(value)
+        return int_or_zero((found if self._bound is None else self._bound(found)).nbytes)
 
 
 def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float]) -> list[NodeTime]:
@@ -238,31 +247,35 @@ class Time(Analysis[Timing]):
     """Rows of the table of nodes, slowest first; 0 for all."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Timing:
+        timing = self.at(graph, ctx)
+        if timing.clock is None:
+            message = f"no time can be predicted for {timing.device.title}: its {timing.missing} is not known"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message), about="time")
+        if timing.unknown:
+            first = timing.unknown[0].node
+            message = f"the time of {first.op} is unknown and counts as nothing, so the interval has no upper end"
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, count=len(timing.unknown)), about="time")
+        return timing
+
+    def at(self, graph: Graph, ctx: PassContext, sizes: Mapping[str, int] | None = None) -> Timing:
+        """Return the time with symbols at these sizes."""
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         costs, types, aliases = ctx.get(NodeCosts()), ctx.get(Shapes), ctx.get(Alias())
         is_compiled = any(plays(entry.node, OpRole.GENERATED) for entry in costs.entries)
         work: Work = "training" if ctx.program.training is not None else "compiled" if is_compiled else "eager"
         clock = clock_of(device, work)
         if clock is None:
-            missing = missing_figure(device)
-            message = f"no time can be predicted for {device.title}: its {missing} is not known"
-            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message), about="time")
-            return Timing(device, None, work, (), None, missing)
+            return Timing(device, None, work, (), None, missing_figure(device))
         entries = costs.entries
         kinds: Iterable[object] = types.kinds_of(graph)
         if len(entries) != len(graph):  # bodies of loops and branches have their nodes among the entries
             kinds = [None] * len(entries)
-        timer = Timer(clock, types, aliases)
+        timer = Timer(clock, types, aliases, sizes)
         if device.calibrated:
             nodes = timer.measured(entries, kinds, ctx.get(Roofline(device=self.device)))
         else:
             nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds)
-        timing = Timing(device, clock, work, nodes, sum(one.seconds + one.waits for one in nodes))
-        if timing.unknown:
-            first = timing.unknown[0].node
-            message = f"the time of {first.op} is unknown and counts as nothing, so the interval has no upper end"
-            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, count=len(timing.unknown)), about="time")
-        return timing
+        return Timing(device, clock, work, nodes, sum(one.seconds + one.waits for one in nodes))
 
     def report(self, result: Timing, ctx: PassContext) -> Report:
         nodes = result.nodes

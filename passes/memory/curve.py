@@ -23,8 +23,9 @@ from irscope.ops.registry import find_op
 from irscope.ops.spec import MemoryEvent, OpSpec, memory_events
 from irscope.passes.cost.bounds import Bounder, Bounds, Rates
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.cost.roofline import element_type
+from irscope.passes.cost.roofline import element_type, is_fused
 from irscope.passes.cost.tables import cell
+from irscope.passes.cost.time import Time
 from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -538,7 +539,7 @@ def _session_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> De
 # ----------------------------------------------------------------------------------------------------
 # Memory, arithmetic, traffic and least time over the sizes of symbols, in one table from one analysis.
 
-_ORIGINS = {"least_seconds": Provenance.MODELLED, "most_per_second": Provenance.MODELLED}
+_ORIGINS = dict.fromkeys(("seconds", "least_seconds", "per_second"), Provenance.MODELLED)
 MOST_TIMED = 2_000
 """Each point of the time costs a walk over the nodes; the other columns are formulas."""
 
@@ -552,7 +553,9 @@ class Swept:
     peaks: Peaks
     flops: list[int] | None
     bytes: list[int] | None
-    seconds: list[float] | None
+    times: list[Quantity] | None
+    """Predicted, with their intervals."""
+    least: list[float] | None
     totals: dict[str, object]
     model: str
     missing: int
@@ -576,7 +579,7 @@ class Swept:
             self.on_device = None
         for column, found in (
             *((peaks.activation, own.activation), (peaks.step, own.step), (peaks.resident, own.resident)),
-            *((self.flops, other.flops), (self.bytes, other.bytes), (self.seconds, other.seconds)),
+            *((self.flops, other.flops), (self.bytes, other.bytes), (self.times, other.times), (self.least, other.least)),
         ):
             if column is not None and found is not None:
                 column[number] = found[0]  # type: ignore[assignment]
@@ -584,7 +587,7 @@ class Swept:
 
 @dataclass(frozen=True)
 class Sweep(Analysis[Swept]):
-    """Compute memory, FLOPs, bytes and the least time at many sizes of symbols."""
+    """Compute memory, FLOPs, bytes and time at many sizes of symbols."""
 
     name: ClassVar[str] = "sweep"
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
@@ -616,7 +619,8 @@ class Sweep(Analysis[Swept]):
             peaks_at(timeline, points),
             _column(evaluator, flops),
             _column(evaluator, moved),
-            self._seconds(device, points, ctx) if len(points) <= MOST_TIMED else None,
+            self._times(points, ctx) if len(points) <= MOST_TIMED else None,
+            self._least(device, points, ctx) if len(points) <= MOST_TIMED else None,
             {"flops": cell(tally.value("flops"), tally.limits("flops")), "bytes": cell(tally.moved, tally.moved_limits)},
             timeline.model,
             costs.missing,
@@ -624,16 +628,29 @@ class Sweep(Analysis[Swept]):
             device_peaks(ctx, points, self.model) if device == target_of(ctx.settings).device else None,
         )
 
-    def _seconds(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
+    def _times(self, points: Points, ctx: PassContext) -> list[Quantity] | None:
+        """The predicted time at each point; None where it is unknown for every node, or asked for another element type."""
+        if self.dtype:
+            return None
+        pass_, graph, found = Time(device=self.device), ctx.program.graph, list[Quantity]()
+        for sizes in ctx.each(list(points), "timing", len(points)):
+            timing = pass_.at(graph, ctx, sizes)
+            if not timing.seconds:
+                return None
+            found.append(timing.quantity())
+        return found
+
+    def _least(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
         """The least time at each point; None where it is unknown for every node."""
         rates, types, aliases, dtype = Rates(device), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype)
         entries = ctx.get(NodeCosts()).entries
         found: list[float] = []
         for sizes in ctx.each(list(points), "bounding", len(points)):
-            bounds = Bounds(device, self.dtype, list(Bounder(rates, types, aliases, dtype, sizes).bounds(entries)))
+            bounder = Bounder(rates, types, aliases, dtype, sizes, is_fused=is_fused(ctx.program))
+            bounds = Bounds(device, self.dtype, list(bounder.bounds(entries)), bounder.is_fused, bounder.weights_of(entries))
             if entries and len(bounds.unknown) == len(entries):
                 return None
-            found.append(bounds.seconds)
+            found.append(bounds.least)
         return found
 
     def report(self, result: Swept, ctx: PassContext) -> Report:
@@ -643,7 +660,7 @@ class Sweep(Analysis[Swept]):
             *([] if result.on_device is None else [f"peak memory: {result.on_device.what}"]),
             f"{'tensor peak and ' if result.on_device is None else ''}activations: freed as {result.model} does, sizes as asked for, "
             "without an allocator's rounding",
-            f"least: a lower bound of the time on {result.device.title}, one node after the other",
+            f"time: predicted for {result.device.title}, nine of ten real times lie in its interval; least: no run is quicker",
         ]
         if result.missing:
             notes.append(f"the cost of {result.missing} nodes is unknown: FLOPs, bytes and time are those of the others")
@@ -683,8 +700,11 @@ def _swept_columns(result: Swept) -> dict[Column, Sequence[object]]:
     found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
     found[Column("flops", Kind.FLOPS)] = _swept_cells(result.flops, result) or nothing
     found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _swept_cells(result.bytes, result) or nothing
-    seconds = result.seconds or nothing
-    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = seconds
+    found[Column("seconds", Kind.SECONDS, "time", provenance=_ORIGINS["seconds"])] = _middles(result.times) or nothing
+    for key, place in (("low_seconds", 0), ("high_seconds", 1)):
+        ends = nothing if result.times is None else [time.ends[place] for time in result.times]
+        found[Column(key, Kind.SECONDS, provenance=Provenance.MODELLED, detail=True)] = ends
+    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = result.least or nothing
     return found
 
 
@@ -704,8 +724,8 @@ def curves(result: Swept) -> tuple[Series, ...]:
         (peak.key, Kind.BYTES, peak.title, heights),
         ("flops", Kind.FLOPS, "FLOPs", result.flops),
         ("moved_bytes", Kind.BYTES, "bytes moved", result.bytes),
-        ("least_seconds", Kind.SECONDS, "least time", result.seconds),
-        ("most_per_second", Kind.COUNT, "throughput at most", _per_second(sizes, result.seconds)),
+        ("seconds", Kind.SECONDS, "time", _middles(result.times)),
+        ("per_second", Kind.COUNT, "throughput", _per_second(sizes, _middles(result.times))),
     ]
     origins = {**_ORIGINS, peak.key: peak.provenance}
     columns = {key: Column(key, kind, title, provenance=origins.get(key, Provenance.EXACT)) for key, kind, title, _ in measures}
@@ -724,8 +744,11 @@ def curves(result: Swept) -> tuple[Series, ...]:
     )
 
 
-def _per_second(sizes: Sequence[int], seconds: Sequence[float] | None) -> Sequence[object] | None:
-    """How many of the symbol a second has at most: no run is quicker than its least time."""
-    if seconds is None:
-        return None
-    return [size / least if least else None for size, least in zip(sizes, seconds, strict=True)]
+def _middles(times: Sequence[Quantity] | None) -> Sequence[float | None] | None:
+    """Predicted times without their intervals; None where none is known."""
+    return None if times is None else [time.value if isinstance(time.value, float) else None for time in times]
+
+
+def _per_second(sizes: Sequence[int], seconds: Sequence[float | None] | None) -> Sequence[object] | None:
+    """How many of the symbol a second has."""
+    return None if seconds is None else [size / time if time else None for size, time in zip(sizes, seconds, strict=True)]

@@ -20,6 +20,7 @@ from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
 from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch
+from irscope.passes.cost.time import Time, Timing
 from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, Of, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
@@ -406,10 +407,10 @@ class TrainingMemory(Analysis[StepMemory]):
         return memory
 
     def report(self, result: StepMemory, ctx: PassContext) -> Report:
-        return _step_report(self, result, list(ctx.program.graph))
+        return _step_report(self, result, list(ctx.program.graph), ctx.get(Time()))
 
 
-def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node]) -> Report:
+def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node], timing: Timing) -> Report:
     trace, ops = memory.trace, memory.ops
     peak_op = ops[memory.peak_step] if ops else None
     known = sum(op.call is not None or op.is_view for op in ops)
@@ -429,10 +430,12 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node])
         "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
         "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
         "phase_peak": dict(memory.phase_peaks()),
+        "step_seconds": timing.quantity() if timing.seconds else Quantity(None, Provenance.UNKNOWN),
         "operators_count": len(ops),
         "fits": memory.verdict,
     }
     units = {key: Kind.BYTES for key in ("device_peak", "tensor_peak", "before", "first_step", "steady_step", "after", "phase_peak")}
+    units["step_seconds"] = Kind.SECONDS
     notes = [
         CONVENTION,
         found.note,

@@ -331,6 +331,8 @@ def test_the_command_prints_one_document(capsys: pytest.CaptureFixture[str]) -> 
     assert document["free"] == "batch" and document["limited_by"] and document["formula"]
     assert document["peak_bytes"] + document["headroom_bytes"] == document["memory_bytes"] == 1 << 20
     assert document["next_peak_bytes"] > 1 << 20
+    low, high = document["seconds_interval"]
+    assert 0 < low < document["seconds"] < high
 
 
 TWO = """irscope 1

@@ -13,6 +13,7 @@ import irscope
 from irscope.cli.main import main
 from irscope.ir.dims import mod, only_size, symbol
 from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.time import Time
 from irscope.passes.memory.curve import Sweep, Swept
 from irscope.report import plot
 from irscope.report.chart import line_chart
@@ -53,12 +54,15 @@ def swept(path: Path, over: str) -> Swept:
 
 def test_every_row_equals_a_bound_model(path: Path) -> None:
     found = swept(path, "batch=1,3,8,seq=16,128")
-    assert found.flops is not None and found.bytes is not None and found.seconds is not None
+    assert found.flops is not None and found.bytes is not None and found.times is not None and found.least is not None
     for place, sizes in enumerate(found.points):
         bound = irscope.load(path, bind=sizes)
         total = irscope.run(bound, "flops")["flops"].value.total
         assert found.flops[place] == total.flops and found.bytes[place] == total.read + total.written
-        assert found.seconds[place] == pytest.approx(bound.manager.get(Roofline(device="a100")).seconds)
+        assert found.least[place] == pytest.approx(bound.manager.get(Roofline(device="a100")).least)
+        timing = bound.manager.get(Time(device="a100"))
+        assert found.times[place].value == pytest.approx(timing.seconds)
+        assert found.times[place].ends == (pytest.approx(timing.low), pytest.approx(timing.high))
         peak = irscope.run(bound, "liveness")["liveness"].report().summary
         assert found.peaks.activation[place] == quantity(peak["activation_peak_bytes"]).value
 
@@ -127,7 +131,7 @@ def test_an_svg_needs_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
     target = tmp_path / "x.svg"
     assert main(["sweep", str(path), "--over", "batch=1,2,4", "--bind", "seq=8", "--plot", str(target)]) == 0
     text = target.read_text("utf-8")
-    assert all(title in text for title in ("peak memory", "FLOPs", "bytes moved", "least time (modelled)"))
+    assert all(title in text for title in ("peak memory", "FLOPs", "bytes moved", "time (modelled)"))
 
 
 def chart(ys: list[Any], encoding: str = "utf-8") -> list[str]:

@@ -109,7 +109,7 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     assert main([*arguments, "--plot", str(picture)]) == ExitCode.OK
     reports = {one["pass"]: one for one in json.loads(capsys.readouterr().out)["reports"]}
     summary = reports["training"]["summary"]
-    assert summary["optimizer"] == "AdamW"
+    assert summary["optimizer"] == "AdamW" and summary["step_seconds"] > 0
     assert sum(summary["device_peak"].values()) == summary["steady_step"]["allocated"] == summary["device_peak_bytes"]
     assert reports["activations"]["summary"]["activations_count"] > 0
     assert nodes.read_text("utf-8").startswith("rank,node_name,") and kept.read_text("utf-8").startswith("activation_name,")
