@@ -168,26 +168,41 @@ class Column:
         """Whether some of the numbers are formulas."""
         return bool(self.values.formulas)
 
-    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = (), *, stated: Binding | None = None, room: int = 0) -> str:
+    def text(self, row: int, symbols: Symbols, alike: Sequence[int] = (), *, stated: Binding | None = None) -> str:
         """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
 
-        `alike` are rows that stand together with this one, which have one sum. In place of a formula that has no `room` stands the number
-        at the sizes that are `stated`, with the sign of what is assumed.
+        `alike` are rows that stand together with this one, which have one sum. Where sizes are `stated`, the number at them stands in place
+        of a formula, with the sign of what is assumed.
         """
         if self.blank is not None and self.blank[row]:
             return ""
-        value: Amount | None = None
-        rows = alike if alike and self.kind in _ADDS else (row,)
-        for one in rows:
-            value = added(value, self.values[one])
+        rows = self._together(row, alike)
+        value = self._sum(rows)
         if value is None:
             return symbols.unknown
-        shown = self._short(_formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind))
-        if stated is not None and isinstance(value, SymDim) and display_width(shown) > room:
-            number = stated.of(value)
-            if number is not None and not isinstance(number, SymDim):
-                shown = f"{SIGNS[Provenance.ASSUMED]}{self._short(humanise(number, self.kind))}"
+        number = stated.of(value) if stated is not None and isinstance(value, SymDim) else None
+        if number is not None and not isinstance(number, SymDim):
+            shown = f"{SIGNS[Provenance.ASSUMED]}{self._short(humanise(number, self.kind))}"
+        else:
+            shown = self._short(_formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind))
         return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"
+
+    def has_room(self, room: int, symbols: Symbols, runs: Iterable[Sequence[int]] = ()) -> bool:
+        """Return True where each formula of the column, and of the sums of these `runs` of rows, can be read in so many columns."""
+        sign = display_width(symbols.at_least) if self.missing.any() else 0
+        sums = (self._sum(self._together(run[0], run)) for run in runs)
+        formulas = (value for value in (*self.values.distinct, *sums) if isinstance(value, SymDim))
+        return all(display_width(self._short(_formula(value, self.kind))) + sign <= room for value in formulas)
+
+    def _together(self, row: int, alike: Sequence[int]) -> Sequence[int]:
+        """Return the rows whose sum stands in a row."""
+        return alike if alike and self.kind in _ADDS else (row,)
+
+    def _sum(self, rows: Sequence[int]) -> Amount | None:
+        value: Amount | None = None
+        for one in rows:
+            value = added(value, self.values[one])
+        return value
 
     def _short(self, text: str) -> str:
         """Without a unit that the title has."""

@@ -16,10 +16,8 @@ from textual.containers import Container
 from irscope.devices import DeviceProfile
 from irscope.errors import IrscopeError
 from irscope.immutable import immutable
-from irscope.ir.dims import SymDim
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
-from irscope.report.cardtext import formula_text
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tui.actions import Action, bindings
@@ -125,8 +123,6 @@ class NodeTimes:
         self.scopes = list(scopes)
         self.outer: Rows = np.array([-1 if scope.parent is None else scopes[scope.parent] for scope in scopes], dtype=np.int32)
         """For each module call the one around it, which has a smaller number."""
-        self.scope_rows = outline.row_of_scope
-        """The rows of module calls."""
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -252,17 +248,6 @@ class Groups(Sequence[Group]):
             return times.scopes[number].path or "(model)"
         return times.kinds[number] if self.by == "kind" else times.nodes[number].name or times.nodes[number].op
 
-    def outline_row(self, number: int) -> int | None:
-        """The row of the outline that has the same nodes; -1 for the whole model, None where there is none."""
-        times = self._times
-        if self.by == "node":
-            row = int(times.rows[number])
-            return row if row >= 0 else None
-        scope = number if self.by == "module" else self._layers[number] if self.by == "layer" else None
-        if scope is None or (self.by == "layer" and self._opened[scope]):
-            return None
-        return -1 if not times.scopes[scope].path else times.scope_rows.get(times.scopes[scope])
-
     @cached_property
     def texts(self) -> RowTexts:
         """What is looked for in a row: its name and what binds it."""
@@ -344,9 +329,6 @@ def _layers(times: NodeTimes) -> tuple[list[bool], list[int], Ints]:
 
 _PASS = "roofline{top=0}"
 """What answers."""
-_FLOPS_WIDTH, _LONGEST_FORMULA = 14, 30
-_LOOKED_AT = 200
-"""Rows whose formulas a column is as wide as."""
 _SECONDS = 5
 """The column of times."""
 
@@ -516,29 +498,6 @@ class Cost:
 
 
 @immutable(slots=False)
-class Formulas:
-    """FLOPs at any size, such as 416.14 M x batch."""
-
-    browse: Browse
-
-    @property
-    def is_there(self) -> bool:
-        """Whether sizes are open."""
-        return any(one.is_open for one in self.browse.context.sizes)
-
-    def flops(self, row: int | None) -> str:
-        """Those of a row of the outline, of the model for -1; empty where they depend on no size, are not known yet, or are long."""
-        results = self.browse.results
-        column, costs = results.raw.get("flops"), results.costs
-        if row is None or column is None or costs is None or not column.is_symbolic:
-            return ""
-        found = costs.total.flops if row < 0 else column.values[row]
-        if not isinstance(found, SymDim) or (row >= 0 and column.missing[row]):
-            return ""
-        return formula_text(str(found), Kind.FLOPS) or ""
-
-
-@immutable(slots=False)
 class View:
     """Rows of one grouping with their points."""
 
@@ -552,28 +511,27 @@ class View:
 class Views:
     """The groupings of least times, slowest first; only the one that was looked at last is kept."""
 
-    def __init__(self, times: NodeTimes, symbols: Symbols, formulas: Formulas | None = None) -> None:
+    def __init__(self, times: NodeTimes, symbols: Symbols) -> None:
         self._times = times
         self._symbols = symbols
-        self._formulas = formulas
         self._kept: tuple[By, View] | None = None
 
     def __getitem__(self, by: By) -> View:
         if self._kept is None or self._kept[0] != by:
-            self._kept = (by, _view(self._times, by, self._symbols, self._formulas))
+            self._kept = (by, _view(self._times, by, self._symbols))
         return self._kept[1]
 
 
-def views_of(times: NodeTimes, symbols: Symbols, first: By = "layer", formulas: Formulas | None = None) -> Views:
+def views_of(times: NodeTimes, symbols: Symbols, first: By = "layer") -> Views:
     """All groupings, the first of them made at once; may run in any thread."""
-    views = Views(times, symbols, formulas)
+    views = Views(times, symbols)
     assert views[first] is not None
     return views
 
 
-def _view(times: NodeTimes, by: By, symbols: Symbols, formulas: Formulas | None) -> View:
+def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
     groups = Groups(times, by)
-    table = _groups_model(groups, by, times.total, symbols, formulas)
+    table = _groups_model(groups, by, times.total, symbols)
     table.sort(_SECONDS, reverse=True)
     intensity = groups.intensity
     drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
@@ -583,7 +541,7 @@ def _view(times: NodeTimes, by: By, symbols: Symbols, formulas: Formulas | None)
     return View(groups, table, scatter, points)
 
 
-def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols, formulas: Formulas | None) -> TableModel:
+def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> TableModel:
     clean = symbols.clean
 
     def amount(read: Callable[[Group], float], kind: Kind) -> Callable[[int], str]:
@@ -595,17 +553,6 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols, formul
             return f"{sign}{humanise(read(group), kind)}"
 
         return text
-
-    number = amount(lambda one: one.flops, Kind.FLOPS)
-
-    def flops(row: int) -> str:
-        """At any size where that is known and short, else at those of the times."""
-        found = formulas.flops(groups.outline_row(row)) if formulas is not None else ""
-        return found if found and len(found) <= _LONGEST_FORMULA else number(row)
-
-    wide = _FLOPS_WIDTH
-    if formulas is not None and formulas.is_there:
-        wide = max((len(flops(row)) for row in range(min(len(groups), _LOOKED_AT))), default=wide)
 
     def intensity(row: int) -> str:
         found = groups[row].intensity
@@ -621,7 +568,7 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols, formul
     columns = (
         TableColumn(by, 20, lambda row: clean(groups.name(row)), lambda: groups.names, grows=True, role="name"),
         TableColumn("nodes", 7, lambda row: f"{groups[row].count:,}", lambda: groups.counts, True, rank=4),
-        TableColumn("FLOPs", max(wide, _FLOPS_WIDTH), flops, keys(lambda: groups.flops), True, rank=2),
+        TableColumn("FLOPs", 14, amount(lambda one: one.flops, Kind.FLOPS), keys(lambda: groups.flops), True, rank=2),
         TableColumn("bytes", 11, amount(lambda one: one.bytes, Kind.BYTES), keys(lambda: groups.bytes), True, rank=3),
         TableColumn("FLOPs/byte", 10, intensity, keys(lambda: groups.intensity), True, rank=5),
         TableColumn("least time", 11, amount(lambda one: one.seconds, Kind.SECONDS), keys(lambda: groups.seconds), True),
@@ -701,7 +648,7 @@ class CostScreen(ModelScreen):
                 times = NodeTimes(timings_of(manager.get(subject)), session.browse.outline)
                 # What is shown has been taken out of it, in less room.
                 manager.forget(subject)
-            return Timed(device, env, times, views_of(times, session.symbols, by, Formulas(session.browse)))
+            return Timed(device, env, times, views_of(times, session.symbols, by))
 
         sizes = ",".join(f"{name}={size}" for name, size in env.items())
         session.ask(f"cost.{device}.{sizes}", answer, self.cost.take, self.cost.fail, urgency=NOW)

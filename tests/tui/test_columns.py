@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from textual.pilot import Pilot
 
 from irscope.errors import UsageError
 from irscope.ir.dims import symbol
 from irscope.report.card import ASSUMED_SIZE, StatedSize
 from irscope.report.units import Kind
 from irscope.tui.amounts import Binding, Column, parse_binding
+from irscope.tui.app import IrscopeApp
 from irscope.tui.context import Context
 from irscope.tui.text import ASCII, UNICODE
+from tests.tui.driving import driven, screen_text
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 
@@ -99,11 +102,44 @@ def test_a_drawing_assumes_small_sizes_and_says_which() -> None:
     assert context.words(80)[0] == "a=7; b=1 (assumed)"
 
 
-def test_a_formula_without_room_gives_way_to_the_number_at_the_stated_sizes() -> None:
+def test_a_column_without_room_for_a_formula_is_at_the_stated_sizes() -> None:
     sizes = browse(SYMBOLIC).results.sizes
     assert sizes is not None
     row = next(row for row, value in enumerate(sizes.values) if sizes.is_symbolic and "x" in sizes.text(row, UNICODE))
     whole = sizes.text(row, UNICODE)
     stated = Binding(dict.fromkeys(browse(SYMBOLIC).results.symbols, 1))
-    assert sizes.text(row, UNICODE, stated=stated, room=len(whole)) == whole
-    assert sizes.text(row, UNICODE, stated=stated, room=len(whole) - 1) == "*" + whole.partition(" x ")[0]
+    longest = max(len(sizes.text(row, UNICODE)) for row in range(len(sizes.values)))
+    assert sizes.has_room(longest, UNICODE)
+    assert not sizes.has_room(longest - 1, UNICODE)
+    assert sizes.text(row, UNICODE, stated=stated) == "*" + whole.partition(" x ")[0]
+
+
+WIDE_ROWS = """irscope 1
+symbol quite_a_long_name [1,128]
+graph @main {
+  input %x: f32[quite_a_long_name,64]
+  param %w: f32[256,64]
+  %a: ?[*] = nn.linear(%x, %w) @block/fc1
+  %b: ?[*] = nn.relu(%a) @block
+  %y: ?[*] = math.add(%b, %b)
+  return %y
+}
+"""
+"""FLOPs of a row: 2 x 64 x 256, 256 and 256 for each of the batch, and a name too long for any column."""
+
+
+@driven(WIDE_ROWS)
+async def test_numbers_below_one_another_are_of_one_unit(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    text = screen_text(app)
+    assert "* at quite_a_long_name=1" in text
+    tree = app.browse.table
+    cells = [[column.text(row) for column in tree.columns[2:]] for row in tree.shown.tolist()]
+    assert {one[:1] for row in cells for one in row} == {"*"}
+    assert "*1.00 KiB" in text
+
+
+@driven(SYMBOLIC)
+async def test_a_column_with_room_has_formulas_alone(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    tree = app.browse.table
+    assert all(column.text(row).endswith(" x batch") for row in tree.shown.tolist() for column in tree.columns[2:])
+    assert "* at" not in screen_text(app)

@@ -19,7 +19,7 @@ from irscope.tui.apart import of_model
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import Source
-from irscope.tui.cost import GROUPINGS, Cost, Formulas, NodeTimes, Timed, timed_alone, timings_of, views_of
+from irscope.tui.cost import GROUPINGS, Cost, NodeTimes, Timed, timed_alone, timings_of, views_of
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 
@@ -75,17 +75,17 @@ def test_large_modules_are_shown_as_their_layers_slowest_first_and_add_up() -> N
     assert "the sum of 4 rows" in made.title()
 
 
-def test_flops_of_open_sizes_are_numbers_times_symbols() -> None:
+def test_all_numbers_of_open_sizes_are_at_those_of_the_title() -> None:
     made = Cost(browse(SYMBOLIC))
-    assert made.browse.context.assumed == "batch=1"
     made.ask()
     bound = model(TWO_LAYERS.replace("f32[4,64]", "f32[1,64]"))
     times = NodeTimes(timings_of(result_of(bound.manager, "roofline{top=0}")), made.browse.outline)
-    made.take(Timed(*made.wanted, times, views_of(times, UNICODE, "module", Formulas(made.browse))))
+    made.take(Timed(*made.wanted, times, views_of(times, UNICODE, "module")))
     made.group_by("module")
     texts = {made.table.columns[0].text(row): made.table.columns[2].text(row) for row in range(made.table.count)}
-    assert texts["block/fc1"] == "33.02 KFLOPs x batch"
-    assert texts["(model)"].endswith(" x batch")
+    # 2 x 64 x 256 and the bias of 256.
+    assert texts["block/fc1"] == "33.02 KFLOPs"
+    assert not any("batch" in text for text in texts.values())
     assert "at batch=1" in made.title()
 
 

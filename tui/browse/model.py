@@ -12,8 +12,10 @@ from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.ir.program import Program
 from irscope.report.boxes import name_within
+from irscope.report.celltext import SIGNS
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.table import Table
+from irscope.report.values import Provenance
 from irscope.session import stated_sizes
 from irscope.tui.amounts import Binding, Column, parse_binding
 from irscope.tui.browse.detail import detail_lines, label
@@ -229,8 +231,10 @@ class Browse:
         return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))
 
     def tree_title(self, progress: str = "") -> str:
-        """The status line above the tree: the filter, unread remarks, and what is being computed."""
+        """The status line above the tree: what its numbers are at, the filter, unread remarks, and what is being computed."""
         parts = ["Modules"]
+        if self.table.columns and self.table.is_at_sizes:
+            parts.append(f"{SIGNS[Provenance.ASSUMED]} at {self.symbols.clean(self.context.assumed)}")
         if self.filter_text:
             found = self.tree.matches or 0
             parts.append(f"filter {self.symbols.clean(self.filter_text)}: {found:,} {'node' if found == 1 else 'nodes'}")
@@ -333,7 +337,9 @@ class TreeTable(Rows):
         self.tree = browse.tree
         self.results = browse.results
         self.symbols = browse.symbols
-        self._made: tuple[object, int, Sequence[TableColumn]] | None = None
+        self._made: tuple[object, int, Folds, Sequence[TableColumn]] | None = None
+        self.is_at_sizes = False
+        """Whether a column has numbers at sizes that nobody stated, because a formula in it has no room."""
 
     @property
     def shown(self) -> Ints:  # type: ignore[override]  # read-only: the tree decides
@@ -354,8 +360,10 @@ class TreeTable(Rows):
     @property
     def columns(self) -> Sequence[TableColumn]:  # type: ignore[override]
         results = self.results
-        if self._made is not None and self._made[0] is results.columns and self._made[1] == len(results.failed):
-            return self._made[2]
+        made = self._made
+        if made is not None and made[0] is results.columns and made[1] == len(results.failed) and made[2] is self.tree.folds:
+            return made[3]
+        self.is_at_sizes = False
         last = results.chosen
         is_symbolic = any(column is not None and column.is_symbolic for column in (results.flops, last or results.sizes))
         flops = _FORMULA if is_symbolic else _FLOPS
@@ -367,24 +375,34 @@ class TreeTable(Rows):
             self._number("FLOPs", results.flops, "flops", flops, least=flops, rank=1),
             self._number(title, last or results.sizes, "sizes", width, least=width, rank=2),
         )
-        self._made = (results.columns, len(results.failed), columns)
+        self._made = (results.columns, len(results.failed), self.tree.folds, columns)
         return columns
 
     def _number(self, title: str, column: Column | None, part: str, width: int, *, rank: int, least: int = 0) -> TableColumn:
-        """Numbers, `?` where they are unknown, and a sign of waiting while they are being computed."""
+        """Numbers, `?` where they are unknown, and a sign of waiting while they are being computed.
+
+        Either all formulas of a column can be read, or all of it is at the stated sizes: numbers below one another are of one unit.
+        """
         failed = self.results.has_failed(part)
+        is_at_sizes = column is not None and column.is_symbolic and not self._has_room(column, width)
+        self.is_at_sizes |= is_at_sizes
 
         def text(row: int) -> str:
             if column is None:
                 return self.symbols.unknown if failed else self.symbols.waiting
-            stated = self.results.context.complete
-            return column.text(row, self.symbols, self.tree.alike(row), stated=stated, room=width)
+            stated = self.results.context.complete if is_at_sizes else None
+            return column.text(row, self.symbols, self.tree.alike(row), stated=stated)
 
         def role(row: int) -> Role:
             value = 0 if column is None else column.values[row]
             return "unknown" if value is None else "faint" if value == 0 else "plain"
 
         return TableColumn(title, width, text, right=True, role=role, rank=rank, least=least)
+
+    def _has_room(self, column: Column, width: int) -> bool:
+        folds = self.tree.folds
+        runs = (folds.members(run, self.outline) for run in range(len(folds)))
+        return column.values.formulas <= _MOST_AT_ONCE and column.has_room(width, self.symbols, runs)
 
     def heading(self, width: int) -> Line:
         return (Span(text_of(super().heading(width)).removesuffix(" "), "heading"),)
