@@ -104,7 +104,7 @@ class Command:
         device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
         parser.add_argument(
-            "--steps", type=int, metavar="N", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit"
+            "--steps", type=int, metavar="N", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit and --grid"
         )
         parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
         parser.add_argument(
@@ -158,6 +158,16 @@ class Command:
             metavar="NAME=LOW..HIGH",
             help="the largest size that fits, such as batch=1..512: {batch} in ARGS stands for it, and the program runs for each tried",
         )
+        trials.add_argument(
+            "--grid",
+            action="append",
+            default=[],
+            metavar="NAME=V,V,...",
+            help="simulate each combination of values, such as --grid batch=8,16 --grid ac=none,full: {batch} in ARGS stands for "
+            "the value, or NAME is a setting of --set; memory, time and what is worth it",
+        )
+        trials.add_argument("--gpus", default="", metavar="N,N,...", help="with --grid, or alone: worlds of so many ranks")
+        trials.add_argument("--price", type=float, default=0, metavar="P", help="with --grid: what a GPU costs an hour")
         parser.add_argument("--all", action="store_true", help="the whole report; without it the verdict and the lines that decide")
         device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
@@ -181,7 +191,7 @@ class Command:
             world=world_of(args.world),
             rank=rank,
             local=args.local,
-            steps=(_FIT_STEPS if args.fit else 0) if args.steps is None else args.steps,
+            steps=(_FIT_STEPS if args.fit or args.grid or args.gpus else 0) if args.steps is None else args.steps,
             seconds=args.time,
             answer=args.answer,
             allow_unknown=args.allow_unknown_kernels,
@@ -194,8 +204,10 @@ class Command:
             told=told,
         )
         program = Program(args.script, args.arguments, args.is_module)
-        if args.fit:
-            return self._fit(args, program, options)
+        if args.fit or args.grid or args.gpus:
+            return self._runs(args, program, options)
+        if args.price:
+            raise UsageError("--price is about combinations", code="IRS643", hint="`--grid batch=8,16,32`, with {batch} in the arguments")
         if args.rank == "all":
             if _is_export(args):
                 raise UsageError("-o for another viewer is about one rank", code="IRS643", hint="--rank R")
@@ -215,19 +227,27 @@ class Command:
                 found, interrupted = stop.simulation, True
         return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
 
-    def _fit(self, args: argparse.Namespace, program: Program, options: Options) -> int:
-        """The largest size of an option of the program's own."""
+    def _runs(self, args: argparse.Namespace, program: Program, options: Options) -> int:
+        """Run the program several times: for the largest size of an option of its own, or for each combination of values."""
         from irscope.tools.fit_runs import Range, fit_program  # it imports all that plans steps
+        from irscope.tools.simulate_grid import Axis, run_grid
 
+        option = "--fit" if args.fit else "--grid" if args.grid else "--gpus"
         asked = {"--rank all": args.rank == "all", "--try": args.tries, "--try-compile": args.try_compile, "--no-limit": args.no_limit}
-        asked[f"-o {args.output}"] = _is_export(args)
+        asked |= {f"-o {args.output}": _is_export(args), "--grid": args.fit and args.grid, "--gpus": args.fit and args.gpus}
+        asked["--world"] = args.gpus and args.world is not None
         for said, is_asked in asked.items():
             if is_asked:
-                raise UsageError(f"{said} is about one size, and --fit looks for one", code="IRS643", hint="leave one of them out")
+                raise UsageError(f"{said} does not go with {option}", code="IRS643", hint="leave one of them out")
         check_script(program.script, program.is_module)
-        found = fit_program(program, options, Range.parse(args.fit))
-        write_answer(found.document(), args)
-        return found.exit_code
+        if args.fit:
+            fitted = fit_program(program, options, Range.parse(args.fit))
+            write_answer(fitted.document(), args)
+            return fitted.exit_code
+        axes = [*map(Axis.parse, args.grid), *([Axis.gpus(args.gpus)] if args.gpus else [])]
+        grid = run_grid(program, options, axes, args.price)
+        write_answer(grid.document(), args)
+        return grid.exit_code
 
     def _tried(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation | Ranks) -> Tried | None:
         document = found.to_json()

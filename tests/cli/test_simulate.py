@@ -762,6 +762,39 @@ def test_what_the_search_for_a_size_cannot_do_is_said_before_anything_runs(tmp_p
         assert done.returncode == 2 and "IRS643" in done.stderr and hint in done.stderr, done.stderr
 
 
+def test_each_combination_of_a_grid_is_a_run_of_its_own(tmp_path: Path) -> None:
+    asked = ("--device", "h100", "--memory", "700MiB", "--format", "json", "-q")
+    grid = ("--grid", "batch=4,8,39,45", "--grid", "optimizer.foreach=True,False", "--price", "3.6")
+    done = simulate(tmp_path, SIZED, *grid, *asked, arguments=("--batch", "{batch}"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    rows = found["rows"]
+    assert found["schema"] == "irscope.grid/1" and found["unit"] == "samples" and len(rows) == 8
+    assert [row["outcome"] for row in rows[::2]] == ["fits", "fits", "oom", "fails"] and "at most 40" in rows[-1]["why"]
+    for row in rows[:4]:
+        values, seconds = row["values"], row["step_seconds"]
+        assert row["throughput"] == pytest.approx(int(values["batch"]) / seconds)
+        assert row["price"] == pytest.approx(1e6 / row["throughput"] * 3.6 / 3600)
+    setting = f"optimizer.foreach={rows[3]['values']['optimizer.foreach']}"
+    alone = simulate(tmp_path, SIZED, *asked, "--steps", "3", "--set", setting, arguments=("--batch", "8"))
+    document = json.loads(alone.stdout)
+    assert document["peak"]["reserved"] == rows[3]["reserved_bytes"] and document["steps"][-1]["seconds"] == rows[3]["step_seconds"]
+
+
+def test_what_a_grid_cannot_do_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for asked, said in (
+        (("--grid", "batch"), "NAME=VALUE"),
+        (("--grid", "size=1,2"), "train.py --size {size}`"),
+        (("--grid", "batch=1,2", "--grid", "batch=3,4"), "twice"),
+        (("--grid", "batch=1,2", "--fit", "batch=1..2"), "leave one of them out"),
+        (("--gpus", "0"), "--gpus 8,16,64"),
+        (("--price", "2"), "--grid"),
+        (("--grid", "optimizer.foreach=7"), "IRS648"),
+    ):
+        done = simulate(tmp_path, SIZED, *asked, arguments=("--batch", "{batch}"))
+        assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 @pytest.mark.parametrize("loads", [False, True])
 def test_a_torchvision_that_was_built_for_another_torch_is_imported(tmp_path: Path, loads: bool) -> None:
     package = tmp_path / "torchvision"
