@@ -137,8 +137,8 @@ PASSES: dict[str, PassEntry] = {
         "Check the graph against the rules of the IR, and its nodes against those of their operators.",
     ),
     "xla-memory": PassEntry(
-        "irscope.passes.lifetimes.fused:XlaMemory",
-        "Predict what XLA's CPU compiler says of a program's memory: bytes of arguments, results and temporaries.",
+        "irscope.passes.lifetimes.xla:XlaMemory",
+        "Predict what XLA's CPU compiler says of a program: bytes of arguments, results and temporaries, and FLOPs.",
     ),
 }
 

@@ -41,8 +41,8 @@ from irscope.passes.cost.traffic import intensity
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, deciding_elements
 from irscope.passes.lifetimes.changes import user_line
-from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
+from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness

@@ -7,40 +7,35 @@ a kernel may write over an operand of its size that nothing reads later; dead pa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
-from typing import ClassVar, Final
+from typing import Final
 
 from irscope.immutable import mutable
-from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.spec import Family, OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant, read_values
 from irscope.passes.lifetimes.sharded import Exchange, Sharding
-from irscope.passkit.base import Analysis, PassContext
-from irscope.report.report import Report
-from irscope.report.table import Table
 from irscope.report.values import Provenance, Quantity
 
 _ALIGNMENT: Final = 64
 """Bytes of which offsets inside the memory of temporaries are multiples (cpu_function_runtime::MinAlign of XLA)."""
-_FUSED: Final = frozenset(
+FUSED: Final = frozenset(
     {Family.ELEMENTWISE, Family.COMPARISON, Family.VIEW, Family.MOVE, Family.INDEXING, Family.CREATION, Family.RANDOM, Family.REDUCTION}
 )
 _POINTER: Final = 8
 XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
-_COMPUTED: Final = 32
+COMPUTED: Final = 32
 """Bits of the floats that products are computed in, at least."""
 _PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
-_SCATTERED: Final = "reduce.scatter_windows"
+SCATTERED: Final = "reduce.scatter_windows"
 
 
 @mutable
@@ -130,11 +125,11 @@ class Kernel:
     __hash__ = object.__hash__
 
 
-class _Body:
+class Body:
     """One graph: what is fused, what has a buffer, and when."""
 
     def __init__(
-        self, graph: Graph, types: Inferred, writable: Iterable[Value] = (), around: _Body | None = None, is_loose: bool = False
+        self, graph: Graph, types: Inferred, writable: Iterable[Value] = (), around: Body | None = None, is_loose: bool = False
     ) -> None:
         self.graph, self.types, self.around = graph, types, around
         self.parts: Callable[[Value], int] = (lambda value: 1) if around is None else around.parts
@@ -146,7 +141,7 @@ class _Body:
         self.roots: dict[Value, Value] = {} if around is None else around.roots
         self.unsized: list[Value] = []
         self.writable = set(writable)
-        self.inner: dict[Node, _Body] = {}
+        self.inner: dict[Node, Body] = {}
         self._alias()
         self.users = self._users()
         self.fused: set[Node] = set()
@@ -207,9 +202,7 @@ class _Body:
             return True
         makes = node.inputs[0].node if node.inputs[0] is not None else None
         is_matrix = len(moved) == 2
-        return is_matrix and (
-            _is_product(makes) or all(isinstance(user, Node) and _is_product(user) for user in node.outputs[0].users or ())
-        )
+        return is_matrix and (is_product(makes) or all(isinstance(user, Node) and is_product(user) for user in node.outputs[0].users or ()))
 
     def _users(self) -> dict[Value, list[Node | None]]:
         """Who reads each value: nodes of this graph, None for its results."""
@@ -231,7 +224,7 @@ class _Body:
         for node in reversed(self.steps):
             kernels[node] = frozenset({node})
             spec = find_op(node.op)
-            if spec is None or spec.family not in _FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
+            if spec is None or spec.family not in FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
                 continue
             output = node.outputs[0]
             if output in self.roots:
@@ -241,31 +234,26 @@ class _Body:
             if not readers:
                 self.fused.add(node)  # nothing reads it
                 continue
-            if len(into) < len(readers) or not all(self._takes(user, output) for user in into):
+            if len(into) < len(readers) or not all(self.takes(user, output) for user in into):
                 continue
             where = frozenset().union(*(kernels[user] for user in into))
             is_small = self._is_free(node)
             if spec.family is Family.REDUCTION or (
-                len(where) > 1 and not is_small and (not self._is_unary(node) or self._is_dear(node, spec))
+                len(where) > 1 and not is_small and (not self.is_unary(node) or self.is_dear(node, spec))
             ):
                 continue
-            if not is_small and self._is_dear(node, spec) and any(self.elements(user.outputs[0]) > self.elements(output) for user in into):
+            if not is_small and self.is_dear(node, spec) and any(self.elements(user.outputs[0]) > self.elements(output) for user in into):
                 continue
             self.fused.add(node)
             kernels[node] = where
 
-    def _takes(self, user: Node, value: Value) -> bool:
+    def takes(self, user: Node, value: Value) -> bool:
         """Whether a node takes what makes its operand into its kernel."""
         spec = find_op(user.op)
         if spec is not None and spec.family in _PRODUCTS and not user.regions:
             operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
             return bool(operands) and all(self._widened(user) or self._is_turned(user, place) for place in operands)
-        if (
-            spec is None
-            or user.regions
-            or spec.family not in _FUSED
-            or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles)
-        ):
+        if spec is None or user.regions or spec.family not in FUSED or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles):
             return False
         return OpRole.WRITE_PART not in spec.roles or self.root(user.inputs[0] or value) is not value
 
@@ -280,13 +268,13 @@ class _Body:
         made = value.node
         return made is not None and made in self.place and self._is_free(made)
 
-    def _is_unary(self, node: Node) -> bool:
+    def is_unary(self, node: Node) -> bool:
         """Whether at most one of the operands is as large as the result."""
         own = self.elements(node.outputs[0])
         operands = {self.root(value) for value in node.inputs if value is not None}
-        return sum(self._breadth(value) >= own for value in operands) <= 1
+        return sum(self.breadth(value) >= own for value in operands) <= 1
 
-    def _breadth(self, value: Value) -> int:
+    def breadth(self, value: Value) -> int:
         """Elements that have to be read for a value: of a repeated one those that are repeated."""
         node = value.node
         spec = find_op(node.op) if node is not None else None
@@ -297,7 +285,7 @@ class _Body:
                 return self.elements(node.inputs[0])
         return self.elements(value)
 
-    def _is_dear(self, node: Node, spec: OpSpec) -> bool:
+    def is_dear(self, node: Node, spec: OpSpec) -> bool:
         types = [None if value is None else self.types.type_of(value) for value in node.inputs]
         cost = spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
         return cost is None or cost.transcendental != 0
@@ -357,7 +345,7 @@ class _Body:
 
     def _is_swapped(self, node: Node) -> bool:
         """Whether only another order of the result's axes is read, so that the compiler made a product with its operands exchanged."""
-        return _is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
+        return is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
         """The kernel of a node, and those that bring operands of a product into another order or element type before it."""
@@ -385,7 +373,7 @@ class _Body:
                 product = ("product", node, 0)
                 before.append(Kernel(node, reads, [(product, self._wide_result(makes[0]))]))
                 reads = {product: None}
-        elif spec is not None and spec.family is Family.POOLING and node.op == _SCATTERED and makes:
+        elif spec is not None and spec.family is Family.POOLING and node.op == SCATTERED and makes:
             before, reads = self._scattered(node, reads)
         if node in self.partial and makes:
             partial = ("product", node, 1)
@@ -417,12 +405,12 @@ class _Body:
         """How many times as large a product's operands are in f32, to which they are converted; 0 where they are multiplied as they are."""
         type_ = self.types.type_of(node.inputs[0])
         bits = type_.dtype.bits if isinstance(type_, TensorType) and type_.dtype.is_float else None
-        return _COMPUTED // bits if bits is not None and bits < _COMPUTED else 0
+        return COMPUTED // bits if bits is not None and bits < COMPUTED else 0
 
     def _wide_result(self, made: tuple[object, int]) -> int:
         type_ = self.types.type_of(made[0]) if isinstance(made[0], Value) else None
-        bits = (type_.dtype.bits if isinstance(type_, TensorType) else None) or _COMPUTED
-        return made[1] * max(1, _COMPUTED // bits)
+        bits = (type_.dtype.bits if isinstance(type_, TensorType) else None) or COMPUTED
+        return made[1] * max(1, COMPUTED // bits)
 
     def _is_turned(self, node: Node, place: int) -> bool:
         """Whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the left,
@@ -533,7 +521,7 @@ class _Body:
                     value in self.writable
                     and last.get(value, -1) <= step
                     and self.size(value) == self.size(output)
-                    and not _is_product(node)
+                    and not is_product(node)
                 ):
                     self.writable.discard(value)
                     return True
@@ -553,14 +541,14 @@ class _Body:
         for region in node.regions:
             is_loop = control_of(node) is Control.LOOP
             state = [value for value in region.inputs if value not in self.roots] if is_loop else []
-            body = _Body(region, self.types, state, self, self.is_loose)
+            body = Body(region, self.types, state, self, self.is_loose)
             plan = body.plan(is_main=not is_loop)
             self.unsized.extend(plan.unsized)
             most = max(most, *heights((one for one in plan.storages if not one.is_output), plan.inside, len(plan.steps)), 0)
         return most
 
 
-def _is_product(node: Node | None) -> bool:
+def is_product(node: Node | None) -> bool:
     spec = None if node is None else find_op(node.op)
     return spec is not None and spec.family is Family.CONTRACTION
 
@@ -611,7 +599,7 @@ def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
 def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None) -> FusedPlan:
     """The buffers of a program, and sums of them; of a sharded one on one device."""
     given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
-    body = _Body(graph, types, given)
+    body = Body(graph, types, given)
     if sharding is not None:
         body.parts, body.partial = sharding.parts, frozenset(one.node for one in sharding.exchanges)
     plan = body.plan(is_main=True)
@@ -623,7 +611,7 @@ def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]
     plan.constants = sum(body.size(value) for value in graph.weights)
     plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
     plan.aliased = sum(results[result] for _, result in aliased if result < len(results))
-    products = [one.size for one in plan.storages if not one.is_output and _is_product(one.tenants[0][0].node)]
+    products = [one.size for one in plan.storages if not one.is_output and is_product(one.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
     is_known = all(find_op(node.op) is not None for node in graph.walk())
@@ -635,7 +623,7 @@ def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]]
 
 def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int], parts: Callable[[Value], int]) -> int:
     """The most that any order takes that is near: nothing is fused or written over, and each operand is brought into another order."""
-    loose = _Body(graph, types, given, is_loose=True)
+    loose = Body(graph, types, given, is_loose=True)
     loose.parts = parts
     plan = loose.plan(is_main=True)
     own = [one for one in plan.storages if not one.is_output]
@@ -643,46 +631,3 @@ def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequen
     within = {step: 2 * size for step, size in plan.inside.items()}
     scalars = _ALIGNMENT * sum(len(node.regions) + 1 for node in graph.walk() if node.regions)
     return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0) + scalars
-
-
-def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:
-    rows = [(one.node.name, one.kind, size, one.devices) for one, size in plan.exchanges]
-    columns = ["at:node", "exchange", "bytes:bytes", "devices:count"]
-    return (Table.of(rows, columns=columns, title="exchanged between devices"),) if rows else ()
-
-
-@dataclass(frozen=True)
-class XlaMemory(Analysis[FusedPlan]):
-    """Predict what XLA's CPU compiler says of a program's memory: bytes of arguments, results and temporaries."""
-
-    name: ClassVar[str] = "xla-memory"
-    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
-
-    def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
-        types, program = ctx.get(Shapes), ctx.program
-        sharding = Sharding(graph, types, program.mesh, program.cuts) if program.mesh else None
-        plan = plan_fused(graph, types, program.aliased, sharding)
-        plan.devices = math.prod(program.mesh.values())
-        return plan
-
-    def report(self, result: FusedPlan, ctx: PassContext) -> Report:
-        rows = [
-            (
-                one.tenants[-1][0],
-                one.size,
-                one.born,
-                one.dies,
-                "result" if one.is_output else "in a result" if number in result.shared else "",
-            )
-            for number, one in enumerate(result.storages)
-        ]
-        return Report(
-            pass_name=self.name,
-            options=self.text,
-            summary=result.summary(),
-            notes=(XLA_NOTE,),
-            tables=(
-                *_exchanges(result),
-                Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),
-            ),
-        )

@@ -15,9 +15,9 @@ from irscope.passes.graph.alias import Alias, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.frames import Locals, held_by_calls, longest_holds
-from irscope.passes.lifetimes.fused import XlaMemory
 from irscope.passes.lifetimes.lives import Body, Hold, LiveRange, alive_bytes, as_observed, inner_peaks, label_of
 from irscope.passes.lifetimes.traced import TracedLocals
+from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.sizes import size_cell

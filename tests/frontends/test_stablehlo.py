@@ -81,6 +81,70 @@ def test_flops_are_those_that_the_compiler_counts(name: str) -> None:
     assert found == pytest.approx(TRUTH[name]["flops"], rel=SAME_FLOPS[name], abs=0)
 
 
+@pytest.mark.parametrize("name", [name for name, row in TRUTH.items() if row["flops"] > 0])
+def test_work_is_counted_as_the_compiler_does(name: str) -> None:
+    """Of all programs but the one where XLA calls a library, of which it does not know the work."""
+    summary = irscope.run(irscope.load(DATA / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].report().summary
+    assert summary["cost_analysis_flops"].provenance is Provenance.MODELLED
+    assert summary["cost_analysis_flops"].value == pytest.approx(TRUTH[name]["flops"], rel=6e-3)
+    assert summary["cost_analysis_transcendentals"].value == (TRUTH[name]["transcendentals"] or 0)
+
+
+SCALAR = (
+    "%c = stablehlo.constant dense<{}> : tensor<f32>\n%s = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4x8xf32>\n"
+)
+COUNTED = {
+    "a neutral constant is no work": (SCALAR.format("1.0") + "%0 = stablehlo.multiply %s, %x : tensor<4x8xf32>", 0, 0),
+    "another constant is": (SCALAR.format("2.0") + "%0 = stablehlo.multiply %s, %x : tensor<4x8xf32>", 32, 0),
+    "nothing less a number is work": (SCALAR.format("0.0") + "%0 = stablehlo.subtract %s, %x : tensor<4x8xf32>", 32, 0),
+    "equal operators are there once": (
+        "%a = stablehlo.exponential %x : tensor<4x8xf32>\n%b = stablehlo.exponential %x : tensor<4x8xf32>\n"
+        "%0 = stablehlo.multiply %a, %b : tensor<4x8xf32>",
+        32,
+        32,
+    ),
+    "what differs is there twice": (
+        "%a = stablehlo.exponential %x : tensor<4x8xf32>\n%b = stablehlo.exponential %a : tensor<4x8xf32>\n"
+        "%0 = stablehlo.multiply %a, %b : tensor<4x8xf32>",
+        32,
+        64,
+    ),
+    "a conversion counts its elements": (
+        "%a = stablehlo.convert %x : (tensor<4x8xf32>) -> tensor<4x8xi32>\n"
+        "%0 = stablehlo.convert %a : (tensor<4x8xi32>) -> tensor<4x8xf32>",
+        64,
+        0,
+    ),
+    "narrow floats are computed with in f32": (
+        "%a = stablehlo.convert %x : (tensor<4x8xf32>) -> tensor<4x8xbf16>\n%b = stablehlo.multiply %a, %a : tensor<4x8xbf16>\n"
+        "%0 = stablehlo.convert %b : (tensor<4x8xbf16>) -> tensor<4x8xf32>",
+        5 * 32,
+        0,
+    ),
+    "a product that adds nothing up multiplies": (
+        "%r = stablehlo.slice %x [0:4, 0:1] : (tensor<4x8xf32>) -> tensor<4x1xf32>\n"
+        "%l = stablehlo.slice %x [0:1, 0:8] : (tensor<4x8xf32>) -> tensor<1x8xf32>\n"
+        "%0 = stablehlo.dot_general %r, %l, contracting_dims = [1] x [0] : (tensor<4x1xf32>, tensor<1x8xf32>) -> tensor<4x8xf32>",
+        32,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COUNTED)
+def test_work_of_small_programs(what: str, tmp_path: Path) -> None:
+    body, flops, functions = COUNTED[what]
+    summary = irscope.run(opened(main(f"{body}\nreturn %0 : tensor<4x8xf32>"), tmp_path), "xla-memory")["xla-memory"].report().summary
+    assert (summary["cost_analysis_flops"].value, summary["cost_analysis_transcendentals"].value) == (flops, functions)
+
+
+def test_work_that_is_not_known_is_unknown(tmp_path: Path) -> None:
+    body = "%0 = stablehlo.custom_call @nobody(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
+    summary = irscope.run(opened(main(body), tmp_path), "xla-memory")["xla-memory"].report().summary
+    assert summary["cost_analysis_flops"].value is None
+    assert summary["cost_analysis_flops"].provenance is Provenance.UNKNOWN
+
+
 @pytest.mark.parametrize("name", ["gpt_scan", "gpt_scan_grad"])
 def test_a_loop_counts_as_often_as_it_runs(name: str) -> None:
     """XLA counts its body once; six layers are run."""

@@ -1,0 +1,284 @@
+"""What XLA's CPU compiler says of a program: its memory, and the FLOPs of what it made of it.
+
+FLOPs follow HloCostAnalysis of XLA, which goes over the program behind all optimisations. There, equal operators are there once, those
+that change nothing are gone, and what is fused into several kernels is computed in each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from irscope.ir.dims import Dim, SymDim, dim_max, exact_div
+from irscope.ir.graph import Facet, Graph, Node, Role, Value
+from irscope.ir.places import Literal
+from irscope.ir.types import TensorType
+from irscope.ops.facts import OpRole
+from irscope.ops.registry import find_op, plays
+from irscope.ops.spec import Family
+from irscope.passes.cost.count import Costs, NodeCosts
+from irscope.passes.inference.engine import Inferred
+from irscope.passes.inference.shapes import Shapes
+from irscope.passes.lifetimes.fused import COMPUTED, FUSED, SCATTERED, XLA_NOTE, Body, FusedPlan, is_product, plan_fused
+from irscope.passes.lifetimes.sharded import Sharding
+from irscope.passes.sizes import dim_cell
+from irscope.passkit.base import Analysis, PassContext
+from irscope.report.report import Report
+from irscope.report.table import Table
+from irscope.report.units import Kind
+from irscope.report.values import Provenance, Quantity
+
+_NEUTRAL: Final[dict[OpRole, tuple[float, bool]]] = {
+    OpRole.MULTIPLY: (1, True),
+    OpRole.ADD: (0, True),
+    OpRole.DIVIDE: (1, False),
+    OpRole.SUBTRACT: (0, False),
+}
+"""Constants that change nothing, and whether they may be the first operand as well."""
+_LARGER: Final = "math.maximum"
+_CHOOSES: Final = 7
+"""Operations of the function with which SelectAndScatterExpander looks for the largest of a window, beside a select for each axis."""
+_COUNT_NOTE: Final = (
+    "cost_analysis counts what the compiler made: bodies of loops once, transcendental functions apart, conversions too, "
+    "and what is fused into two kernels twice"
+)
+_WORK: Final = ("cost_analysis_flops", "cost_analysis_transcendentals")
+Work: TypeAlias = tuple[Dim, Dim]
+"""FLOPs, and transcendental functions of elements."""
+
+
+class _Simplified(Body):
+    """A graph without operators that are there twice, or change nothing: their results are those of others."""
+
+    def _alias(self) -> None:
+        super()._alias()
+        seen: dict[object, Value] = {}
+        for node in self.steps:
+            spec = find_op(node.op)
+            if spec is None or node.regions or len(node.outputs) != 1 or node.outputs[0] in self.roots or spec.family is Family.RANDOM:
+                continue
+            output = node.outputs[0]
+            kept = self._kept(node)
+            if kept is not None:
+                self.roots[output] = kept
+                continue
+            operands = tuple(None if value is None else self._name(value) for value in node.inputs)
+            first = seen.setdefault((node.op, str(dict(node.attrs)), operands, str(self.types.type_of(output))), output)
+            if first is not output:
+                self.roots[output] = first
+
+    def _literal(self, value: Value) -> Literal | None:
+        """The numbers of a constant, of this graph or of those around it."""
+        inner: Body | None = self if value.role is Role.CONSTANT else None
+        while inner is not None and value not in inner.graph.data:
+            inner = inner.around
+        data = None if inner is None else inner.graph.data[value]
+        return data if isinstance(data, Literal) else None
+
+    def _name(self, value: Value) -> object:
+        """What is the same for equal constants."""
+        data = self._literal(value)
+        if data is not None:
+            return (str(self.types.type_of(value)), data.values)
+        return (self.root(value), str(self.types.type_of(value)))
+
+    def _kept(self, node: Node) -> Value | None:
+        """The operand that is the result, as the other one is neutral."""
+        if len(node.inputs) != 2:
+            return None
+        neutral = next((_NEUTRAL[role] for role in _NEUTRAL if plays(node, role)), (float("-inf"), True) if node.op == _LARGER else None)
+        if neutral is None:
+            return None
+        number, is_either = neutral
+        for place in (1, 0) if is_either else (1,):
+            other, kept = node.inputs[place], node.inputs[1 - place]
+            if other is not None and kept is not None and self._constant(other) == number:
+                return kept if self.types.type_of(kept) == self.types.type_of(node.outputs[0]) else None
+        return None
+
+    def _constant(self, value: Value) -> float | None:
+        """The number that all elements are."""
+        root = self.root(value)
+        while root.node is not None and plays(root.node, OpRole.SPREAD) and root.node.inputs[0] is not None:
+            root = self.root(root.node.inputs[0])
+        data = self._literal(root)
+        number = data.values[0] if data is not None and len(data.values) == 1 else None
+        return float(number) if isinstance(number, int | float) else None
+
+
+class _Counter:
+    """Work of the graphs of a program on one device."""
+
+    def __init__(self, types: Inferred, costs: Costs, sharding: Sharding | None) -> None:
+        self._types, self._costs, self._sharding = types, costs, sharding
+        self.unknown = ""
+        """Why the work is not known."""
+        self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges}
+
+    def of_graph(self, graph: Graph, around: Body | None = None) -> Work:
+        """The sum over a graph: of its branches the dearest, bodies of loops once."""
+        body = _Simplified(graph, self._types, (), around)
+        if self._sharding is not None:
+            body.parts = self._sharding.parts
+        kernels = _kernels(body)
+        flops: Dim = 0
+        functions: Dim = 0
+        for node in body.steps:
+            if not node.regions and node.outputs and node.outputs[0] in body.roots:
+                continue
+            if node.regions:
+                inside = [self.of_graph(region, body) for region in node.regions]
+                once: Work = (dim_max(*(one[0] for one in inside)), dim_max(*(one[1] for one in inside)))
+                times = 1
+            else:
+                once, times = self._of_node(node, body), kernels[node]
+            flops, functions = flops + once[0] * times, functions + once[1] * times
+        return flops, functions
+
+    def _of_node(self, node: Node, body: Body) -> Work:
+        cost, spec = self._costs.by_node.get(node), find_op(node.op)
+        if cost is None or spec is None:
+            self.unknown = "the cost of an operator is not known"
+            return 0, 0
+        if not node.outputs:
+            return 0, 0
+        output = node.outputs[0]
+        flops = cost.flops - cost.transcendental
+        if OpRole.CONVERT in spec.roles:
+            flops = self._elements(output)
+        elif flops != 0:
+            if is_product(node) and cost.macs == self._elements(output):
+                flops = cost.macs  # nothing is added up: the compiler multiplies
+            elif node.op == SCATTERED:
+                flops = self._scattered(node)
+            flops = flops + self._converted(node, body)
+        parts, added = body.parts(output), self._added.get(node, 1)
+        whole, functions = self._part(flops, parts * added), self._part(cost.transcendental, parts)
+        return (whole + self._part(self._elements(output), parts) if added > 1 else whole), functions
+
+    def _part(self, number: Dim, parts: int) -> Dim:
+        """What one device has of it."""
+        if parts == 1 or isinstance(number, int):
+            return -(-number // parts) if isinstance(number, int) else number
+        part = exact_div(number, parts)
+        if part is None:
+            self.unknown = "what a device has of an open size is not known"
+        return 0 if part is None else part
+
+    def _elements(self, value: Value) -> Dim:
+        type_ = self._types.type_of(value)
+        count = type_.numel if isinstance(type_, TensorType) else None
+        if count is None or (isinstance(count, SymDim) and count.is_unknown):
+            self.unknown = "a size is not known"
+            return 0
+        return count
+
+    def _scattered(self, node: Node) -> Dim:
+        """Look for the largest element of each window with its place, and add to what is there."""
+        source, kernel, type_ = node.inputs[1], node.attrs.get("kernel"), self._types.type_of(node.outputs[0])
+        sizes = [size for size in kernel if isinstance(size, int)] if isinstance(kernel, tuple) else []
+        work = node.attrs.get("work", 1)
+        axes = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
+        each = (math.prod(sizes) - 1) * (_CHOOSES + axes) + (work if isinstance(work, int) else 1)
+        return self._elements(source) * each if source is not None else 0
+
+    def _converted(self, node: Node, body: Body) -> Dim:
+        """Elements that are brought into f32 and back, as narrow floats are not computed with on a CPU."""
+        operands: Iterable[Value] = {body.root(value) for value in node.inputs if value is not None}
+        found: Dim = 0
+        for value in operands:
+            if self._is_narrow(value) and body.breadth(value) != 0:  # of a repeated value what is repeated
+                spread = value.node is not None and plays(value.node, OpRole.SPREAD) and value.node.inputs[0]
+                found = found + self._elements(spread or value)
+        for value in node.outputs:
+            found = found + (self._elements(value) if self._is_narrow(value) else 0)
+        return found
+
+    def _is_narrow(self, value: Value) -> bool:
+        type_ = self._types.type_of(value)
+        return isinstance(type_, TensorType) and type_.dtype.is_float and (type_.dtype.bits or COMPUTED) < COMPUTED
+
+
+def _kernels(body: Body) -> dict[Node, int]:
+    """In how many kernels each node is computed. What is stored for some of its readers is computed again in others, where that reads
+    no more than its result (EffectivelyAtMostUnary of XLA)."""
+    found: dict[Node, frozenset[Node]] = {}
+    for node in reversed(body.steps):
+        own = frozenset() if node in body.fused else frozenset({node})
+        found[node] = own
+        spec = find_op(node.op)
+        if len(node.outputs) != 1 or spec is None:
+            continue
+        output = node.outputs[0]
+        readers = [user for user in body.users.get(output, []) if user is not None]
+        if node in body.fused:
+            found[node] = frozenset().union(*(found[user] for user in readers))
+        elif (
+            spec.family in FUSED
+            and spec.family is not Family.REDUCTION
+            and OpRole.WRITE_PART not in spec.roles
+            and body.is_unary(node)
+            and not body.is_dear(node, spec)
+        ):
+            found[node] = own.union(*(found[user] for user in readers if body.takes(user, output)))
+    return {node: len(kernels) for node, kernels in found.items()}
+
+
+def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:
+    rows = [(one.node.name, one.kind, size, one.devices) for one, size in plan.exchanges]
+    columns = ["at:node", "exchange", "bytes:bytes", "devices:count"]
+    return (Table.of(rows, columns=columns, title="exchanged between devices"),) if rows else ()
+
+
+def _sharding(ctx: PassContext) -> Sharding | None:
+    program = ctx.program
+    return Sharding(program.graph, ctx.get(Shapes), program.mesh, program.cuts) if program.mesh else None
+
+
+def _counted(ctx: PassContext) -> dict[str, object]:
+    """What `cost_analysis()` would say; unknown where the cost of an operator is."""
+    counter = _Counter(ctx.get(Shapes), ctx.get(NodeCosts()), _sharding(ctx))
+    work, note = counter.of_graph(ctx.program.graph), counter.unknown
+    return {
+        name: Quantity(None if note else dim_cell(number), Provenance.UNKNOWN if note else Provenance.MODELLED, note=note)
+        for name, number in zip(_WORK, work, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class XlaMemory(Analysis[FusedPlan]):
+    """Predict what XLA's CPU compiler says of a program: bytes of arguments, results and temporaries, and FLOPs."""
+
+    name: ClassVar[str] = "xla-memory"
+    reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
+
+    def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
+        types, program = ctx.get(Shapes), ctx.program
+        plan = plan_fused(graph, types, program.aliased, _sharding(ctx))
+        plan.devices = math.prod(program.mesh.values())
+        return plan
+
+    def report(self, result: FusedPlan, ctx: PassContext) -> Report:
+        rows = [
+            (
+                one.tenants[-1][0],
+                one.size,
+                one.born,
+                one.dies,
+                "result" if one.is_output else "in a result" if number in result.shared else "",
+            )
+            for number, one in enumerate(result.storages)
+        ]
+        return Report(
+            pass_name=self.name,
+            options=self.text,
+            summary={**result.summary(), **_counted(ctx)},
+            units={_WORK[0]: Kind.FLOPS, _WORK[1]: Kind.COUNT},
+            notes=(XLA_NOTE, _COUNT_NOTE),
+            tables=(
+                *_exchanges(result),
+                Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),
+            ),
+        )
