@@ -139,7 +139,7 @@ class Grid:
         if any(one.outcome == "fits" for one in self.runs):
             return "the time of no combination that fits is known"
         if any(one.outcome == "perhaps" for one in self.runs):
-            return "none fits for sure"
+            return "no combination is guaranteed to fit"
         return "no combination fits"
 
     def report(self) -> Report:
