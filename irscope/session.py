@@ -132,6 +132,10 @@ class Model:
         path = self.program.path
         if not path or (self.program.format == "module" and not is_name(path)):
             raise UsageError("only a model that was read from a file can be bound again", code="IRS334")
+        if self.program.training is not None and self.program.format == "module":
+            raise UsageError(
+                "a captured training step cannot be read again", code="IRS334", hint="start again with other sizes: --bind batch=8"
+            )
         return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
 
     def _copy_bound_to(self, sizes: Mapping[str, int]) -> Model | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from irscope.ir.dims import Dim
+from irscope.ir.graph import Role
 from irscope.ir.program import Program
 from irscope.report.celltext import SIGNS
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, plain
+from irscope.training import Trace
 from irscope.tui.amounts import amount
 from irscope.tui.memory.lives import peak_text
 from irscope.tui.results import Results
@@ -24,7 +26,9 @@ _WIDE = 100
 
 def header_lines(program: Program, nodes: int, results: Results, width: int, symbols: Symbols) -> list[Line]:
     """What it is and what the numbers are for; below, the verdict, the peak and the other totals. What has no room is left out whole."""
-    context = [Span(symbols.clean(text), "name") for text in results.context.words(width - _SHORTEST_NAME)]
+    step = [Span(symbols.clean(text), "name") for text in _about_step(program, results)]
+    room = width - _SHORTEST_NAME - sum(display_width(one.text) + display_width(symbols.glyphs.separator) for one in step)
+    context = [*step, *(Span(symbols.clean(text), "name") for text in results.context.words(room))]
     taken = display_width(symbols.glyphs.separator.join(["", *(one.text for one in context)]))
     name = program.path.replace("\\", "/").rpartition("/")[2] or program.graph.name
     room = min(max(width - taken, _SHORTEST_NAME), _LONGEST_NAME)
@@ -46,6 +50,18 @@ def _line_of(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
             line += added
             taken += room
     return cut_line(line, width, symbols)
+
+
+def _about_step(program: Program, results: Results) -> Iterator[str]:
+    """Return what a training step is of: its optimizer, and the first input where no size was stated."""
+    trace = program.training
+    if not isinstance(trace, Trace):
+        return
+    yield f"training step{f', {trace.optimizer}' if trace.optimizer not in ('', 'none') else ''}"
+    given = [value for value in program.graph.inputs if value.role is Role.INPUT]
+    if given and not results.context.sizes:
+        more = f" +{len(given) - 1}" if len(given) > 1 else ""
+        yield f"{given[0].name} {given[0].type.text.partition('@')[0]}{more}"
 
 
 def _about_model(program: Program, nodes: int, symbols: Symbols) -> Iterator[Span]:

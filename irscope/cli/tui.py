@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,7 +159,7 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
         path, other = Path(other), str(path)
     if args.train and is_named:
         tell("capturing the step", 0, None)
-        model = step_from(args)
+        model = replace(step_from(args), options=load_options(args))
     else:
         model = open_model(path, load_options(args), settings=opened_for(args), instruments=[_Telling(tell)], reproducers=True)
     tell("opening the screens", 0, None)

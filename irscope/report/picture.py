@@ -51,9 +51,7 @@ _USUAL: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 """Categories of memory have the same colour in all pictures: pages, plots and the terminal. Weights are quiet, activations are not."""
-_OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"weight": "parameter", "constant": "buffer", "optimizer": "optimizer state", "kept for backward": "activation"}
-)
+_OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType({"weight": "parameter", "constant": "buffer", "optimizer": "optimizer state"})
 """Categories by other words that charts have for them."""
 _FREE: Final = (7, 1, 2, 3, 4, 5, 8, 9, 6)
 """Colours of what is no category, in this order: the quiet one is for weights."""

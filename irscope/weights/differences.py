@@ -38,6 +38,8 @@ class Difference:
     """Elements that are finite in A, and NaN or infinite in B."""
     gained: int = 0
     """Elements that are finite in B only."""
+    apart: int = 0
+    """Elements among the changed ones that are NaN or infinite on a side: their difference is no number."""
     max_abs: float = 0.0
     """The largest magnitude of a difference."""
     squares_a: float = 0.0
@@ -47,25 +49,34 @@ class Difference:
     """Of the differences."""
 
     @property
+    def measured(self) -> int:
+        """Return how many of the changed elements are finite on both sides."""
+        return self.changed - self.apart
+
+    @property
     def relative(self) -> float | None:
-        """The L2 norm of the difference over that of A; None where A has no length or a sum overflows."""
+        """The L2 norm of the difference over that of A; None where no difference is a number, A has no length or a sum overflows."""
         if not self.changed:
             return 0.0
+        if not self.measured:
+            return None
         return _finite_or_none(math.sqrt(self.squares / self.squares_a)) if self.squares_a > 0 else None
 
     @property
     def cosine(self) -> float | None:
-        """Of the angle between both; None where one of them has no length."""
+        """Of the angle between both; None where no difference is a number, or one of them has no length."""
         if not self.changed:
             return 1.0 if self.count else None
+        if not self.measured:
+            return None
         length = math.sqrt(self.squares_a) * math.sqrt(self.squares_b)
         found = _finite_or_none(self.product / length) if length > 0 else None
         return None if found is None else min(max(found, -1.0), 1.0)
 
     @property
     def largest(self) -> float | None:
-        """The largest magnitude of a difference; None where it overflows."""
-        return _finite_or_none(self.max_abs)
+        """The largest magnitude of a difference; None where no difference is a number, or it overflows."""
+        return None if self.changed and not self.measured else _finite_or_none(self.max_abs)
 
 
 def _finite_or_none(number: float) -> float | None:
@@ -148,6 +159,7 @@ def _add_window(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Store
         if not fine.all():
             found.lost += int(np.count_nonzero(fine_x & ~fine_y))
             found.gained += int(np.count_nonzero(fine_y & ~fine_x))
+            found.apart += int(np.count_nonzero(differs & ~fine))
             x, y, a, b = x[fine], y[fine], a[fine], b[fine]
         away = _less(x, y, a, b, pair[0].dtype) if is_same_type else y - x
         found.max_abs = max(found.max_abs, float(np.abs(away).max(initial=0.0)))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from textual.pilot import Pilot
 
+from irscope.cli.main import main
 from irscope.report.table import total
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tui.analyses import result_of
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
-from irscope.tui.command import Source
+from irscope.tui.command import Source, run_command
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import StepStack, step_drawing
 from irscope.tui.memory.whatif import OF_TRAINING, Base
 from irscope.tui.text import ASCII, PARTS, UNICODE, Symbols, text_of
-from tests.tui.driving import drive, driven, press, screen_text
+from tests.tui.driving import LARGE, SMALL, drive, driven, press, screen_text, start_headless
 from tests.tui.models import TWO_LAYERS
 
 pytestmark = pytest.mark.torch
@@ -49,7 +51,7 @@ def test_the_chart_adds_up_to_what_the_pass_says() -> None:
     made = stack()
     assert made.total.tolist() == found.total.tolist()
     assert made.peak == found.peak_step
-    assert {name for name, part in made.parts.items() if part[made.peak]} >= {"parameters", "optimizer"}
+    assert {name for name, part in made.parts.items() if part[made.peak]} >= {"parameters", "optimizer state"}
 
 
 def test_header_chart_and_table_have_the_peak_of_the_step() -> None:
@@ -189,7 +191,7 @@ def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
         await press(app, pilot, "2", "p")
         memory = app.session["memory"]
         shown = screen_text(app)
-        for text in ("Step of training", "peak", "kept for backward", "│ backward", "│ optimizer"):
+        for text in ("Step of training", "peak", "█ activations ", "│ backward", "│ optimizer", "training step, AdamW · input f32[16,32]"):
             assert text in shown, text
         assert memory.step == result_of(app.session.manager, "training").peak_step
         await press(app, pilot, "n", "plus", "minus", "0", "space", "right", "space", "r")
@@ -226,3 +228,27 @@ def test_a_peak_with_modelled_workspaces_has_the_sign() -> None:
     net = nn.Sequential(nn.Conv2d(32, 8, 3), nn.Flatten())
     drawn = step_drawing(result_of(irscope.capture_training(net, torch.zeros(2, 32, 16, 16)).manager, "training"))
     assert drawn.text.count("~") == 3 and drawn.title.startswith("device peak ~")
+
+
+def test_a_step_that_was_opened_by_name_says_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n\n\ndef build(batch=8):\n    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()), "
+        "(torch.zeros(batch, 4),)\n"
+    )
+    start_headless(monkeypatch)
+    found: list[tuple[Model, list[str]]] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: found.append((model, step)))
+    assert main(["tui", "--train", f"{script}:build", "--bind", "batch=3", "--optimizer", "adamw", "--no-cache"]) == 0
+    opened, step = found[0]
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for size in (SMALL, LARGE):
+            await pilot.resize_terminal(*size)
+            assert "training step, AdamW · batch=3 · " in screen_text(app), size
+        await press(app, pilot, "c", *"batch=4", "enter")
+        assert "a captured training step cannot be read again" in screen_text(app)
+
+    drive(opened, steps)
+    source = Source(opened.program.path, bind=opened.options.bind, step=step)
+    assert "train-plan --optimizer adamw" in run_command(source, "training") and "--bind batch=3" in run_command(source, "training")

@@ -330,8 +330,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "parameters": ("parameter",),
     "buffers, inputs": ("buffer", "input"),
     "gradients": ("gradient",),
-    "optimizer": ("optimizer state",),
-    "kept for backward": ("activation",),
+    "optimizer state": ("optimizer state",),
+    "activations": ("activation",),
     "temporary": ("temporary",),
     "workspace": ("workspace", "rounding"),
 }

@@ -21,6 +21,8 @@ VALUES = "values"
 """The change of a weight whose numbers are other ones."""
 NOT_FINITE = "not finite"
 """That of one with numbers in A that are NaN or infinite in B."""
+NOT_FINITE_IN_A = "not finite in A"
+"""That of one with NaN or infinite elements in A that are numbers, or otherwise not finite, in B."""
 NOT_READ = "not read"
 
 
@@ -45,7 +47,7 @@ def weight_change(row: WeightRow, values: Mapping[WeightRow, Difference | Unread
     if isinstance(found, Unread):
         words.append(NOT_READ)
     elif isinstance(found, Difference) and found.changed:
-        words.append(NOT_FINITE if found.lost else VALUES)
+        words.append(NOT_FINITE if found.lost else NOT_FINITE_IN_A if found.apart else VALUES)
     return ", ".join(words)
 
 
@@ -74,7 +76,7 @@ def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
 
 _VALUE_COLUMNS = (
     Column("relative", Kind.NUMBER, help="the L2 norm of the difference over that of A, of elements that are finite in both"),
-    Column("max_abs", Kind.NUMBER, help="the largest magnitude of a difference"),
+    Column("max_abs", Kind.NUMBER, help="the largest magnitude of a difference, of elements that are finite in both"),
     Column("cosine", Kind.NUMBER, help="of the angle between both; 1 where only the length changed"),
     Column("changed", Kind.COUNT, help="elements that are another number", detail=True),
     Column("of", Kind.COUNT, help="elements in all", detail=True),
@@ -121,12 +123,12 @@ def _shape_text(weight: Value) -> str:
 
 
 def _badness(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None) -> tuple[float, float, int]:
-    """What is worse is larger: numbers that became none, what is on one side only, what was not read, then how far values went."""
+    """Return more for what is worse: NaN in B, NaN in A alone, one side only, not read, then how far values went."""
     found = None if values is None else values.get(row)
     sizes = [0 if weight is None else weight.type.nbytes or 0 for weight in (row.a, row.b)]
     size = abs(scale(sizes[1] - sizes[0]))
     if isinstance(found, Difference) and found.changed:
-        return (4.0 if found.lost else 1.0, math.inf if found.relative is None else found.relative, size)
+        return (5.0 if found.lost else 4.0 if found.apart else 1.0, math.inf if found.relative is None else found.relative, size)
     if row.a is None or row.b is None or row.a.type.shape != row.b.type.shape:
         return (3.0, 0.0, size)
     return (2.0 if isinstance(found, Unread) else 0.0, 0.0, size)
@@ -163,6 +165,7 @@ def weights_headline(compared: ModelComparison) -> list[str]:
 
 _SAID = {
     NOT_FINITE: "NaN or infinite in B",
+    NOT_FINITE_IN_A: "NaN or infinite in A",
     VALUES: "in values",
     "retyped": "in element type",
     "reshaped": "in shape",

@@ -15,7 +15,7 @@ from irscope.cli.main import main
 from irscope.errors import Cancelled
 from irscope.session import open_model
 from irscope.tools.compare import compare_models
-from irscope.tools.compare.weights import read_values, weight_change
+from irscope.tools.compare.weights import read_values, weight_change, weights_headline
 from irscope.weights.differences import Difference, differences
 from irscope.weights.source import WeightFiles
 
@@ -82,7 +82,31 @@ def test_numbers_that_became_none_are_counted_and_left_out_of_the_sums(tmp_path:
     a = np.array([1, 2, np.nan, np.inf, 3], np.float32)
     b = np.array([np.nan, 2, np.nan, 4, np.inf], np.float32)
     made = found(tmp_path, {"w": a}, {"w": b})["w"]
-    assert (made.changed, made.lost, made.gained, made.largest) == (3, 2, 1, 0.0)
+    assert (made.changed, made.lost, made.gained, made.apart) == (3, 2, 1, 3)
+    # Nothing that differs has a difference that is a number: 0 would say that nothing changed.
+    assert (made.largest, made.relative, made.cosine) == (None, None, None)
+    a[1] = 4
+    made = found(tmp_path, {"w": a}, {"w": b})["w"]
+    assert (made.changed, made.apart, made.largest, made.relative, made.cosine) == (4, 3, 2.0, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "change", "said"),
+    [
+        ([1.0, np.nan], [1.0, 2.0], "not finite in A", "1 differ (1 NaN or infinite in A)"),
+        ([1.0, np.inf], [1.0, np.nan], "not finite in A", "1 differ (1 NaN or infinite in A)"),
+        ([1.0, np.inf], [1.0, -np.inf], "not finite in A", "1 differ (1 NaN or infinite in A)"),
+        ([1.0, 2.0], [1.0, np.nan], "not finite", "1 differ (1 NaN or infinite in B)"),
+        ([np.nan, 2.0], [1.0, np.nan], "not finite", "1 differ (1 NaN or infinite in B)"),
+        ([1.0, np.nan], [1.0, np.nan], "", "all equal"),
+    ],
+)
+def test_nan_on_a_side_is_a_difference_and_says_which(tmp_path: Path, a: list[float], b: list[float], change: str, said: str) -> None:
+    paths = [write(tmp_path / f"{name}.safetensors", {"w": np.array(one, np.float32)}) for name, one in (("a", a), ("b", b))]
+    compared = compare_models(*map(open_model, paths))
+    read_values(compared)
+    assert weight_change(compared.weights[0], compared.values) == change
+    assert weights_headline(compared) == [f"1 weights in both: {said}" + (", 0 equal" if change else "")]
 
 
 def test_equal_tensors_are_equal(tmp_path: Path) -> None:
