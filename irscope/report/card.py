@@ -52,6 +52,8 @@ class Identity:
     """Bytes of the model's file and of the files of weights beside it; None where it is no file."""
     bits_each: float | None = None
     """Bits that a parameter takes, scales and all, where some are quantised."""
+    are_inputs: bool = False
+    """Whether parameters are among the inputs, and the file does not say which."""
 
 
 @immutable

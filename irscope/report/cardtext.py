@@ -218,10 +218,11 @@ class CardWriter:
         form = "" if identity.nodes is None and self.card.described is None else _FORMATS.get(identity.format, identity.format)
         dtypes = "+".join(one.dtype for one in identity.weights[:3])
         parameters = "parameters among the inputs" if self.has_mixed_inputs else "no parameters"
-        if identity.parameters.shown != 0:
+        if identity.parameters.shown != 0 and not (self.has_mixed_inputs and identity.parameters.shown is None):
             size = self.number(identity.parameter_bytes, Kind.BYTES)
             each = f" in {identity.bits_each:.3g} bits each" if identity.bits_each is not None else ""
-            parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters{each}, {size} {dtypes}".rstrip()
+            of = "among the inputs" if self.has_mixed_inputs else dtypes
+            parameters = f"{self.number(identity.parameters, Kind.COUNT)} parameters{each}, {size} {of}".rstrip()
         if self.card.described is not None:
             said = self.described_text(self.card.described)
             family = said if identity.nodes is None else f"{family}, {said}"
@@ -234,8 +235,9 @@ class CardWriter:
 
     @property
     def has_mixed_inputs(self) -> bool:
-        """Whether the file has parameters as inputs without telling which they are: the code of a compiled graph is handed both alike."""
-        return self.card.identity.format == "inductor" and self.card.identity.parameters.shown == 0
+        """Whether parameters are inputs, and the file does not tell which: code of a compiled graph and programs of JAX are handed both."""
+        identity = self.card.identity
+        return identity.are_inputs or (identity.format == "inductor" and identity.parameters.shown == 0)
 
     def part(self, category: str) -> str:
         return "inputs and parameters" if category == "input" and self.has_mixed_inputs else _part(category)

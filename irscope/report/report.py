@@ -285,8 +285,9 @@ class ModelInfo:
             self.format,
             "no graph" if self.nodes is None else f"{self.nodes:,} nodes{f', {self.changed}' if self.changed else ''}",
             f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
-            f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}",
         ]
+        if size is not None or self.unsized or count is not None:
+            found.append(f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}")
         if self.bind:
             found.append(f"bind {','.join(f'{symbol}={value}' for symbol, value in self.bind.items())}")
         found.extend(f"{short} = {symbol}" for short, symbol in self.short_names.items())

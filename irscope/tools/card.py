@@ -22,7 +22,7 @@ from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
 from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
 from irscope.ir.dims import Dim, SymDim, total_of
-from irscope.ir.graph import Node, Role, Value
+from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import GENERATES, LIVE, TRAINS, Program, Runtime
 from irscope.ir.spelling import typed_input
@@ -245,7 +245,6 @@ class _Maker:
     def identity(self, totals: ParameterTotals) -> Identity:
         program = self.program
         verdict = self._tried(lambda: self.ctx.get(Arch()).verdict, lambda _: None) if program.has_graph else None
-        complete = totals.is_complete(Role.PARAMETER)
         return Identity(
             path=program.path,
             format=program.format,
@@ -253,10 +252,11 @@ class _Maker:
             confidence="" if verdict is None else verdict.confidence,
             nodes=program.node_count if program.has_graph else None,
             parameters=plain_number(totals.count_cell),
-            parameter_bytes=plain_number(at_least(totals.bytes, complete)),
+            parameter_bytes=plain_number(totals.bytes_cell),
             weights=_by_type(totals),
             bits_each=totals.bits_each,
             size_on_disk=_size_on_disk(self.model),
+            are_inputs=totals.are_inputs,
         )
 
     def inputs(self) -> tuple[CardInput, ...]:

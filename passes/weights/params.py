@@ -113,7 +113,7 @@ class Params(Analysis[ParameterReport]):
         tables = [*_type_tables(totals), table, *_packed_tables(totals), module_table(totals, self.depth)]
         summary: dict[str, object] = {
             "count": totals.count_cell,
-            "bytes": at_least(totals.bytes, totals.is_complete(Role.PARAMETER)),
+            "bytes": totals.bytes_cell,
             "buffer_bytes": at_least(totals.buffer_bytes, totals.is_complete(Role.BUFFER)),
             "constant_bytes": at_least(totals.constant_bytes, totals.is_complete(Role.CONSTANT)),
             "tied_bytes_saved": at_least(totals.tied_bytes_saved, totals.is_complete()),

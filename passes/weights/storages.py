@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Final, cast
 
 from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim
@@ -14,6 +16,14 @@ from irscope.ir.program import PackedPart, Program
 from irscope.ir.types import Type
 from irscope.passes.sizes import at_least, dim_cell
 from irscope.report.values import Provenance, Quantity
+
+_PARTS: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_PARAMETERS: Final = frozenset({"param", "params", "parameters"})
+"""What programs call the tree of parameters that they are handed: flax, haiku, optax and the guides of JAX."""
+_OTHERS: Final = frozenset(
+    {"opt", "optimizer", "grad", "grads", "gradients", "updates", "mu", "nu", "momentum", "trace", "ema", "stats", "cache"}
+)
+"""Trees of the same form: what an optimizer keeps for each parameter, gradients, averages."""
 
 
 @mutable
@@ -37,7 +47,14 @@ class ParameterTotals:
     packed: Mapping[Value, PackedPart] = field(default_factory=dict)
     """Weights in few bits, and what lies beside them: they count for the parameters that they stand for."""
     uncounted: str = ""
-    """Why the number of parameters is not known, though their bytes are."""
+    """Why the number of parameters is not known."""
+    named: list[Value] = field(default_factory=list)
+    """Inputs that are parameters by their names, where a file does not tell which of its inputs are."""
+
+    @property
+    def are_inputs(self) -> bool:
+        """Whether parameters are among the inputs, and nobody says which."""
+        return bool(self.uncounted) and not any(weight.role in (Role.PARAMETER, Role.BUFFER) for weight in self.weights)
 
     @property
     def every_byte(self) -> Dim:
@@ -51,9 +68,26 @@ class ParameterTotals:
     @property
     def count_cell(self) -> object:
         """The number of parameters as reports hold it."""
+        if self.named:
+            return self._assumed([value.type.numel for value in self.named])
         if self.uncounted:
-            return Quantity(None, Provenance.UNKNOWN, lo=dim_cell(self.count))
+            return Quantity(None, Provenance.UNKNOWN, note=self.uncounted, lo=dim_cell(self.count))
         return at_least(self.count, self.is_complete(Role.PARAMETER))
+
+    @property
+    def bytes_cell(self) -> object:
+        """Their bytes as reports hold them."""
+        if self.named:
+            return self._assumed([value.type.nbytes for value in self.named])
+        if self.are_inputs:
+            return Quantity(None, Provenance.UNKNOWN, note=self.uncounted)
+        return at_least(self.bytes, self.is_complete(Role.PARAMETER))
+
+    def _assumed(self, sizes: Sequence[Dim | None]) -> Quantity:
+        """The sum over inputs that are taken for parameters."""
+        known = [size for size in sizes if size is not None]
+        total = sum(known, start=cast("Dim", 0))
+        return Quantity(dim_cell(total) if len(known) == len(sizes) else None, Provenance.ASSUMED, note="told by the names of inputs")
 
     @property
     def bits_each(self) -> float | None:
@@ -122,7 +156,15 @@ def count_parameters(program: Program) -> ParameterTotals:
             totals.buffer_bytes += new
         else:
             totals.constant_bytes += new
+    if totals.are_inputs:
+        totals.named = [value for value in program.graph.inputs if _is_named_parameter(str(value.name or ""))]
     return totals
+
+
+def _is_named_parameter(name: str) -> bool:
+    """Whether the first part of a path that tells what a tree is says parameters: `state.params['w']`, and not `opt_state.mu['params']`."""
+    parts = (part.lower() for part in _PARTS.findall(name))
+    return next((part in _PARAMETERS for part in parts if part in _PARAMETERS or part in _OTHERS), False)
 
 
 def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: ParameterTotals) -> Dim:

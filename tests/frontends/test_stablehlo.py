@@ -208,6 +208,34 @@ def test_arguments_are_cut_as_it_is_said(said: str, parts: int, tmp_path: Path) 
     assert irscope.run(opened(text, tmp_path), "xla-memory")["xla-memory"].value.arguments == 64 * 64 * 4 // parts
 
 
+def named(names: list[str], tmp_path: Path) -> Model:
+    arguments = ", ".join(f'%a{at}: tensor<4x8xf32> loc("{name}")' for at, name in enumerate(names))
+    return opened(main("return %a0 : tensor<4x8xf32>", arguments), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (["params['Dense_0']['kernel']", "params['Dense_0']['bias']", "x"], 64),
+        (["variables['params']['w']", "variables['batch_stats']['mean']", "x"], 32),
+        (["state.params['w']", "state.opt_state[0].mu['params']['w']", "grads['params']['w']", "x"], 32),
+        (["p[0]", "x"], None),
+        (["parametric", "x"], None),
+    ],
+)
+def test_parameters_are_told_by_their_names_alone(names: list[str], count: int | None, tmp_path: Path) -> None:
+    model = named(names, tmp_path)
+    summary = irscope.run(model, "params")["params"].report().summary
+    assert (summary["count"].value, summary["bytes"].value) == (count, None if count is None else 4 * count)
+    expected = Provenance.UNKNOWN if count is None else Provenance.ASSUMED
+    assert summary["count"].provenance is summary["bytes"].provenance is expected
+    assert summary["count"].note
+    shown = str(irscope.card(model))
+    assert ("parameters among the inputs" in shown) == (count is None)
+    assert "inputs and parameters" in shown
+    assert "0 B f32" not in shown
+
+
 def test_remat_is_seen() -> None:
     assert planned("gpt_scan_remat_grad").temporary * 3 < planned("gpt_scan_grad").temporary
 
