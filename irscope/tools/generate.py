@@ -22,6 +22,7 @@ from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.generate_formulas import peak_formulas
+from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
 from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
 from irscope.weights.schemes import parse_scheme
@@ -83,6 +84,8 @@ class Generation:
     """Requested peaks of phases by the sizes that the user chooses, where a formula was found that gives what was counted."""
     without_formula: str = ""
     """Why a phase has none."""
+    times: GenerationTimes | None = None
+    """Predicted; None where memory is refused before the first token is made."""
     of_folder: Sequence[Diagnostic] = ()
     """What was to be said of the files in the model's folder."""
     assistant: Loaded | None = None
@@ -127,6 +130,8 @@ class Generation:
         wish, loaded = self.wish, self.loaded
         summary: dict[str, Any] = {"verdict": self.verdict, "reserved_peak_bytes": self.peak("reserved")}
         summary["peak_at"] = self._peak_place()
+        if self.times is not None:
+            summary |= self.times.rows()
         summary["model"] = wish.model
         held = self.phases["decode"].held if "decode" in self.phases else None
         if held is not None:
@@ -146,7 +151,7 @@ class Generation:
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
         elif self.has_no_law:
             summary["steps"] = f"all {steps:,} were run: no few of them show how sizes grow"
-        return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics))
+        return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics), units=UNITS)
 
     def _peak_place(self) -> str:
         if not self.phases:
@@ -206,6 +211,7 @@ class Generation:
                 {"layer": one.layer, "kind": one.kind, "bytes": one.bytes, "host_bytes": one.host_bytes, "window": one.window}
                 for one in self.cache
             ],
+            "times": None if self.times is None else self.times.to_json(),
             "formula": self.formula,
             "peak_formula": self.peak_formula,
             "peak_formulas": {
@@ -377,6 +383,8 @@ class Capture:
         self.loaded: Loaded | None = None
         self.assistant: Loaded | None = None
         self.main: Run | None = None
+        self.runs: list[tuple[int, Run]] = []
+        """Those for the wish, each with the tokens that what generates has before it."""
         self.ending: tuple[Cut, Cut] | None = None
         """The last step, where it was captured: of the run that is continued it is unless said otherwise."""
         self.cache: Sequence[CacheLayer] = ()
@@ -429,6 +437,7 @@ class Capture:
                     self.has_no_law = True
                     self.began = made.asked(wish)
                     self.main = made.run(wish.prompt, wish.new)
+            self.runs.append((self._starts(made)[0], self.main))
             if self.ending is None:
                 self.cache = self.main.cache
             if self.ending is None and (self.growth is not None or not made.loaded.is_encoder_decoder):
@@ -464,6 +473,7 @@ class Capture:
             # From the second group of a run on that begins with a longer prompt: the first still reads what the prompt's forward left.
             at = number - 2 if before else starts[self.lead + (number - 2) * unit]
             run = made.behind(at, max(end - at, 1), 5 * unit)
+            self.runs.append((at, run))
             self.inner |= {number + more: _begins_in_group(run.cuts[(1 + more) * unit :][:unit]) for more in range(3)}
             return read(run, run.cuts[: 4 * unit + 1 : unit])[1:]
 
@@ -492,6 +502,7 @@ class Capture:
         if has_rest:
             at = starts[(groups - 1) * unit]
             run = made.behind(at, end - at)
+            self.runs.append((at, run))
             _, rest = read(run, [run.cuts[0], run.cuts[unit], run.cuts[-1]])
             if any(what.back < 0 for verb, what, _ in rest.requests if verb in ("free", "record")):
                 return None
@@ -585,6 +596,10 @@ def _continue(found: Generation, captured: Capture) -> None:
         for name, one in captured.formulas.items()
         if name in found.phases and one.gives(wish.batch, wish.prompt, wish.new) == found.phases[name].peak.requested
     }
+    if "prefill" in found.phases:
+        packed = sorted({scheme for scheme, _, _ in loaded.schemes})
+        times = generation_times(wish, found.simulation.tape, main, captured.runs, found.simulation.target.device, packed)
+        found.times = times if "decode" in found.phases or steps == 0 else replace(times, token=None, rate=None, kernels=None)
     if "decode" in found.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
         found.phases["decode"] = replace(found.phases["decode"], held=done[steps + 1].after)

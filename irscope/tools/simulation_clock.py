@@ -59,6 +59,8 @@ class ClockedStep:
     exposed: float | None = None
     """Seconds in which a stream waits for a collective and computes nothing; None where the speed of the link is not known."""
     waits_for_host: float = 0.0
+    host: float = 0.0
+    """Seconds of the host for all operators."""
     flops: float = 0.0
 
 
@@ -169,11 +171,11 @@ class _Clockwork:
             return
         costs = constants().host_seconds
         if isinstance(what, Sent):
-            self.host += costs["operator"]
+            self._start(costs["operator"], step)
             self._send(what, stream, step)
             return
         seconds, flops, kind = self.seconds[id(what)]
-        self.host += costs["compiled" if what.is_generated else "view" if kind is KernelClass.HOST else "operator"]
+        self._start(costs["compiled" if what.is_generated else "view" if kind is KernelClass.HOST else "operator"], step)
         if kind is None:
             self.found.unknown[what.label] = self.found.unknown.get(what.label, 0) + 1
             self.is_open = True
@@ -187,6 +189,11 @@ class _Clockwork:
         self.ends[stream] = start + seconds
         self.sends[stream] = False
         self.found.intervals.append(Interval(stream, what.label, start, seconds))
+
+    def _start(self, seconds: float, step: ClockedStep) -> None:
+        """Let the host take the time of one operator."""
+        self.host += seconds
+        step.host += seconds
 
     def _send(self, what: Sent, stream: int, step: ClockedStep) -> None:
         if not self.link and len(what.members) > 1:

@@ -26,6 +26,10 @@ TINY = (
     "transformers:llama{num_hidden_layers=2,hidden_size=64,intermediate_size=128,num_attention_heads=4,num_key_value_heads=2,"
     "vocab_size=1000,dtype=bf16}"
 )
+WIDE = (
+    "transformers:llama{num_hidden_layers=4,hidden_size=2048,intermediate_size=5632,num_attention_heads=16,num_key_value_heads=4,"
+    "vocab_size=32000,dtype=bf16}"
+)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +182,51 @@ def test_the_document_says_what_the_text_says() -> None:
     assert len(document["captured_tokens"]) < 30
     text = _irscope(*asked).stdout
     assert text.splitlines()[2].split()[:2] == ["verdict", "fits"]
+
+
+def _times(*more: str) -> dict[str, Any]:
+    return json.loads(_irscope("generate", WIDE, "--device", "h100", "--format", "json", *more).stdout)
+
+
+@needs_transformers
+def test_decoding_reads_all_weights_for_each_token_and_longer_prompts_take_longer() -> None:
+    short, long, many = (
+        _times("--new", "20", "--prompt", prompt, "--batch", batch) for prompt, batch in (("500", "1"), ("4000", "1"), ("500", "8"))
+    )
+    for one in (short, long, many):
+        times = one["times"]
+        read = one["parameter_bytes"] - 2 * 32000 * 2048  # of the embedding only a row
+        assert times["token_seconds"] >= times["token_kernel_seconds"] >= read / 3.35e12  # the bandwidth of an H100's data sheet
+        for name in ("first_token_seconds", "token_seconds", "tokens_per_second"):
+            low, high = times[f"{name}_interval"]
+            assert low < times[name] < high
+        assert times["tokens_per_second"] == pytest.approx(one["batch"] / times["token_seconds"])
+        assert times["unknown"] == {}
+    in_layers = long["parameters"] - 2 * 32000 * 2048  # which read all tokens; logits are those of the last one
+    assert long["times"]["first_token_seconds"] > 2 * in_layers * 4000 / 989e12  # the peak of an H100's data sheet
+    assert long["times"]["first_token_seconds"] > short["times"]["first_token_seconds"]
+    assert long["times"]["token_kernel_seconds"] > short["times"]["token_kernel_seconds"]
+    assert many["times"]["tokens_per_second"] > 4 * short["times"]["tokens_per_second"]
+
+
+@needs_transformers
+def test_kernels_of_weights_in_few_bits_have_no_time() -> None:
+    times = json.loads(_irscope("generate", TINY, "--prompt", "40", "--new", "10", "--as", "nf4", "--format", "json").stdout)["times"]
+    for name in ("first_token_seconds", "token_seconds"):
+        assert times[name] is None
+        assert times[f"{name}_interval"][0] > 0
+        assert times[f"{name}_interval"][1] is None
+    assert times["tokens_per_second"] is None
+    assert [name for name in times["unknown"] if "nf4" in name]
+
+
+@needs_transformers
+def test_what_is_refused_has_no_times() -> None:
+    document = json.loads(
+        _irscope("generate", TINY, "--prompt", "100000", "--new", "20", "--batch", "500", "--device", "l4", "--format", "json").stdout
+    )
+    assert document["outcome"] == "oom"
+    assert document["times"] is None
 
 
 @needs_transformers
