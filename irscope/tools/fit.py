@@ -204,10 +204,13 @@ class Fit:
     def _times_json(self) -> dict[str, object]:
         """Return predicted seconds at the largest size, and at the one that surely fits."""
         found: dict[str, object] = {}
-        for name, size in (("seconds", self.largest), ("surely_seconds", self.surely)):
-            time = self.times.get(size) if size else None
+        for name, time in self._named_times():
             found |= {name: None if time is None else time.value, f"{name}_interval": None if time is None else list(time.ends)}
         return found
+
+    def _named_times(self) -> list[tuple[str, Quantity | None]]:
+        sizes = (("seconds", self.largest), ("surely_seconds", self.surely))
+        return [(name, self.times.get(size) if size else None) for name, size in sizes]
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -216,6 +219,9 @@ class Fit:
         device_peak = self.peak.device_peak
         if device_peak is not None and device_peak.provenance is not Provenance.EXACT:
             found["device_peak_bytes"] = device_peak.provenance.value
+        for name, time in self._named_times():
+            if time is not None and time.provenance is not Provenance.EXACT:
+                found |= dict.fromkeys((name, f"{name}_interval"), time.provenance.value)
         return found
 
     @property
