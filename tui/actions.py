@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from textual.binding import Binding, BindingType
@@ -100,6 +100,42 @@ QUESTIONS: Final = (
     ("Which weights are largest?", "3"),
 )
 """Common questions, and the keys that answer them."""
+
+SCREEN_QUESTIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "browse": (
+        ("Where is a module or a node?", "g"),
+        ("Who reads what this node makes?", "u"),
+        ("What is alive at the peak, and which nodes lack a number? Other columns.", "o"),
+    ),
+    "memory": (
+        ("Does it fit, and on another device? The second line of every screen says so.", "D"),
+        ("What holds the peak, and why is it alive? The table below the chart.", "p"),
+        ("What does another batch take?", "c"),
+        ("Which batch is the largest that fits?", "X"),
+        ("What would lower the peak, and by how much?", "W"),
+        ("How does the peak grow with the batch?", "x"),
+    ),
+    "params": (
+        ("Is there a NaN, or a matrix of zeros? The first rows.", "V"),
+        ("Which module holds most?", "v"),
+        ("Which weights changed against another checkpoint?", "o"),
+    ),
+    "cost": (
+        ("Which modules, operators or nodes take most time? The first row.", "o"),
+        ("How long does it take on another device?", "D"),
+        ("How long does another batch take?", "c"),
+    ),
+    "passes": (("What does a pass change?", "a"), ("What does a pass do with other options?", "o")),
+    "compare": (
+        ("What changed against another model, or against a recording?", "o"),
+        ("How far is the prediction from a real run?", "a"),
+        ("Which values of the weights changed?", "W"),
+        ("What is equal on both sides?", "f"),
+    ),
+    "reports": (("What else can be asked?", "a"), ("Where in the model are the numbers of this table?", "o")),
+    "graph": (("Where does a branch lead to? The whole graph, folded by module.", "v"), ("Where is a module or a node?", "g")),
+}
+"""Questions that a screen answers, and the key of each."""
 
 _KEY_NAMES = {
     "slash": "/",

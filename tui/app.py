@@ -17,7 +17,7 @@ from textual.widget import Widget
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
 from irscope.session import Model
-from irscope.tui.actions import actions_of, app_actions, bindings, key_text
+from irscope.tui.actions import SCREEN_QUESTIONS, actions_of, app_actions, bindings, key_text
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
 from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.browse.model import Browse
@@ -301,10 +301,10 @@ class IrscopeApp(TerminalApp[None]):
 
 
 def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
-    """All keys of a screen, those of the focused pane first, then the filter syntax and the signs."""
+    """Return what a screen answers, then all keys, those of the focused pane first, the filter syntax and the signs."""
     titles, actions = pane_titles([screen]), screen_actions([screen])
     order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
-    lines: list[Line] = []
+    lines: list[Line] = [(Span("Questions of this screen", "heading"),), *question_lines(SCREEN_QUESTIONS[screen]), ()]
     is_first = True
     for one in order:
         found = list(actions_of(one, actions))

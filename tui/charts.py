@@ -220,7 +220,7 @@ class StepChart(ABC):
             below.append(_moved_in(self.window_line(count, symbols), margin))
         rows = height - len(above) - len(below)
         labels = ["" if self.peak is None else self.top_text(), *([""] * rows)]
-        drawn = self._limited(self.bars(count, rows, symbols), symbols)
+        drawn = self._limited(self.marked(self.bars(count, rows, symbols), count, symbols), symbols)
         bars = [(axis_label(label, margin, symbols), *bar) for label, bar in zip(labels, drawn, strict=False)]
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
 
@@ -239,6 +239,10 @@ class StepChart(ABC):
     @abstractmethod
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         """The bars in so many columns and rows."""
+
+    def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
+        """Return the bars with a line through what is marked, where a subclass draws it."""
+        return bars
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
         """Where the peak is."""
@@ -352,6 +356,15 @@ class Stack(StepChart):
         steps = self.chosen(count)
         return band_lines([part[steps] for part in self.parts.values()], self.top, rows, self._fills(symbols), symbols)
 
+    @property
+    def marked_place(self) -> int | None:
+        """Return the place whose column has a line through all bands: the peak."""
+        return self.peak
+
+    def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
+        at = -1 if self.marked_place is None else self.column_of(self.marked_place, count)
+        return [_line_through(line, at, symbols) for line in bars] if 0 <= at < count else bars
+
     def _fills(self, symbols: Symbols) -> list[Span]:
         """Return one cell of each part."""
         return [fill_of(number, symbols, look) for number, look in enumerate(colours_of(list(self.parts)))]
@@ -402,6 +415,25 @@ class Stack(StepChart):
         spans = self.legend(symbols)
         entries = [spans[2 * number : 2 * number + 2] for number, part in enumerate(self.parts.values()) if part.any()]
         return [cut_line(row, width, symbols) for row in _legend_rows(entries, width)]
+
+
+def _line_through(line: Line, at: int, symbols: Symbols) -> Line:
+    """Return the line of a chart with an upright line in one of its columns, on the colour of the band that fills most of the cell."""
+    spans: list[Span] = []
+    end = 0
+    for span in line:
+        start, end = end, end + len(span.text)
+        before, cell, after = span.text[: max(at - start, 0)], span.text[max(at - start, 0) :][:1], span.text[max(at - start, 0) + 1 :]
+        if not start <= at < end or not cell.strip():
+            spans.append(span)
+            continue
+        blocks = symbols.glyphs.blocks
+        is_above = symbols.has_colours and cell in blocks and 2 * blocks.index(cell) < len(blocks) - 1
+        band = span.behind if is_above else _part_role(span) if symbols.has_colours else None
+        line_cell = Span(symbols.glyphs.axis, "mark" if band is None else "through", behind=band)
+        through = span._replace(text=cell) if is_above and band is None else line_cell
+        spans += [span._replace(text=before), through, span._replace(text=after)]
+    return tuple(span for span in spans if span.text)
 
 
 def _legend_rows(entries: Iterable[Line], width: int) -> list[Line]:

@@ -306,8 +306,8 @@ class Params:
         if row is None or "unread" in self._alerts[row].kinds:
             return filled([(Span(f"{self.symbols.unknown} the values of this tensor are not known", "unknown"),)], height)
         alert = self._alerts[row]
-        if "zero" in alert.kinds:
-            return filled([(Span(f"all {alert.count:,} values are zero", "error"),)], height)
+        if alert.is_zero:
+            return filled([(Span(f"all {alert.count:,} values are zero", "error" if alert else "plain"),)], height)
         said: list[Line] = [(Span(f"{alert.text} of {alert.count:,}", "error"),)] if alert.nan or alert.inf else []
         return filled([*said, *self._histogram(alert, width, height - len(said))], height)
 
@@ -346,6 +346,8 @@ class Alert:
     """What is odd about the values of a tensor; false where nothing is."""
 
     count: int
+    is_vector: bool = False
+    """Whether it has one dimension at most, as biases and weights of norms: those of a fresh model are all zero, or one."""
     nan: int = 0
     inf: int = 0
     zeros: int = 0
@@ -360,9 +362,15 @@ class Alert:
         """The alerts, worst first."""
         if self.is_unread:
             return ("unread",)
-        is_zero = bool(self.count) and self.zeros == self.count
-        hits = (self.nan, self.inf, is_zero, self.dead and not is_zero, self.is_constant and not is_zero, self.outliers, False)
+        is_zero = self.is_zero
+        is_odd = is_zero and not self.is_vector, self.dead and not is_zero, self.is_constant and not is_zero and not self.is_vector
+        hits = (self.nan, self.inf, *is_odd, self.outliers, False)
         return tuple(kind for kind, hit in zip(_KINDS_OF_ALERTS, hits, strict=True) if hit)
+
+    @property
+    def is_zero(self) -> bool:
+        """Return True for a tensor of zeros alone."""
+        return bool(self.count) and self.zeros == self.count
 
     @property
     def severity(self) -> int:
@@ -425,7 +433,8 @@ def _alerts(table: Table | None) -> list[Alert]:
         count = int(_element_count(shape) or 0)
         nans, infs, nulls, far = map(_count_cell, (nan, inf, zeros, outliers))
         is_constant = count > 1 and not nans and not infs and low is not None and low == high
-        found.append(Alert(count, nans, infs, nulls, _count_cell(rows) + _count_cell(columns), is_constant, far, nan is None))
+        is_vector = isinstance(shape, tuple | list) and len(shape) <= 1
+        found.append(Alert(count, is_vector, nans, infs, nulls, _count_cell(rows) + _count_cell(columns), is_constant, far, nan is None))
     return found
 
 

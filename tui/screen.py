@@ -71,6 +71,8 @@ class ModelScreen(Looks, Screen[None]):
     FIRST: ClassVar[str]
     PANES: ClassVar[dict[str, str]] = {}
     ACTIONS: ClassVar[tuple[Action, ...]] = ()
+    DECIDES: ClassVar[tuple[str, ...]] = ()
+    """Actions that decide what the screen shows: their keys stand first in the line below."""
     FILTER_HINT: ClassVar[str] = "words; all of them must match"
     BINDINGS: ClassVar[list[BindingType]] = bindings("screen")
 
@@ -124,7 +126,9 @@ class ModelScreen(Looks, Screen[None]):
         yield ScreenTabs(self.NAME, self.symbols, id="tabs")
         yield TotalsHeader(self.browse, id="totals")
         yield from self.panes()
-        yield Keys()
+        keys = Keys()
+        keys.first = self.DECIDES
+        yield keys
 
     def prompts(self) -> ComposeResult:
         """The input lines; a screen yields them where they are to appear."""

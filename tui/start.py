@@ -47,9 +47,9 @@ _SLIDE = 8
 """Cells of a bar that says only that something is done."""
 
 
-def question_lines() -> list[Line]:
-    """The questions with the keys that answer them."""
-    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in QUESTIONS]
+def question_lines(questions: Sequence[tuple[str, str]] = QUESTIONS) -> list[Line]:
+    """Return a line for each question with the keys that answer it."""
+    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in questions]
 
 
 _WELCOME: tuple[Line, ...] = (

@@ -22,7 +22,8 @@ PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part
 PARTS: tuple[PartRole, ...] = ("part0", "part1", "part2", "part3", "part4", "part5", "part6", "part7", "part8", "part9")
 """Looks of the parts of a stacked chart, by the numbers of `irscope.report.picture.colours_of`."""
 Role: TypeAlias = (
-    Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", "selected"] | PartRole
+    Literal["plain", "heading", "module", "operator", "name", "faint", "unknown", "bar", "mark", "good", "error", "selected", "through"]
+    | PartRole
 )
 ROLES: tuple[Role, ...] = (
     "plain",
@@ -37,6 +38,7 @@ ROLES: tuple[Role, ...] = (
     "good",
     "error",
     "selected",
+    "through",
     *PARTS,
 )
 

@@ -20,7 +20,7 @@ from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Histogram, bars, even_histogram, octave_histogram, size_bins, upright
 from irscope.tui.command import Source
 from irscope.tui.params import PASS, VALUES, Params
-from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from irscope.tui.text import ASCII, UNICODE, Span, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
 from irscope.weights.result import TensorStatistics, wide_shape
 from tests.frontends.gguf_files import small
@@ -233,6 +233,35 @@ def test_alerts_come_first_and_are_counted(tmp_path: Path) -> None:
         made.table.move_to(names(made).index(name))
         said[made.selected_name] = text_of(made.value_lines(78, 6)[0])
     assert said["bad"] == "1 NaN of 512" and said["wide"] == "1 Inf of 512" and said["none"] == "all 12 values are zero"
+
+
+def test_biases_of_zeros_and_norms_of_ones_are_no_alerts_and_a_matrix_of_zeros_is(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    values = {
+        f"layer.{number}.{name}": value for number in range(3) for name, value in (("bias", np.zeros(8)), ("norm.weight", np.ones(8)))
+    }
+    values |= {
+        "scale": np.zeros(()),
+        "nan.bias": np.array([np.nan, 0.0]),
+        "none.weight": np.zeros((8, 4)),
+        "weight": rng.normal(size=(8, 8)),
+    }
+    opened = open_model(write(tmp_path / "fresh.safetensors", {name: value.astype(np.float32) for name, value in values.items()}))
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "3", "V")
+        text = screen_text(app)
+        assert "2 of 10 tensors with alerts" in text
+        assert " 1 NaN, 1 all zero; none: Inf" in text
+        rows = [line for line in text.splitlines() if "f32" in line]
+        assert "nan.bias" in rows[0] and "1 NaN" in rows[0] and "none.weight" in rows[1] and "all zero" in rows[1]
+        assert not any("zero" in row or "constant" in row for row in rows[2:])
+
+    drive(opened, steps)
+    made = params(opened)
+    made.take_values(report_of(opened.manager, VALUES))
+    made.table.move_to(names(made).index("layer.0.bias"))
+    assert made.value_lines(78, 6)[0] == (Span("all 8 values are zero", "plain"),)
 
 
 def test_a_model_without_alerts_says_so() -> None:

@@ -11,10 +11,10 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from irscope.tui.actions import SCREENS
-from irscope.tui.app import IrscopeApp
-from irscope.tui.screen import ModelScreen
-from irscope.tui.text import ASCII
+from irscope.tui.actions import SCREEN_QUESTIONS, SCREENS, ScreenRecord, key_text
+from irscope.tui.app import IrscopeApp, help_lines
+from irscope.tui.screen import ModelScreen, screen_actions
+from irscope.tui.text import ASCII, PARTS, UNICODE, text_of
 from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Keys, Looks, Painted
@@ -118,14 +118,17 @@ async def test_every_look_is_legible_on_every_screen(app: IrscopeApp, pilot: Pil
 
 
 def legible(app: IrscopeApp) -> None:
-    """Every look has a contrast of 4.5 at least."""
+    """Every look has a contrast of 4.5 at least; a line through bands is drawn on the colours of bands alone."""
+    look = app.screen.get_component_rich_style
+    bands = [look(f"role--{part}").color for part in PARTS]
     for name in sorted(Looks.COMPONENT_CLASSES):
-        style = app.screen.get_component_rich_style(name)
-        assert style.color is not None
-        assert style.bgcolor is not None
-        lights = sorted(_luminance(Color.from_rich_color(colour)) for colour in (style.color, style.bgcolor))
-        ratio = (lights[1] + 0.05) / (lights[0] + 0.05)
-        assert (name, ratio >= 4.5) == (name, True)
+        style = look(name)
+        for behind in bands if name == "role--through" else [style.bgcolor]:
+            assert style.color is not None
+            assert behind is not None
+            lights = sorted(_luminance(Color.from_rich_color(colour)) for colour in (style.color, behind))
+            ratio = (lights[1] + 0.05) / (lights[0] + 0.05)
+            assert (name, ratio >= 4.5) == (name, True)
 
 
 def _luminance(colour: Color) -> float:
@@ -404,3 +407,31 @@ async def test_another_model_takes_the_place_of_the_first(app: IrscopeApp, pilot
     await press(app, pilot, "2", "1")
     assert "acme.magic" in screen_text(app)
     assert app.browse.results.finished
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+def test_the_line_below_memory_begins_with_the_keys_that_decide(size: tuple[int, int]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert "D Device" not in screen_text(app).splitlines()[-1]
+        await press(app, pilot, "2")
+        below = screen_text(app).splitlines()[-1]
+        assert below.startswith("c Sizes D Device W Lower it X Largest ") and below.rstrip().endswith("? Help q Quit")
+
+    drive(model(SYMBOLIC), steps, size=size)
+
+
+@pytest.mark.parametrize("record", SCREENS, ids=lambda one: one.name)
+def test_help_begins_with_the_questions_of_the_screen(record: ScreenRecord) -> None:
+    keys = {key_text(key) for action in screen_actions([record.name]) for key in action.keys}
+    assert {key for _, key in SCREEN_QUESTIONS[record.name]} <= keys
+    lines = [text_of(line) for line in help_lines(record.name, "", UNICODE)]
+    assert lines[0] == "Questions of this screen"
+    assert lines[1].split() == " ".join(reversed(SCREEN_QUESTIONS[record.name][0])).split()
+
+
+@driven(SYMBOLIC)
+async def test_help_of_memory_says_which_key_answers_what(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "2", "question_mark")
+    text = screen_text(app)
+    for key, question in (("X", "Which batch is the largest that fits?"), ("W", "What would lower the peak"), ("D", "Does it fit")):
+        assert any(f" {key} " in line and question in line for line in text.splitlines()), question

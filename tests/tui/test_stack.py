@@ -248,3 +248,25 @@ def test_a_long_step_is_wide() -> None:
     assert "over 10.00 s, least time on h200" in text_of(made.lines(80, 8, 0, UNICODE)[-1])
     made.use_time(None)
     assert made.chosen(21).tolist() == [0] * 7 + [1] * 7 + [2] * 7
+
+
+def test_the_column_of_the_peak_is_marked_through_all_bands() -> None:
+    low, high = np.full(24, 4.0), np.arange(24) % 7 / 1.0
+    high[9] = 12.0
+    made = Stack({"weights": low, "activations": high})
+    for symbols in (UNICODE, ASCII):
+        lines = made.lines(24 + made.margin(), 8, None, symbols)
+        bars = [line for line in cells(lines) if len(line) > made.margin() and line[made.margin() - 1].text == symbols.glyphs.axis]
+        assert len(bars) >= 5
+        column = made.margin() + made.column_of(9, 24)
+        assert [line[column].text for line in bars] == [symbols.glyphs.axis] * len(bars)
+        others = [line[place].text for line in bars for place in range(made.margin(), len(line)) if place != column]
+        assert symbols.glyphs.axis not in others
+    # On the colour of each band: weights below, activations above.
+    column = made.column_of(9, 24)
+    marked = cells(made.marked(made.bars(24, 8, UNICODE), 24, UNICODE))
+    assert [line[column].behind for line in marked] == ["part1"] * 6 + ["part0"] * 2
+    assert {line[column].role for line in marked} == {"through"}
+    # Only the text of one column changes.
+    plain = cells(made.bars(24, 8, UNICODE))
+    assert all(one[:column] + one[column + 1 :] == other[:column] + other[column + 1 :] for one, other in zip(plain, marked, strict=True))

@@ -52,6 +52,7 @@ class MemoryScreen(ModelScreen):
     NAME = "memory"
     FIRST = "#stack"
     FILTER_HINT = "parts of a name, of why it is alive or of who made it; !not"
+    DECIDES: ClassVar[tuple[str, ...]] = ("sizes", "device", "what_if", "largest")
     PANES: ClassVar[dict[str, str]] = {"memory": "On this screen", "stack": "Live bytes"}
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         *StackPane.ACTIONS,

@@ -233,6 +233,10 @@ class AddressMap(Stack):
             found[:, column] = np.where(inside, held, -1)
         return found
 
+    def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
+        # What is above one another here are addresses.
+        return bars
+
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         marked = np.array([name == self.chosen_name for name in self.buffers.names], dtype=np.bool_)
 
@@ -427,6 +431,11 @@ class SizeStack(Stack):
     def place_of(self, size: int | None) -> int | None:
         """Where a size is."""
         return self.sizes.index(size) if size in self.sizes else None
+
+    @property
+    def marked_place(self) -> int | None:
+        place = self.place_of(self.largest)
+        return self.peak if place is None else place
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
         place = self.place_of(self.largest)

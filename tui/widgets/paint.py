@@ -218,6 +218,8 @@ class Keys(Widget):
         .keys--pointed { background: $block-hover-background; }
     }
     """
+    first: Sequence[str] = ()
+    """Actions whose keys stand before all others, also those that are in no other screen's line."""
     pointed: var[str] = var("")
     """The action whose key is below the mouse."""
 
@@ -227,8 +229,10 @@ class Keys(Widget):
     def shown(self) -> list[tuple[int, ActiveBinding]]:
         """The keys that have room, each with the column where it begins."""
         of_actions: dict[str, ActiveBinding] = {}
-        for active in self.screen.active_bindings.values():
-            if active.binding.show:
+        for active in sorted(
+            self.screen.active_bindings.values(), key=lambda one: [*self.first, one.binding.action].index(one.binding.action)
+        ):
+            if active.binding.show or active.binding.action in self.first:
                 of_actions.setdefault(active.binding.action, active)
         always = [active for action, active in of_actions.items() if action in _ALWAYS]
         end = self.size.width - sum(map(self._width, always))
