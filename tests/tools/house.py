@@ -1,6 +1,6 @@
 """How the code is laid out, in figures: sizes, single importers, cycles, operator names outside their place, names that say too little.
 
-python -m tests.tools.house             # the table of docs/architecture.md
+python -m tests.tools.house             # the table of docs/architecture.md, without its ceilings
 python -m tests.tools.house --list      # and what is behind each figure
 """
 
@@ -205,11 +205,11 @@ def figures() -> list[tuple[str, int, str, list[str]]]:
     single, top, late, operators, shared = single_importers(), cycles(False), cycles(True), operator_names(), shared_names()
     tests, scripts = test_lines()
     return [
-        ("lines of the product", sum(module.lines for module in modules), "86,000", []),
-        ("files of the product", len(modules), "400", []),
-        ("modules with exactly one importer", len(single), "60", [f"{name} <- {by}" for name, by in single.items()]),
+        ("lines of the product", sum(module.lines for module in modules), "125,000", []),
+        ("files of the product", len(modules), "430", []),
+        ("modules with exactly one importer", len(single), "50", [f"{name} <- {by}" for name, by in single.items()]),
         ("import cycles at the top level", len(top), "0", [", ".join(group) for group in top]),
-        ("import cycles with lazy imports", len(late), "2", [f"{len(group)}: {', '.join(group)}" for group in late]),
+        ("import cycles with lazy imports", len(late), "0", [f"{len(group)}: {', '.join(group)}" for group in late]),
         (
             "operator names outside `ops/` and `frontends/`",
             sum(map(len, operators.values())),
@@ -224,7 +224,7 @@ def figures() -> list[tuple[str, int, str, list[str]]]:
             [f"{name}: {', '.join(places)}" for name, places in shared.items()],
         ),
         ("functions and classes that only tests name", len(only_from_tests()), "0", only_from_tests()),
-        ("lines of tests", tests, "38,000", []),
+        ("lines of tests", tests, "50,000", []),
         ("lines of scripts beside the tests", scripts, "", []),
     ]
 
