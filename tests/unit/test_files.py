@@ -33,7 +33,7 @@ from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
 from irscope.session import open_model
 from irscope.tools.compare.document import parse_thresholds
-from irscope.tools.fit import Search
+from irscope.tools.fit import room_of
 from irscope.tools.train import read_batches
 from irscope.tui.amounts import parse_binding
 from irscope.tui.browse.filter import parse_filter as parse_tree_filter
@@ -70,7 +70,7 @@ def bound(text: str) -> int:
 
 
 BYTE_PLACES: dict[str, Callable[[str], int | float]] = {
-    "--memory of fit": lambda text: Search.budget(None, text),  # type: ignore[arg-type]  # no model is needed for a text
+    "--memory of fit": lambda text: room_of(text, None),  # type: ignore[arg-type]  # no device is needed for a text
     "--memory of train-plan, budget=": parse_bytes,
     "--budget": lambda text: budget_of(text, 0),
     "--filter": in_a_table,

@@ -115,8 +115,8 @@ def test_options_of_simulate_reach_the_process_that_simulates(tmp_path: Path, ca
     pytest.importorskip("torch")
     script = tmp_path / "loop.py"
     script.write_text("import torch\nheld = [torch.empty(1 << 20, device='cuda') for _ in range(9)]\nprint('said', flush=True)\n")
-    assert main(["simulate", "--quiet", "--device", "h100", "--top", "1", str(script)]) == 0
+    assert main(["simulate", "--quiet", "--all", "--device", "h100", "--top", "1", str(script)]) == 0
     few = capsys.readouterr().out
-    assert main(["simulate", "--quiet", "--device", "h100", str(script)]) == 0
+    assert main(["simulate", "--quiet", "--all", "--device", "h100", str(script)]) == 0
     many = capsys.readouterr().out
     assert "said" in few and len(few.splitlines()) < len(many.splitlines())

@@ -106,8 +106,7 @@ def record_in_process(request: Request, timeout: float | None = None, verbose: b
         if isinstance(ended, Problem):
             name, operator = last_progress(progress)
             _close(beside, replace(ended, op_name=operator, scope=name))
-        found = read_recording(beside)
-    return found
+    return read_recording(request.target)
 
 
 def _run(request: Request, errors: Path, timeout: float | None, verbose: bool) -> Problem | None:

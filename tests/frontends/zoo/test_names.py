@@ -233,7 +233,7 @@ def test_what_differs_from_the_configuration_is_said(tmp_path: Path, capsys: pyt
     head = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
     assert "settings: dtype=f32 (the configuration says bf16), use_cache=false (the configuration says true), sizes=" in head
     assert main(["run", "--passes", "flops", name]) == 0
-    assert "dtype=bf16 (the configuration)" in capsys.readouterr().out.partition("\n\n")[0].partition("taken:")[2]
+    assert "dtype=bf16 (the configuration)" in capsys.readouterr().out.partition("\n\n")[0].partition("settings:")[2]
     # What the user says is not assumed.
     said = irscope.load(f"{name}{{use_cache=false,dtype=bf16}}", bind={"batch": 2, "seq": 8})
     assert taken(said) == BY_CONFIGURATION
