@@ -347,7 +347,7 @@ class Alert:
 
     count: int
     is_vector: bool = False
-    """Whether it has one dimension at most, as biases and weights of norms: those of a fresh model are all zero, or one."""
+    """True for one dimension at most, as biases and weights of norms have: those of a fresh model are all zero, or one."""
     nan: int = 0
     inf: int = 0
     zeros: int = 0

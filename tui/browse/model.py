@@ -339,7 +339,7 @@ class TreeTable(Rows):
         self.symbols = browse.symbols
         self._made: tuple[object, int, Folds, Sequence[TableColumn]] | None = None
         self.is_at_sizes = False
-        """Whether a column has numbers at sizes that nobody stated, because a formula in it has no room."""
+        """True where a column has numbers at sizes that nobody stated, because a formula in it has no room."""
 
     @property
     def shown(self) -> Ints:  # type: ignore[override]  # read-only: the tree decides
