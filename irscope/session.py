@@ -134,7 +134,7 @@ class Model:
             raise UsageError("only a model that was read from a file can be bound again", code="IRS334")
         if self.program.training is not None and self.program.format == "module":
             raise UsageError(
-                "a captured training step cannot be read again", code="IRS334", hint="start again with other sizes: --bind batch=8"
+                "a captured training step cannot be read again", code="IRS334", hint="start again with other sizes: `--bind batch=8`"
             )
         return open_model(Path(path), replace(self.options, bind=dict(sizes)), settings=self.manager.settings)
 

@@ -80,12 +80,13 @@ def test_the_keys_of_the_app_and_the_screen_differ(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_lists_everything_and_begins_with_the_focused_pane(name: str) -> None:
+def test_help_lists_everything_and_the_focused_pane_first_after_the_questions(name: str) -> None:
     titles, actions = pane_titles([name]), screen_actions([name])
     for pane in titles:
         lines = [text_of(line) for line in help_lines(name, pane, UNICODE)]
+        assert lines[0] == "Questions of this screen"
         if list(actions_of(pane, actions)):
-            assert lines[0] == titles[pane]
+            assert lines[lines.index("") + 1] == titles[pane]
         for action in actions:
             assert any(line.endswith(action.help) for line in lines)
 
