@@ -100,5 +100,5 @@ def form_problem(error: BaseException) -> str:
         case TypeError() | AttributeError():
             return "a value is of another type than it has to be"
         case ValueError() | ArithmeticError():
-            return "a value cannot be what it is"
+            return "a value is invalid"
     return "it cannot be read"
