@@ -23,7 +23,7 @@ class Foreign:
     """As in "this is ..."."""
     advice: str
     matches: Callable[[bytes], bool]
-    """Whether a file is of the kind, by its first bytes; a file of it looks like no other."""
+    """Recognise a file of the kind by its first bytes; it looks like no other."""
     code: str = _NO_MODEL
     """IRS104 for models of a format that irscope does not read."""
 

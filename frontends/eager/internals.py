@@ -1,4 +1,4 @@
-"""What irscope touches of torch's inside and is not the same in all versions: an entry each, found by what is there."""
+"""Entries for the parts of torch's inside that irscope touches and that differ between versions, each recognised by what is there."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 _VOTES: Final = ("_warmup_p2p", "_initialize_pipeline_distributed_state")
-"""Where the schedule of a pipeline asks whether all stages know their shapes: until 2.14 (before 2.12 nobody asks), from 2.15 on."""
+"""Names of the methods by which the schedule of a pipeline asks whether all stages know their shapes: from 2.12 to 2.14, and from
+2.15 on."""
 _STAGES: Final = "torch.distributed.pipelining.stage"
 
 

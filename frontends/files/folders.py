@@ -111,7 +111,7 @@ def _count(size: object) -> int | None:
 
 
 CONTEXTS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
-"""What configurations call the longest sequence."""
+"""Keys by which configurations name the longest sequence."""
 
 
 def own_code(folder: Path) -> dict[str, str]:

@@ -39,7 +39,7 @@ _QUIET: Final = (
     *("register_mem_pool", "deregister_mem_pool", "eager_connect_single_device", "suspend", "resume", "abort", "shutdown"),
     *("_enable_collectives_timing", "_set_group_uid"),
 )
-"""What a group does that nobody sees in memory."""
+"""Methods of a group that leave no trace in memory."""
 
 
 def refused(where: str, name: str) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ def complete_core(raw_stream: Callable[[], int], observers: list[Callable[..., N
 
 
 class _Ranges:
-    """What NVTX is told of ranges, which nobody records."""
+    """Take ranges of NVTX, which nobody records."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name.startswith("__"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from irscope.devices import Target
@@ -18,11 +17,10 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tools.fit import SCHEMA, room_of
 from irscope.tools.fit_generation import last_below
-from irscope.tools.simulate_ranks import Children, Program, peak_of
-from irscope.tools.simulation import Options, error_line, target_for
+from irscope.tools.simulate_ranks import Children, Program, how_it_ended, peak_of
+from irscope.tools.simulation import Options, target_for
 from irscope.tools.train import MOST, Captures, search_batches
 
-_ENDED: Final = ("finished", "steps")
 Outcome = Literal["fits", "oom", "fails"]
 
 
@@ -219,33 +217,17 @@ class Range:
             raise UsageError(f"--fit {text}: there is no size from {made.low} to {made.high}", code="IRS643", hint="`--fit batch=1..512`")
         return made
 
-    def at(self, program: Program, size: int) -> Program:
-        """The program with a size in the place of the name in braces."""
-        return replace(program, arguments=[one.replace(f"{{{self.name}}}", str(size)) for one in program.arguments])
-
-    def check(self, program: Program) -> None:
-        """Raise UsageError where no argument of the program has a place for the size."""
-        place = f"{{{self.name}}}"
-        if not any(place in one for one in program.arguments):
-            likely = next((one for one in program.arguments if self.name in one), f"--{self.name}").partition("=")[0]
-            raise UsageError(
-                f"--fit {self.name}: no argument of the program has {place}, where the size goes",
-                code="IRS643",
-                where=program.script,
-                hint=f"`irscope simulate --fit {self.name}={self.low}..{self.high} {program.script} {likely} {place}`",
-            )
-
 
 def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
     """The largest size with which a program ends on the device; each size is a run of it, stopped after `options.steps` steps."""
-    sizes.check(program)
+    program.check_place("--fit", sizes.name, f"{sizes.low}..{sizes.high}", "where the size goes")
     target = target_for(options)
     room = room_of(None, target)
     found: dict[int, Tried] = {}
     with Children(program, options.told) as children:
 
         def needs(size: int) -> int | None:
-            [document] = children.run([options], f"{sizes.name} {size:,}", [sizes.at(program, size)])
+            [document] = children.run([options], f"{sizes.name} {size:,}", [program.with_values({sizes.name: str(size)})])
             if children.interrupted:
                 raise KeyboardInterrupt
             found[size] = _run_tried(size, document)
@@ -265,10 +247,5 @@ def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
 
 
 def _run_tried(size: int, document: dict[str, Any]) -> Tried:
-    reserved = Quantity(peak_of(document, "reserved"))
-    place = f"{document['line']}: " if document["line"] else ""
-    if document["outcome"] in _ENDED:
-        return Tried(size, "fits", reserved)
-    if document["outcome"] == "oom":
-        return Tried(size, "oom", None, document["line"], ExitCode.FINDINGS)
-    return Tried(size, "fails", None, place + error_line(str(document["error"])), document["exit_code"])
+    outcome, why, code = how_it_ended(document)
+    return Tried(size, outcome, Quantity(peak_of(document, "reserved")) if outcome == "fits" else None, why, code)

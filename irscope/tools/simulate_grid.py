@@ -16,8 +16,8 @@ from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.tools.fit import room_of
-from irscope.tools.simulate_ranks import Children, Program, most_reserved, peak_of
-from irscope.tools.simulation import Options, error_line, target_for
+from irscope.tools.simulate_ranks import Children, Program, how_it_ended, most_reserved, peak_of
+from irscope.tools.simulation import Options, target_for
 
 SCHEMA: Final = "irscope.grid/1"
 GPUS: Final = "gpus"
@@ -26,7 +26,6 @@ _MOST: Final = 256
 """Combinations: each is a run of the program of some seconds."""
 _BATCHES: Final = ("batch", "batch_size", "bs", "micro_batch", "micro_batch_size", "per_device_train_batch_size", "train_batch_size")
 """Options that say how many samples a rank has in a step."""
-_ENDED: Final = ("finished", "steps")
 _FITS: Final = {"fits": "yes", "perhaps": "perhaps", "oom": "no", "fails": "fails"}
 
 
@@ -231,15 +230,8 @@ def check_axes(axes: Sequence[Axis], program: Program) -> None:
     if math.prod(len(axis.values) for axis in axes) > _MOST:
         raise UsageError(f"--grid asks for more than {_MOST} combinations", code="IRS643", hint="each is a run of the program")
     for axis in axes:
-        if axis.name != GPUS and not _is_setting(axis) and not any(f"{{{axis.name}}}" in one for one in program.arguments):
-            place = f"{{{axis.name}}}"
-            likely = next((one for one in program.arguments if axis.name in one), f"--{axis.name}").partition("=")[0]
-            raise UsageError(
-                f"--grid {axis.name}: no argument of the program has {place}, where the value goes, and --set has no such name",
-                code="IRS643",
-                where=program.script,
-                hint=f"`irscope simulate --grid {axis.name}={','.join(axis.values)} {program.script} {likely} {place}`",
-            )
+        if axis.name != GPUS and not _is_setting(axis):
+            program.check_place("--grid", axis.name, ",".join(axis.values), "where the value goes, and --set has no such name")
 
 
 def _is_setting(axis: Axis) -> bool:
@@ -262,10 +254,7 @@ def run_grid(program: Program, options: Options, axes: Sequence[Axis], price: fl
     settings = {axis.name for axis in axes if axis.name != GPUS and _is_setting(axis)}
     programs, several = [], []
     for values in combinations:
-        arguments = list(program.arguments)
-        for name, value in values.items():
-            arguments = [one.replace(f"{{{name}}}", value) for one in arguments]
-        programs.append(replace(program, arguments=arguments))
+        programs.append(program.with_values(values))
         more = tuple(f"{name}={value}" for name, value in values.items() if name in settings)
         world = int(values[GPUS]) if GPUS in values else options.world
         several.append(replace(options, settings=(*options.settings, *more), world=world))
@@ -279,13 +268,11 @@ def run_grid(program: Program, options: Options, axes: Sequence[Axis], price: fl
 
 def _ran(values: Mapping[str, str], document: Mapping[str, Any], options: Options, room: int) -> Combination:
     ranks = max(options.world, 1)
-    if document["outcome"] not in _ENDED:
-        place = f"{document['line']}: " if document["line"] else ""
-        outcome = "oom" if document["outcome"] == "oom" else "fails"
-        why = f"refused at {document['line']}" if outcome == "oom" else place + error_line(str(document["error"]))
-        return Combination(values, outcome, ranks=ranks, why=why, exit_code=document["exit_code"])
+    outcome, why, code = how_it_ended(document)
+    if outcome != "fits":
+        return Combination(values, outcome, ranks=ranks, why=f"refused at {why}" if outcome == "oom" else why, exit_code=code)
     most, step = most_reserved(document), document["steps"][-1] if document["steps"] else {}
     low, high = step.get("seconds_interval") or (None, None)
     interval = None if low is None or high is None else (low, high)
-    outcome = "fits" if most <= room else "perhaps"
-    return Combination(values, outcome, peak_of(document, "reserved"), most, step.get("seconds"), interval, ranks)
+    surely = "fits" if most <= room else "perhaps"
+    return Combination(values, surely, peak_of(document, "reserved"), most, step.get("seconds"), interval, ranks)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, Literal, NamedTuple
 
 from irscope import processes
 from irscope.devices import Target
 from irscope.diagnostics import Diagnostic, Severity
-from irscope.errors import ExitCode
+from irscope.errors import ExitCode, UsageError
 from irscope.frontends.simulation import check_machine
 from irscope.immutable import immutable
 from irscope.report.picture import Panel, largest_bars
@@ -55,6 +55,36 @@ class Program:
     script: str
     arguments: Sequence[str] = ()
     is_module: bool = False
+
+    def with_values(self, values: Mapping[str, str]) -> Program:
+        """Return the program with values in the places of their names in braces."""
+        arguments = list(self.arguments)
+        for name, value in values.items():
+            arguments = [one.replace(f"{{{name}}}", value) for one in arguments]
+        return replace(self, arguments=arguments)
+
+    def check_place(self, option: str, name: str, values: str, where: str) -> None:
+        """Raise UsageError where no argument has a place for the values of an option of irscope's, which stands for `where` in words."""
+        place = f"{{{name}}}"
+        if any(place in one for one in self.arguments):
+            return
+        likely = next((one for one in self.arguments if name in one), f"--{name}").partition("=")[0]
+        raise UsageError(
+            f"{option} {name}: no argument of the program has {place}, {where}",
+            code="IRS643",
+            where=self.script,
+            hint=f"`irscope simulate {option} {name}={values} {self.script} {likely} {place}`",
+        )
+
+
+def how_it_ended(document: Mapping[str, Any]) -> tuple[Literal["fits", "oom", "fails"], str, int]:
+    """Return whether a run came to its end on the device, the line or error that ended it, and the exit code of a command about it."""
+    if document["outcome"] in ("finished", "steps"):
+        return "fits", "", ExitCode.OK
+    if document["outcome"] == "oom":
+        return "oom", document["line"], ExitCode.FINDINGS
+    place = f"{document['line']}: " if document["line"] else ""
+    return "fails", place + error_line(str(document["error"])), document["exit_code"]
 
 
 def arguments_of(program: Program, options: Options, *more: str) -> list[str]:

@@ -136,30 +136,17 @@ PROGRAMS: Final = (
     Row("nanochat base_train d4", "nanochat", _NANOCHAT, 8, truth=False, remark="own tokenizer and data"),
 )
 
+_WORLD: Final = Path(__file__).parents[1] / "data" / "distributed"
+"""Where the module with the store that answers for everybody else is."""
 _TRUTH: Final = """
 import json, os, runpy, sys
 steps, module, sys.argv = int(sys.argv[1]), sys.argv[2] == "-m", sys.argv[3 if sys.argv[2] == "-m" else 2:]
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 if "RANK" in os.environ:
-    import torch.distributed as dist
     from torch.distributed import rendezvous
-    class Store(dist.Store):  # in which everybody else has been already
-        def __init__(self):
-            super().__init__()
-            self.values = {}
-        def set(self, key, value):
-            self.values[key] = value if isinstance(value, bytes) else str(value).encode()
-        def get(self, key):
-            return self.values.get(key, bytes(128))
-        def add(self, key, amount):
-            self.values[key] = str(int(self.values.get(key, b"0")) + amount).encode()
-            return int(self.values[key])
-        def check(self, keys):
-            return all(key in self.values for key in keys)
-        def wait(self, keys, timeout=None):
-            return None
-    kept = Store()
+    from world import AnsweringStore
+    kept = AnsweringStore()
     rendezvous._create_c10d_store = lambda *args, **kwargs: kept
 counted = []
 def tell():
@@ -225,6 +212,7 @@ def counted(row: Row, root: Path, site: str, build: str, steps: int, limit: floa
     if row.world:
         ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": row.world, "LOCAL_WORLD_SIZE": row.world, "MASTER_PORT": 29533}
         environment |= {key: str(value) for key, value in ranks.items()} | {"MASTER_ADDR": "127.0.0.1"}
+        environment["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], str(_WORLD)))
     command = [*processes.python(["-c", _TRUTH, str(steps)]), *shlex.split(row.command)]
     _, _, errors = _run(command, root / row.folder, environment, limit)
     lines = [line for line in errors.splitlines() if line.startswith("peaks of the device ")]
