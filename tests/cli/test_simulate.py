@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -597,23 +598,26 @@ def test_special_ranks_in_the_middle_of_a_world(tmp_path: Path) -> None:
     assert "14 of 64 ranks were simulated" in found["diagnostics"][0]["message"]
 
 
-def _is_running(noted: Path) -> bool | None:
-    """Whether the process runs that noted its number in a file; None where it has not yet."""
-    number = noted.read_text() if noted.exists() else ""
-    return Path("/proc", number.strip()).exists() if number.endswith(" ") else None
-
-
 def test_ctrl_c_keeps_what_was_simulated(tmp_path: Path) -> None:
     """The first run ends, the second waits; each is told once."""
+    # Files that a simulated program writes are not seen from outside while it runs.
+    address = str(tmp_path / "ranks")
     script = tmp_path / "train.py"
     script.write_text(
-        SPECIAL + "import os, pathlib, time\npathlib.Path(f'rank-{rank}').write_text(f'{os.getpid()} ')\ntime.sleep(999 * rank)\n"
+        SPECIAL
+        + "import os, socket, time\nwith socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:\n"
+        + f"    out.sendto(f'{{rank}} {{os.getpid()}}'.encode(), {address!r})\ntime.sleep(999 * rank)\n"
     )
     command = [sys.executable, "-m", "irscope", "simulate", "--quiet", "--world", "2", "--rank", "all", str(script)]
     wide = {**os.environ, "COLUMNS": "100"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=wide) as running:
-        until = time.monotonic() + 200
-        while not (_is_running(tmp_path / "rank-1") and _is_running(tmp_path / "rank-0") is False) and time.monotonic() < until:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as noted,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=wide) as running,
+    ):
+        noted.bind(address)
+        noted.settimeout(100)
+        processes = dict(noted.recv(99).decode().split() for _ in range(2))
+        while Path("/proc", processes["0"]).exists():
             time.sleep(0.1)
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
