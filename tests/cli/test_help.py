@@ -17,6 +17,7 @@ from irscope.cli.helptext import MOST_OPTIONS
 from irscope.cli.main import COMMANDS, GROUPS, command_named, main, overview, parser_of
 from irscope.errors import ExitCode
 from tests.frontends.hub import write_safetensors
+from tests.tables import every
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -85,7 +86,7 @@ def test_the_overview_names_every_command_once_by_a_question() -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every("name", COMMANDS)
 def test_every_command_has_examples_that_answer_questions(name: str) -> None:
     examples = command_named(name).examples
     assert len(examples) >= 3
@@ -129,7 +130,7 @@ def test_the_help_is_one_screen(name: str, monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])
+@every(("name", "line", "answer"), EXAMPLES, ids=[line for _, line, _ in EXAMPLES])
 def test_the_parser_accepts_the_example(name: str, line: str, answer: str) -> None:
     program, command, *arguments = shlex.split(line)
     if command not in COMMANDS:  # `irscope MODEL` means `irscope run MODEL`

@@ -24,6 +24,7 @@ from irscope.ir.types import TensorType
 from irscope.passes.lifetimes.fused import FusedPlan
 from irscope.report.values import Provenance
 from irscope.session import Model
+from tests.tables import every
 
 DATA = Path(__file__).parents[1] / "data" / "jax"
 TRUTH = {row["name"]: row for row in map(json.loads, (DATA / "truth.jsonl").read_text().splitlines())}
@@ -49,7 +50,7 @@ def bytes_of(values: object) -> int:
     return sum(value.type.tensor_bytes for value in values)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@every("name", TRUTH)
 def test_arguments_and_results_are_those_of_the_program(name: str) -> None:
     row, model = TRUTH[name], irscope.load(DATA / f"{name}.mlir.gz")
     graph = model.program.graph
@@ -171,7 +172,7 @@ def planned(name: str) -> FusedPlan:
     return irscope.run(irscope.load(DATA / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@every("name", TRUTH)
 def test_sums_of_memory_are_those_of_the_compiler(name: str) -> None:
     row, plan = TRUTH[name], planned(name)
     assert (plan.arguments, plan.outputs, plan.aliased) == (row["argument_bytes"], row["output_bytes"], row["alias_bytes"])

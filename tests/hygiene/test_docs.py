@@ -18,6 +18,7 @@ from irscope.codes import CODES
 from irscope.errors import ExitCode
 from tests import forked
 from tests.cli.test_help import installed
+from tests.tables import every
 from tests.tools.notebook import NOTEBOOK, cells
 from tests.tools.notebook import run as notebook_outputs
 from tests.tools.pages import GENERATED
@@ -113,7 +114,7 @@ def test_the_commands_are_documented() -> None:
     assert set(re.findall(r"^\| `irscope ([\w-]+)", page, re.M)) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page: Path) -> None:
     """Links to files, and the scripts of the tests."""
     text = page.read_text(encoding="utf-8")

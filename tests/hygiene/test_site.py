@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hygiene.test_docs import PAGES
+from tests.tables import every
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every("page", PAGES, ids=lambda page: page.name)
 def test_every_anchor_is_there(page: Path) -> None:
     wrong: list[str] = []
     for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):

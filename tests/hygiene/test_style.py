@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import every
+
 ROOT = Path(__file__).parents[2]
 PAGES = (
     ROOT / "README.md",
@@ -70,7 +72,7 @@ def test_every_pattern_refuses_a_sentence(pattern: str) -> None:
     assert any(re.search(pattern, sentence) for sentence in REFUSED)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@every("page", PAGES, ids=lambda page: page.name)
 def test_pages_are_plain_english(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert not [f"{page.name}:{number}: {found[0]!r}" for number, line in enumerate(lines, 1) if (found := _PATTERN.search(line))]

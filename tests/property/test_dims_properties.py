@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -13,6 +13,7 @@ from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_
 from irscope.tui.text import ASCII, UNICODE, text_of
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, PromptLine
+from tests.tables import every
 from tests.tui.panes import PANE_OWNERS
 
 COMMON: dict[str, type] = {
@@ -30,7 +31,7 @@ def owner_of(pane: str) -> type:
     return COMMON[pane] if pane in COMMON else screen_class(pane)
 
 
-@pytest.mark.parametrize("action", screen_actions([record.name for record in SCREENS]), ids=lambda action: f"{action.pane}.{action.name}")
+@every("action", screen_actions([record.name for record in SCREENS]), ids=lambda action: f"{action.pane}.{action.name}")
 def test_every_action_has_a_handler_a_label_and_help(action: Action) -> None:
     assert hasattr(owner_of(action.pane), f"action_{action.name.partition('(')[0]}")
     assert action.label

@@ -17,6 +17,7 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.compare import Compare, shown
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
+from tests.tables import every
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 from tests.unit.tools.test_compare_runs import HIDDEN, events, recording
@@ -235,8 +236,8 @@ def test_the_command_line_gives_the_same() -> None:
     assert compare.command(compare.browse.source) == "irscope compare 'some folder/two.irs' other.irs --all"
 
 
-@pytest.mark.parametrize("width", [1, 8, 20, 40, 80, 200])
-@pytest.mark.parametrize("height", [0, 1, 2, 3, 5, 8, 13, 40])
+@every("width", [1, 8, 20, 40, 80, 200])
+@every("height", [0, 1, 2, 3, 5, 8, 13, 40])
 def test_the_chart_fits_any_size(width: int, height: int) -> None:
     for compare in (comparing(), measured(), Compare(browse(EMPTY, analysed=False))):
         lines = compare.chart_lines(width, height)

@@ -21,6 +21,7 @@ from irscope.tui.charts import Roof, Scatter
 from irscope.tui.command import Source
 from irscope.tui.cost import GROUPINGS, Cost, NodeTimes, Timed, timed_alone, timings_of, views_of
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from tests.tables import every
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model
 
 
@@ -144,9 +145,9 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     assert "no such device" in text_of(made.chart_lines(60, 8)[0])
 
 
-@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
-@pytest.mark.parametrize("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
-@pytest.mark.parametrize("text", [TWO_LAYERS, SYMBOLIC, EMPTY, HOSTILE, FOREIGN, NESTED])
+@every("symbols", [UNICODE, ASCII])
+@every("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
+@every("text", [TWO_LAYERS, SYMBOLIC, EMPTY, HOSTILE, FOREIGN, NESTED])
 def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
     made = cost(text, symbols)
     for by in GROUPINGS:

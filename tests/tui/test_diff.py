@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from irscope.ir.graph import Node
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passkit.manager import Manager
 from irscope.tui.passes.running import Diff, compare, take_snapshot
 from irscope.tui.text import ASCII, UNICODE, text_of
+from tests.tables import every
 from tests.tui.models import HOSTILE, NESTED, TWO_LAYERS
 
 DEAD = """irscope 1
@@ -99,7 +98,7 @@ def test_new_values_have_names_that_no_old_one_had() -> None:
     assert [line.text for line in lines if line.sign == "+"] == ["%new0: f32[4] = nn.relu(%x)"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_removing_at_random_keeps_the_rest_in_order(seed: int) -> None:
     nodes = "\n".join(f"  %v{number + 1}: f32[2] = nn.relu(%v0)" for number in range(30))
     program = parse_program(f"irscope 1\ngraph @main {{\n  input %v0: f32[2]\n{nodes}\n  return %v0\n}}\n")
@@ -114,7 +113,7 @@ def test_removing_at_random_keeps_the_rest_in_order(seed: int) -> None:
     assert diff.removed == 7
 
 
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_any_order_can_be_read_off_both_ways(seed: int) -> None:
     nodes = "\n".join(f"  %v{number + 1}: f32[2] = nn.relu(%v0)" for number in range(12))
     program = parse_program(f"irscope 1\ngraph @main {{\n  input %v0: f32[2]\n{nodes}\n  return %v0\n}}\n")

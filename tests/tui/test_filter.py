@@ -7,6 +7,7 @@ import pytest
 from irscope.errors import UsageError
 from irscope.ir.graph import Node
 from irscope.tui.browse.filter import parse_filter, shape_matches
+from tests.tables import every
 from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 
@@ -19,7 +20,7 @@ def found(text: str, query: str) -> list[str]:
     return [item.name for item in rows if isinstance(item, Node)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("query", "names"),
     [
         ("", ["hidden", "active", "back", "y"]),

@@ -26,6 +26,7 @@ from irscope.tui.memory.model import Found, Memory
 from irscope.tui.memory.views import Counters, Verdict, counters_of
 from irscope.tui.results import Alive
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
+from tests.tables import every
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -238,9 +239,9 @@ def test_an_error_is_shown() -> None:
     assert not made.is_waiting
 
 
-@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
-@pytest.mark.parametrize("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
-@pytest.mark.parametrize("text", ALL)
+@every("symbols", [UNICODE, ASCII])
+@every("size", [(1, 1), (20, 5), (60, 9), (120, 30)])
+@every("text", ALL)
 def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
     made = memory(text, symbols=symbols)
     made.toggle_resident()

@@ -24,6 +24,7 @@ from irscope.tui.text import ASCII, UNICODE, Span, Symbols, text_of
 from irscope.tui.widgets.paint import Prompt
 from irscope.weights.result import TensorStatistics, wide_shape
 from tests.frontends.gguf_files import small
+from tests.tables import every
 from tests.tui.driving import SMALL, drive, press, screen_text
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, TWO_LAYERS, model
 from tests.unit.weights.test_differences import changed, write
@@ -110,9 +111,9 @@ def test_values_that_cannot_be_read_say_why() -> None:
     assert not made.is_reading
 
 
-@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
-@pytest.mark.parametrize("size", [(1, 1), (20, 5), (60, 9)])
-@pytest.mark.parametrize("text", [TWO_LAYERS, EMPTY, HOSTILE, FOREIGN])
+@every("symbols", [UNICODE, ASCII])
+@every("size", [(1, 1), (20, 5), (60, 9)])
+@every("text", [TWO_LAYERS, EMPTY, HOSTILE, FOREIGN])
 def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
     made = params(model(text), symbols=symbols)
     for lines in (made.size_lines(*size), made.value_lines(*size)):

@@ -16,6 +16,7 @@ from irscope.report.printable import display_width
 from irscope.tui.browse.model import Browse
 from irscope.tui.results import Failed
 from irscope.tui.text import ASCII, UNICODE, Line, Span, Symbols, cut_end, symbols_for, text_of, wrap
+from tests.tables import every
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse
 
 ALL = [EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS]
@@ -178,9 +179,9 @@ def test_the_heading_stands_above_its_columns() -> None:
     assert len(heading) == len(line) == 80
 
 
-@pytest.mark.parametrize("source", ALL)
-@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
-@pytest.mark.parametrize("width", [120, 80, 40, 20, 3, 1])
+@every("source", ALL)
+@every("symbols", [UNICODE, ASCII])
+@every("width", [120, 80, 40, 20, 3, 1])
 def test_table_lines_have_exactly_their_width(source: str, symbols: Symbols, width: int) -> None:
     model = browse(source, symbols=symbols)
     for row in range(len(model.outline)):

@@ -36,6 +36,7 @@ from irscope.ir.dims import (
     symbol,
     unknown,
 )
+from tests.tables import every
 
 batch, seq, heads = symbol("batch"), symbol("seq"), symbol("heads")
 u = unknown("nonzero_3")
@@ -207,7 +208,7 @@ def test_text_is_short_and_reads_back(dim: Dim, text: str) -> None:
     assert repr(dim) == f"SymDim({text})"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("12", 12),
@@ -250,7 +251,7 @@ def test_formulas_are_read_as_exporters_write_them(text: str, expected: Dim) -> 
     assert parse_dim(text) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "column", "message"),
     [
         ("", 1, "nothing to read"),
@@ -329,7 +330,7 @@ def test_names_that_would_not_read_back_are_refused(name: str) -> None:
 # Division
 
 
-@pytest.mark.parametrize(
+@every(
     ("over", "under", "expected"),
     [
         (7, -2, "-4"),
@@ -433,7 +434,7 @@ def test_exact_quotients(over: Dim, under: Dim, expected: Dim | None) -> None:
 # Bounds and comparisons
 
 
-@pytest.mark.parametrize(
+@every(
     ("dim", "expected"),
     [
         (5, (5, 5)),

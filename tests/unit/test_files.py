@@ -37,6 +37,7 @@ from irscope.tools.fit import room_of
 from irscope.tools.train import read_batches
 from irscope.tui.amounts import parse_binding
 from irscope.tui.browse.filter import parse_filter as parse_tree_filter
+from tests.tables import every
 
 # One text is one number wherever an amount can be written.
 
@@ -82,8 +83,8 @@ BYTE_PLACES: dict[str, Callable[[str], int | float]] = {
 }
 
 
-@pytest.mark.parametrize("place", BYTE_PLACES)
-@pytest.mark.parametrize(
+@every("place", BYTE_PLACES)
+@every(
     ("text", "number"),
     [
         ("1M", 10**6),
@@ -121,8 +122,8 @@ COUNT_PLACES: dict[str, Callable[[str], int | float]] = {
 }
 
 
-@pytest.mark.parametrize("place", COUNT_PLACES)
-@pytest.mark.parametrize(("text", "number"), [("8", 8), ("1k", 1000), ("1Ki", 1024), ("1_024", 1024), ("1.5k", 1500)])
+@every("place", COUNT_PLACES)
+@every(("text", "number"), [("8", 8), ("1k", 1000), ("1Ki", 1024), ("1_024", 1024), ("1.5k", 1500)])
 def test_one_text_is_one_count(place: str, text: str, number: int) -> None:
     assert COUNT_PLACES[place](text) == number
 
@@ -137,8 +138,8 @@ SECOND_PLACES: dict[str, Callable[[str], int | float]] = {
 }
 
 
-@pytest.mark.parametrize("place", SECOND_PLACES)
-@pytest.mark.parametrize(("text", "number"), [("10", 10), ("500ms", 0.5), ("2min", 120), ("1us", 1e-6), ("1.5s", 1.5), ("1e-3", 1e-3)])
+@every("place", SECOND_PLACES)
+@every(("text", "number"), [("10", 10), ("500ms", 0.5), ("2min", 120), ("1us", 1e-6), ("1.5s", 1.5), ("1e-3", 1e-3)])
 def test_one_text_is_one_time(place: str, text: str, number: float) -> None:
     assert SECOND_PLACES[place](text) == number
 

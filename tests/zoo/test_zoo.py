@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from irscope.ir.dims import symbol, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
+from tests.tables import every
 from tests.tools.zoo.check import Correspondence, Verdict, check, recheck
 from tests.tools.zoo.export import exported
 from tests.tools.zoo.models import Entry, catalogue
@@ -44,8 +45,8 @@ def complaints(verdict: Verdict) -> list[str]:
     return [f"{verdict.name}, {verdict.form}: {text}" for text in found]
 
 
-@pytest.mark.parametrize("form", ["concrete", "dynamic", "decomposed", "traced", "scripted"])
-@pytest.mark.parametrize("name", PLAIN)
+@every("form", ["concrete", "dynamic", "decomposed", "traced", "scripted"])
+@every("name", PLAIN)
 def test_models_of_torch_alone(name: str, form: str) -> None:
     verdict = verdict_of(catalogue()[name], form)
     assert complaints(verdict) == []

@@ -23,6 +23,7 @@ from irscope.ops.registry import find_op
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import INT64, graph, ints, load, lowered, model, value
+from tests.tables import every
 
 TRANSFORMER_EXPORTS = (  # noqa: SIM905  # ninety lines with one name each would be harder to read
     "Attention MultiHeadAttention DecoderMaskedMultiHeadAttention GroupQueryAttention PagedAttention SparseAttention "
@@ -43,12 +44,12 @@ TRANSFORMER_EXPORTS = (  # noqa: SIM905  # ninety lines with one name each would
 # -- coverage --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", sorted({(one.domain, one.name) for one in defs.get_all_schemas_with_history()}), ids="::".join)
+@every("schema", sorted({(one.domain, one.name) for one in defs.get_all_schemas_with_history()}), ids="::".join)
 def test_every_standard_operator_is_lowered(schema: tuple[str, str]) -> None:
     assert find_lowering(*schema) is not None
 
 
-@pytest.mark.parametrize("name", TRANSFORMER_EXPORTS)
+@every("name", TRANSFORMER_EXPORTS)
 def test_operators_of_transformer_exports_are_lowered_or_foreign_for_a_reason(name: str) -> None:
     assert (find_lowering("com.microsoft", name) is None) == (("com.microsoft", name) in FOREIGN_REASONS)
 
@@ -180,8 +181,8 @@ def test_most_operators_need_their_rule_twice_at_most(monkeypatch: pytest.Monkey
     assert set(Counter(called).values()) == {2}
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda one: f"{one.domain}::{one.name}@{one.since_version}")
-@pytest.mark.parametrize("full", [True, False], ids=["full", "least"])
+@every("schema", SCHEMAS, ids=lambda one: f"{one.domain}::{one.name}@{one.since_version}")
+@every("full", [True, False], ids=["full", "least"])
 def test_every_version_fits_the_records(schema: defs.OpSchema, full: bool) -> None:
     optional = defs.OpSchema.FormalParameterOption.Optional
     count = len(schema.inputs)

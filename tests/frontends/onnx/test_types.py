@@ -18,6 +18,7 @@ from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from tests.frontends.onnx.build import ints, load, model, value
+from tests.tables import every
 
 # Declared types: names, formulas and missing sizes.
 
@@ -204,7 +205,7 @@ def random_array(number: int, count: int) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: TensorProto.DataType.Name(number))
+@every("number", NUMBERS, ids=lambda number: TensorProto.DataType.Name(number))
 def test_raw_data_of_every_type(number: int) -> None:
     expected = random_array(number, 13)
     proto = numpy_helper.from_array(expected)
@@ -215,7 +216,7 @@ def test_raw_data_of_every_type(number: int) -> None:
     np.testing.assert_array_equal(np.asarray(data.values, np.complex128), expected.astype(np.complex128))
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: TensorProto.DataType.Name(number))
+@every("number", NUMBERS, ids=lambda number: TensorProto.DataType.Name(number))
 def test_typed_fields_of_every_type(number: int) -> None:
     expected = random_array(number, 13)
     proto = helper.make_tensor(

@@ -24,6 +24,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.files import checkpoint
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import Stub, read_pickle
+from tests.tables import every
 
 # Damaged and hostile files: one clear error each, nothing executed, little memory.
 
@@ -83,7 +84,7 @@ def test_plain_data_survives() -> None:
         assert read_pickle(pickle.dumps(data, protocol), "m").root == data
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "said"),
     [
         (b"\x80\x02]q\x00.", ""),
@@ -100,7 +101,7 @@ def test_plain_data_survives() -> None:
     ],
     ids=range(11),
 )
-@pytest.mark.parametrize("is_part", [False, True], ids=["whole", "part of a file"])
+@every("is_part", [False, True], ids=["whole", "part of a file"])
 def test_pickles_that_break_the_rules(data: bytes, said: str, is_part: bool) -> None:
     def read() -> None:
         if is_part:

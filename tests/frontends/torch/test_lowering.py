@@ -16,10 +16,11 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph
 from irscope.ir.types import tensor
 from irscope.ops.registry import find_op
+from tests.tables import every
 from tests.tools.torch_files.signature_table import TABLE
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every("name", TEMPLATES)
 def test_templates_fit_the_records(name: str) -> None:
     template = parse_template(TEMPLATES[name])
     spec = find_op(template.op)
@@ -32,7 +33,7 @@ def test_templates_fit_the_records(name: str) -> None:
         assert "|" not in operand or operand.partition("|")[2] in known
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@every("name", TEMPLATES)
 def test_templates_fit_the_signatures(name: str) -> None:
     base, _, overload = name.partition(".")
     both = (*overloads(base), *overloads(f"{base}_"))

@@ -18,6 +18,7 @@ from irscope.devices.catalogue import TORCH_VERSIONS, all_devices, device_names,
 from irscope.devices.profile import DeviceProfile, parse_profile
 from irscope.errors import UsageError
 from irscope.passkit.settings import Settings
+from tests.tables import every
 
 DEVICES = all_devices()
 GPUS = [device for device in DEVICES if device.capability]
@@ -151,7 +152,7 @@ def test_there_are_devices_of_every_sort() -> None:
     assert sum("Laptop" in device.title for device in DEVICES) >= 2 and sum("RTX" in device.title for device in DEVICES) >= 6
 
 
-@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@every("device", DEVICES, ids=lambda device: device.name)
 def test_figures_are_plausible(device: DeviceProfile) -> None:
     assert device.bandwidth is not None and device.matrix
     # From a laptop's memory to the newest stacks: what is off by 1000 (GB for MB, bits for bytes) falls out.
@@ -169,7 +170,7 @@ def test_figures_are_plausible(device: DeviceProfile) -> None:
         assert device.idle_power is None or device.idle_power.hi < device.power.hi / 2
 
 
-@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@every("device", DEVICES, ids=lambda device: device.name)
 def test_rates_are_dense_and_in_order(device: DeviceProfile) -> None:
     """A figure for 2:4 sparsity beside a dense one would break the ladder of rates from wide to narrow elements."""
     rate = {dtype: figure.hi for dtype, figure in device.matrix.items()}
@@ -193,7 +194,7 @@ def test_rates_are_dense_and_in_order(device: DeviceProfile) -> None:
         assert figure.hi <= rate.get(dtype, figure.hi) * 1.01
 
 
-@pytest.mark.parametrize("device", GPUS, ids=lambda device: device.name)
+@every("device", GPUS, ids=lambda device: device.name)
 def test_gpus_follow_from_their_chips(device: DeviceProfile) -> None:
     """The f32 rate is multiprocessors x lanes x 2 x clock: the clock that it implies must be one that such chips run at."""
     assert device.capability is not None and device.multiprocessors and device.memory_bytes and device.context_bytes

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from irscope.ir.graph import Graph
 from irscope.ir.parser import parse_program
 from irscope.ir.places import Blob, Literal
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE
+from tests.tables import every
 from tests.tools.difference import difference
 
 TEXT = """\
@@ -40,7 +39,7 @@ func @helper {
 """
 
 
-@pytest.mark.parametrize(
+@every(
     ("old", "new", "words"),
     [
         ('format "onnx"', 'format "pt2"', "the format is 'onnx' and 'pt2'"),

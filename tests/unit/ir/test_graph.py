@@ -15,6 +15,7 @@ from irscope.ir.places import Literal, Loc
 from irscope.ir.program import Program, facet_contents
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import verify
+from tests.tables import every
 
 # Editing a graph: order, uses, regions, versions.
 
@@ -406,7 +407,7 @@ def test_inputs_that_are_written_know_their_readers() -> None:
     assert sound(graph)
 
 
-@pytest.mark.parametrize(
+@every(
     ("of", "field"),
     [
         *[("node", field) for field in ("name", "outputs", "regions", "graph", "next", "prev", "order", "note")],

@@ -19,6 +19,7 @@ from irscope.ir.printer import print_node, print_program
 from irscope.ir.program import ONNX, Program, Runtime, Traits
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, scalar, sequence, tensor, tuple_of
+from tests.tables import every
 from tests.tools.difference import difference
 
 # The text form by example: what each part looks like, and that it reads back as what it was.
@@ -138,7 +139,7 @@ def attr_of(text: str) -> Attr:
     return program.graph.first.attrs["v"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "text"),
     [
         (None, "none"),
@@ -420,7 +421,7 @@ def test_an_error_shows_file_line_column_and_a_caret() -> None:
     assert str(error) == ("file.irs:4:29: %z is not defined up to here\n    %y: f32[2] = math.add(%x, %z)\n                              ^")
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "column", "what"),
     [
         # types
@@ -506,7 +507,7 @@ def test_mistakes_inside_a_graph(line: str, column: int, what: str) -> None:
     assert error.where == f"file.irs:{at}:{column + 2}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "place", "what"),
     [
         ("", "1:1", "the text ends without a graph"),
@@ -584,10 +585,8 @@ def test_regions_have_a_limit() -> None:
 HOSTILE = ['"', "(", "{", "[", "\\", '"\\', "%", "a", "=", "%x, ", "f32[", ' < ("m":1)', "@/#", "-", "1.", "<", " ", "k=1 ", "max("]
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
-@pytest.mark.parametrize(
-    "before", ["", "  ", "  %y: ", "  a(", "  a() {k=", "  a() @", "  a() (", '  a() ("m":1) < ', "  param %w: ? = ", "  return "]
-)
+@every("piece", HOSTILE)
+@every("before", ["", "  ", "  %y: ", "  a(", "  a() {k=", "  a() @", "  a() (", '  a() ("m":1) < ', "  param %w: ? = ", "  return "])
 def test_hostile_lines_cost_no_more_than_their_length(before: str, piece: str) -> None:
     # Reading that is not linear, or recurses, takes minutes or fails at this length.
     with contextlib.suppress(LoadError):

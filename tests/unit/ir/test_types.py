@@ -13,11 +13,12 @@ from irscope.ir.places import Blob, Loc, root_scope
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, map_of, optional, scalar, sequence, tensor, tuple_of
 from irscope.session import open_model
+from tests.tables import every
 
 # Types are one object each and know their size; scopes and locations tell where a node comes from.
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.kind in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.FLOAT)], ids=str)
+@every("dtype", [dtype for dtype in DType if dtype.kind in (DTypeKind.INT, DTypeKind.UINT, DTypeKind.FLOAT)], ids=str)
 def test_the_size_of_an_element_is_in_its_name(dtype: DType) -> None:
     digits = "".join(char if char.isdigit() else " " for char in dtype.text).split()
     assert dtype.bits == int(digits[0])

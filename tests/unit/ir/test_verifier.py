@@ -17,6 +17,7 @@ from irscope.ir.places import Literal, root_scope
 from irscope.ir.program import Program
 from irscope.ir.types import UNKNOWN_TYPE, tensor
 from irscope.ir.verify import MAX_FINDINGS, check, verify
+from tests.tables import every
 
 TEXT = """\
 irscope 1
@@ -271,7 +272,7 @@ def list_formula_as_symbol(program: Program, nodes: dict[str, Node]) -> None:
 Damage = Callable[[Program, dict[str, Node]], None]
 
 
-@pytest.mark.parametrize(
+@every(
     ("damage", "code", "words"),
     [
         (forget_users, "IRS123", "%a does not list this node as its reader, or not as often: %b: f32[batch] = math.add(%a, %a)"),

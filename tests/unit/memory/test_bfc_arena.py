@@ -9,6 +9,7 @@ import pytest
 from irscope.errors import UsageError
 from irscope.memory import BfcArena, OutOfMemory
 from irscope.memory.arena import Chunk, likeness_of
+from tests.tables import every
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -174,7 +175,7 @@ def test_misuse_is_refused() -> None:
         BfcArena(first_region=0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_what_is_loaded_at_once_leaves_the_arena_as_one_request_after_another(seed: int) -> None:
     chance = random.Random(seed)
     limits = {"limit": chance.choice([None, 4 * MIB]), "device_memory": chance.choice([None, 8 * MIB])}

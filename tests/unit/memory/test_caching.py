@@ -11,6 +11,7 @@ import pytest
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.memory import CachingAllocator, OutOfMemory
 from irscope.memory.caching import Block, parse_alloc_conf, torch_version
+from tests.tables import every
 from tests.unit.memory.replay import CONFIGURATIONS, Row, play, recorded, rows_of
 
 # Options and versions: what is read, and what is said about mistakes.
@@ -47,7 +48,7 @@ def test_address_space_is_a_fraction_or_a_size() -> None:
     assert parse_alloc_conf("expandable_segments_reserve_by_class:[a:0.5,b:2G]", version).expandable_reserve is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         (
@@ -495,20 +496,20 @@ def first_difference(entry: dict[str, Any], rows: list[Row]) -> tuple[int, Any, 
     return None
 
 
-@pytest.mark.parametrize("entry", TRACES, ids=names(TRACES))
+@every("entry", TRACES, ids=names(TRACES))
 def test_every_counter_of_every_row_is_equal(entry: dict[str, Any]) -> None:
     allocator = CachingAllocator(entry["torch"], **CONFIGURATIONS[entry["config"]])
     assert first_difference(entry, play(allocator, entry["ops"])) is None
 
 
-@pytest.mark.parametrize("entry", FURTHER, ids=names(FURTHER))
+@every("entry", FURTHER, ids=names(FURTHER))
 def test_streams_limits_and_older_releases_are_equal(entry: dict[str, Any]) -> None:
     for torch in entry["torch"]:
         allocator = CachingAllocator(torch, entry["alloc_conf"], entry["total_memory"], pending_frees=entry["pending_frees"])
         assert first_difference(entry, play(allocator, entry["ops"])) is None, torch
 
 
-@pytest.mark.parametrize("entry", STREAMS, ids=[f"{entry['config']}-{entry['seed']}" for entry in STREAMS])
+@every("entry", STREAMS, ids=[f"{entry['config']}-{entry['seed']}" for entry in STREAMS])
 def test_streams_events_and_private_pools_are_equal(entry: dict[str, Any]) -> None:
     allocator = CachingAllocator(entry["torch"], entry.get("alloc_conf", ""), entry.get("total_memory"), pending_frees="synchronize")
     assert first_difference(entry, play(allocator, entry["ops"])) is None

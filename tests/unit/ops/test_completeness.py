@@ -16,6 +16,7 @@ from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import FAMILY_MODULES, default_registry
 from irscope.ops.schema import AliasMark, parse_schema
 from irscope.ops.spec import Absent, Facts, Family, OpSpec
+from tests.tables import every
 
 OPS_FOLDER = Path(__file__).parents[3] / "irscope" / "ops"
 SPECS = list(default_registry())
@@ -36,7 +37,7 @@ def test_no_record_is_lost_or_doubled() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@every("spec", SPECS, ids=lambda spec: spec.name)
 def test_record_is_complete(spec: OpSpec) -> None:
     assert callable(spec.infer) or isinstance(spec.infer, Absent)
     assert callable(spec.cost) or isinstance(spec.cost, Absent)
@@ -46,7 +47,7 @@ def test_record_is_complete(spec: OpSpec) -> None:
     assert parse_schema(spec.declared) == spec.schema and spec.name == spec.schema.name
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@every("spec", SPECS, ids=lambda spec: spec.name)
 def test_alias_marks_are_paired(spec: OpSpec) -> None:
     written = {param.alias for param in spec.schema.operands if param.mark is AliasMark.WRITES}
     given = {param.alias for param in spec.schema.operands if param.alias}
@@ -79,7 +80,7 @@ def _docstrings_of_fields(cls: type) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.family is Family.VIEW], ids=lambda spec: spec.name)
+@every("spec", [spec for spec in SPECS if spec.family is Family.VIEW], ids=lambda spec: spec.name)
 def test_a_view_says_which_strides_it_makes(spec: OpSpec) -> None:
     assert spec.strides is not None
 
@@ -99,7 +100,7 @@ def test_every_role_is_played() -> None:
     assert {role for spec in SPECS for role in spec.roles} == set(OpRole)
 
 
-@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.factors or spec.attention], ids=lambda spec: spec.name)
+@every("spec", [spec for spec in SPECS if spec.factors or spec.attention], ids=lambda spec: spec.name)
 def test_operands_of_patterns_exist(spec: OpSpec) -> None:
     places = [spec.factors.left, spec.factors.right] if spec.factors else []
     if spec.attention:
@@ -114,7 +115,7 @@ def test_operands_of_quantized_weights_exist(spec: OpSpec) -> None:
     assert "scale" in names[1] and "zero" in names[2], names
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@every("spec", SPECS, ids=lambda spec: spec.name)
 def test_what_takes_values_without_operands_says_so(spec: OpSpec) -> None:
     if spec.evaluate is not None and not spec.schema.operands:
         assert not spec.needs_values

@@ -11,6 +11,7 @@ import pytest
 
 from irscope.ir.graph import Attr
 from irscope.ir.types import Type
+from tests.tables import every
 from tests.unit.ops.calling import infer, of_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -192,7 +193,7 @@ CASES = {
 
 
 @pytest.mark.ort
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every("case", CASES.values(), ids=CASES)
 def test_results_are_those_of_a_run(case: Case) -> None:
     produced = run(case)
     order = case.order if case.order is not None else range(len(case.inputs))

@@ -15,6 +15,7 @@ from irscope.ops.spec import AliasRule
 from irscope.passes.cost.flops import Flops
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
+from tests.tables import every
 from tests.unit.ops.calling import Operand, cost, f32, infer, make_call, spec_of
 
 # Multiply-adds of single operators against formulas derived by hand.
@@ -108,7 +109,7 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every("case", CASES.values(), ids=CASES)
 def test_multiply_adds(case: Case) -> None:
     name, types, attrs, macs = case
     found = cost(name, *types, **attrs)

@@ -12,6 +12,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.quantization import stretched
 from irscope.ops.spec import RuleError
+from tests.tables import every
 from tests.unit.ops.calling import agrees_with_symbols, cost, evaluate, f32, i64, infer, shape_of, spec_of
 
 # Attention: sizes against PyTorch, and rules for caches and packed heads.
@@ -160,7 +161,7 @@ def test_embedding_reads_only_the_rows_it_needs() -> None:
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")
-@pytest.mark.parametrize("seed", range(30))
+@every("seed", range(30))
 def test_stacks_are_those_of_torch(seed: int) -> None:
     import torch
 
@@ -419,7 +420,7 @@ def test_batches_are_added_up() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(20))
+@every("seed", range(20))
 def test_linear_algebra_is_that_of_torch(seed: int) -> None:
     import torch
 

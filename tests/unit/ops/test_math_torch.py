@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.tables import every
 from tests.unit.ops.calling import against, broadcastable, cases, check, random_array, random_axis, random_shape
 
 # Functions of one and two tensors against PyTorch, on shapes and values.
@@ -54,14 +55,14 @@ BINARY: dict[str, Callable[..., Any]] = {
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
 
-@pytest.mark.parametrize("name", UNARY)
+@every("name", UNARY)
 def test_unary(name: str) -> None:
     for rng in cases(name):
         against(UNARY[name], name, [random_array(rng, random_shape(rng))], {}, close=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in UNARY if name.startswith("math.") and name not in FLOAT_ONLY])
-@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "bool"])
+@every("name", [name for name in UNARY if name.startswith("math.") and name not in FLOAT_ONLY])
+@every("dtype", ["int64", "int32", "uint8", "bool"])
 def test_unary_of_integers(name: str, dtype: str) -> None:
     if dtype == "bool" and name in ("math.neg", "math.abs", "math.sign", "math.square"):
         pytest.skip("PyTorch has no such function of truth values, or another result type")
@@ -221,8 +222,8 @@ def _axes(rng: random.Random, rank: int) -> tuple[int, ...]:
     return tuple(axis - rank if rng.random() < 0.3 else axis for axis in rng.sample(range(rank), rng.randint(1, rank)))
 
 
-@pytest.mark.parametrize("as_operand", [False, True])
-@pytest.mark.parametrize("name", REDUCTIONS)
+@every("as_operand", [False, True])
+@every("name", REDUCTIONS)
 def test_reductions_of_axes(name: str, as_operand: bool) -> None:
     for rng in cases(f"{name} {as_operand}", 40):
         x = random_array(rng, random_shape(rng, 1, empty=False))

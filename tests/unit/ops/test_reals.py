@@ -16,6 +16,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import FLOAT, INT64, model, value
+from tests.tables import every
 
 SINGLE = 24
 SIZES = (1, 2, 3, 7, 48, 49, 640, 1000, 65_537, 9_999_991, 2**24 - 1, 2**24)
@@ -29,8 +30,8 @@ def at(real: Real, size: int) -> float:
     return float(np.float32(over) / np.float32(under))
 
 
-@pytest.mark.parametrize("number", [2, 3, 7, 10, 32, 0.5, 0.25, 1.5, 2.5, 48])
-@pytest.mark.parametrize("rounding", [reals.floor, reals.ceil, reals.trunc])
+@every("number", [2, 3, 7, 10, 32, 0.5, 0.25, 1.5, 2.5, 48])
+@every("rounding", [reals.floor, reals.ceil, reals.trunc])
 def test_quotients_round_as_floats_do(number: float, rounding: Callable[[Real, int], Real]) -> None:
     on_arrays = {reals.floor: np.floor, reals.ceil: np.ceil, reals.trunc: np.trunc}[rounding]
     made = rounding(reals.divide(reals.real_of(H, SINGLE), reals.real_of(number, SINGLE), SINGLE), SINGLE)

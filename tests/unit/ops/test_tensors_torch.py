@@ -11,6 +11,7 @@ import pytest
 from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
 from irscope.ops.rules import promote_types, result_dtype
 from irscope.ops.values import Array
+from tests.tables import every
 from tests.unit.ops.calling import against, broadcastable, cases, check, random_array, random_axis, random_shape, t
 
 # Views, splits and moves against PyTorch, on shapes and values.
@@ -453,8 +454,8 @@ SIZES: dict[str, tuple[int, ...]] = {"[2]": (2,), "[]": ()}
 NAMES = {dtype: text for text, dtype in TORCH.items()}
 
 
-@pytest.mark.parametrize("left", TORCH)
-@pytest.mark.parametrize("right", TORCH)
+@every("left", TORCH)
+@every("right", TORCH)
 def test_promotion_of_element_types(left: str, right: str) -> None:
     want = NAMES.get(torch.promote_types(TORCH[left], TORCH[right]))
     assert promote_types(DTYPES_BY_TEXT[left], DTYPES_BY_TEXT[right]).text == want
@@ -465,8 +466,8 @@ def test_promotion_of_element_types(left: str, right: str) -> None:
             assert result_dtype([t(left + a), t(right + b)]).text == NAMES[result], (left + a, right + b)
 
 
-@pytest.mark.parametrize("number", [True, 3, 2.5, 1j])
-@pytest.mark.parametrize("dtype", TORCH)
+@every("number", [True, 3, 2.5, 1j])
+@every("dtype", TORCH)
 def test_promotion_with_numbers(dtype: str, number: Any) -> None:
     for text, sizes in [("[2]", (2,)), ("[]", ())]:
         want = torch.result_type(torch.zeros(sizes, dtype=TORCH[dtype]), number)

@@ -12,13 +12,14 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor
 from irscope.ops.spec import RuleError
 from irscope.ops.vision import encoded_size
+from tests.tables import every
 from tests.unit.ops.calling import agrees_with_symbols, cost, f32, i64, infer, shape_of
 
 # Convolutions: sizes against PyTorch on many random settings, and rules PyTorch does not have.
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(60))
+@every("seed", range(60))
 def test_sizes_are_those_of_torch(seed: int) -> None:
     import torch
 
@@ -41,7 +42,7 @@ def test_sizes_are_those_of_torch(seed: int) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(60))
+@every("seed", range(60))
 def test_transposed_sizes_are_those_of_torch(seed: int) -> None:
     import torch
 
@@ -120,7 +121,7 @@ def test_causal_convolution_keeps_what_the_next_call_needs() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(120))
+@every("seed", range(120))
 def test_max_pool_sizes_are_those_of_torch(seed: int) -> None:
     import torch.nn.functional as f
 
@@ -158,7 +159,7 @@ def test_rounding_up_with_symbols_is_exact_for_every_size(after: int) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(30))
+@every("seed", range(30))
 def test_adaptive_sizes_are_those_of_torch(seed: int) -> None:
     import torch
     import torch.nn.functional as f
@@ -217,7 +218,7 @@ def test_regions() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_factors_are_those_of_torch(seed: int) -> None:
     import torch
 

@@ -25,6 +25,7 @@ from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.session import Model, open_model
 from irscope.tools.fit import Search, fit
+from tests.tables import every
 
 ROOT = Path(__file__).parents[3]
 MLP = ROOT / "samples" / "mlp.irs"
@@ -235,8 +236,8 @@ def test_long_searches_tell_how_far_they_are() -> None:
 # -- searching ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory", [0, 5, 36, 37, 100, 10**6, 10**15])
-@pytest.mark.parametrize("high", [None, 1, 40])
+@every("memory", [0, 5, 36, 37, 100, 10**6, 10**15])
+@every("high", [None, 1, 40])
 def test_a_rising_formula_is_solved(memory: int, high: int | None) -> None:
     def heights(sizes: Sequence[int]) -> list[int]:
         return [7 * size + size**2 // 5 for size in sizes]

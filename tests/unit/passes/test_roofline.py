@@ -18,6 +18,7 @@ from irscope.passes.cost.roofline import Layers, Roofline
 from irscope.passes.cost.traffic import Traffic
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
+from tests.tables import every
 
 # Least times against arithmetic done by hand, on a device with round numbers.
 
@@ -245,7 +246,7 @@ def test_the_high_end_of_arithmetic_is_the_whole_chip_at_its_peak() -> None:
     assert figure is not None and figure.hi == pytest.approx(700 / 989.4e12)
 
 
-@pytest.mark.parametrize("device", [device for device in all_devices() if device.power is not None], ids=lambda device: device.name)
+@every("device", [device for device in all_devices() if device.power is not None], ids=lambda device: device.name)
 def test_the_interval_is_one_and_agrees_with_the_rated_power(device: Any) -> None:
     """A run at its bound, at rated power, lies between a hundredth of the high end and a hundred times the low one."""
     found = spent(device=device.name)

@@ -26,6 +26,7 @@ from irscope.passkit.manager import Manager
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
 from irscope.tools.export import OVERLAY_KINDS
 from irscope.tools.reorder import Groups, contracted, group_order
+from tests.tables import every
 
 # Orders and plans of small models, worked out by hand.
 
@@ -260,7 +261,7 @@ def random_groups(chance: random.Random, count: int) -> Groups:
     return Groups(members)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_orders_of_groups_are_valid_and_never_worse(seed: int) -> None:
     chance = random.Random(seed)
     count = chance.randrange(3, 14)

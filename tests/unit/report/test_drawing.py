@@ -27,6 +27,7 @@ from irscope.report.drawing import Drawing, Paint, graph_part, graph_script, htm
 from irscope.report.layered import Layers, Link, columns, layers_of
 from irscope.session import open_model
 from irscope.tools.export import View, graph_drawing, picture
+from tests.tables import every
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "samples" / "models"
@@ -108,7 +109,7 @@ def test_edges_of_one_source_share_their_bends() -> None:
     assert len(layers_of(10, [*links[:9], *apart]).layer) > 10 + 8
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_random_graphs_have_valid_layers(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.randrange(1, 40)

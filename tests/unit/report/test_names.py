@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from irscope.report.names import cut_name, cut_names
 from irscope.report.printable import display_width, printable
+from tests.tables import every
 
 WEIGHT = "model.layers.17.self_attn.q_proj.weight"
 BLOCK = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
@@ -56,9 +57,9 @@ def test_numbers_and_the_name_of_the_variable_stay(whole: str, width: int, cut: 
     assert cut_name(whole, width) == cut
 
 
-@pytest.mark.parametrize("names", [LLAMA, RESNET], ids=["llama", "resnet"])
-@pytest.mark.parametrize("width", [14, 16, 18, 24, 30])
-@pytest.mark.parametrize("ellipsis", ["…", "..."])
+@every("names", [LLAMA, RESNET], ids=["llama", "resnet"])
+@every("width", [14, 16, 18, 24, 30])
+@every("ellipsis", ["…", "..."])
 def test_names_of_a_column_stay_different(names: list[str], width: int, ellipsis: str) -> None:
     if ellipsis == "..." and width < 18:
         width = 18

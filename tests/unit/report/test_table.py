@@ -21,6 +21,7 @@ from irscope.report.printable import display_width
 from irscope.report.select import Comparison, Selection, parse_comparison, parse_filter, select
 from irscope.report.text import Grid, GridColumn, fit_columns
 from irscope.report.values import compact_json, derived, json_value, largest, plain, quantity, raw_text
+from tests.tables import every
 
 # Tables from columns and from rows.
 
@@ -219,7 +220,7 @@ EXAMPLES: dict[Kind, list[tuple[object, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "value", "text"), [(kind, *example) for kind, examples in EXAMPLES.items() for example in examples])
+@every(("kind", "value", "text"), [(kind, *example) for kind, examples in EXAMPLES.items() for example in examples])
 def test_examples(kind: Kind, value: object, text: str) -> None:
     assert humanise(value, kind) == text  # type: ignore[arg-type]
 

@@ -21,6 +21,7 @@ from irscope.cli.main import main
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
 from irscope.ir.dtypes import DType
 from irscope.weights.packed import Tensors, read_packed
+from tests.tables import every
 
 OUTPUTS, INPUTS = 256, 384
 Header = Mapping[str, "tuple[str, list[int]]"]
@@ -121,7 +122,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every("layout", LAYOUTS)
 def test_weights_of_a_layout(layout: str) -> None:
     header, config, metadata, scheme = LAYOUTS[layout]
     found = read_packed(_stored(header), config, metadata)

@@ -29,6 +29,7 @@ from irscope.weights.scan import Options, scan
 from irscope.weights.source import Bytes, WeightFiles
 from irscope.weights.tensors import Stored, axes_of, stored_tensor
 from tests.frontends.onnx.build import load, model, value
+from tests.tables import every
 from tests.unit.weights.making import Array, look, truth
 
 # Statistics against numpy in extended precision: ordinary and adversarial values, every element type, any number of threads.
@@ -239,7 +240,7 @@ def test_complex_numbers_count_as_two(dtype: DType, kind: type, tmp_path: Path) 
     assert made.quantiles[1].low <= np.sort(flat)[4999] <= made.quantiles[1].high
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DType if dtype.bits], ids=str)
+@every("dtype", [dtype for dtype in DType if dtype.bits], ids=str)
 def test_literals_become_elements_of_their_type(dtype: DType) -> None:
     from irscope.weights.tensors import decode_elements, encode_elements, is_narrow, packed_bytes
 
