@@ -1,5 +1,6 @@
 # make demo       analyse the sample models, simulate the sample jobs and print the tables
 # make test       the tests that are quick enough for every change
+# make test-slow  the tests of whole programs that take seconds each; CI runs them too
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, the language and links of the pages, mypy and the import contracts
@@ -41,7 +42,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test quick test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
+.PHONY: help demo test test-slow quick test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -69,10 +70,13 @@ demo: $(INSTALLED)
 	@printf '\nBrowse one with: %s tui %s\n' $(VENV)/bin/irscope samples/models/cnn.onnx
 
 test: $(INSTALLED)
-	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'not full'
+	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'not full and not slow'
+
+test-slow: $(INSTALLED)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'slow and not full'
 
 quick: $(INSTALLED)
-	$(PY) -m pytest -n 2 --dist worksteal --durations 5 -m 'not full' $(QUICK)
+	$(PY) -m pytest -n 2 --dist worksteal --durations 5 -m 'not full and not slow' $(QUICK)
 
 test-full: $(INSTALLED)
 	IRSCOPE_TEST_FULL=1 $(PY) -m pytest -n $(JOBS) --dist worksteal

@@ -16,6 +16,7 @@ def internals() -> Any:
     return importlib.import_module("irscope.frontends.eager.internals")
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_every_ability_works_with_the_torch_of_the_tests() -> None:
     pytest.importorskip("torch")

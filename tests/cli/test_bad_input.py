@@ -413,6 +413,7 @@ def in_folder(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("line", STARTING.values(), ids=list(STARTING))
 def test_processes_of_irscope_import_nothing_beside_the_model(line: str, measured: Path) -> None:
@@ -437,6 +438,7 @@ def test_nothing_beside_the_model_is_imported(start: str, command: str, folder: 
     assert done.returncode == EXIT_CODES.get(command.split()[0], 0), done.stderr
 
 
+@pytest.mark.slow
 @posix
 def test_machine_code_is_not_made_by_what_lies_beside_the_model(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("numba")

@@ -199,6 +199,7 @@ def test_doctor_names_a_broken_install(installed: dict[str, str | None], whole: 
     assert [problem in finding.problem for finding in findings] == ([True] if problem else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
@@ -233,6 +234,7 @@ def test_control_characters_in_names_are_shown_escaped(model: Path, capsys: pyte
     assert "\x1b" not in out and "\u202e" not in out and "\\x1b[31m" in out
 
 
+@pytest.mark.slow
 def test_every_option_of_every_pass_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     registry = default_registry()
     for name in registry.entries:
@@ -485,6 +487,7 @@ def test_compare_draws_least_times_of_two_models(model: Path, tmp_path: Path) ->
     assert all(word in text for word in ("least time by node, where it differs", "A (modelled)", "B (modelled)", "A, peak", "B, peak"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked_recorder")
 def test_record_and_compare_draw_times_by_node(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")

@@ -96,6 +96,7 @@ def test_bad_input_is_one_line(both: tuple[str, str], tmp_path: Path, capsys: py
         assert error.count("\n") == 1 and error.startswith("irscope: error IRS")
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")
 def test_an_eager_step_beside_a_compiled_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -280,6 +280,7 @@ def options_of(command: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_every_command_and_option_that_a_text_names_exists() -> None:
     helps = {command: options_of(command) for command in COMMANDS}
     anywhere = "\n".join(helps.values())

@@ -238,6 +238,7 @@ def test_hostile_names_stay_names(here: Path, monkeypatch: pytest.MonkeyPatch, c
         assert format_name != "html" or ("<img src=x" not in out and "&lt;img src=x" in out)
 
 
+@pytest.mark.slow
 def test_a_long_error_is_cut(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(*_: object, **__: object) -> object:
         raise LoadError("x " * 5_000_000, where="here", hint="y" * 10_000_000)

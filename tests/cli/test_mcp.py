@@ -50,6 +50,7 @@ def test_a_snapshot_is_explained(tools: Tools) -> None:
     assert document["reports"][0]["summary"]["verdict"].startswith("out of memory: 7.81 GiB more at samples/train_oom.py:36")
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_script_is_simulated_with_its_arguments(tools: Tools, tmp_path: Path) -> None:
     pytest.importorskip("torch")

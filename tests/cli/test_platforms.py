@@ -70,6 +70,7 @@ def process(folder: Path, *commands: list[str]) -> subprocess.CompletedProcess[s
     return subprocess.run([sys.executable, str(script), json.dumps(commands)], cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_what_needs_no_torch_runs_on_other_systems(tmp_path: Path) -> None:
     model, text, script = "samples/models/cnn.onnx", "samples/mlp.irs", "./samples/custom_pass.py:NarrowConvs"
     commands = [

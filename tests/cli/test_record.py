@@ -38,6 +38,7 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
     assert any(op.scope == "attn" for op in found.ops)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "run.jsonl"

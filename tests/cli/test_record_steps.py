@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_a_recorded_step_lies_beside_the_captured_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Bytes to the byte, cold and warm; a limit of nothing holds."""
     model, recording = f"{folder / 'model.py'}:build", str(folder / "step.jsonl")

@@ -568,6 +568,7 @@ def test_all_ranks_of_a_small_world(tmp_path: Path) -> None:
     assert [one["peak"]["requested"] >> 20 for one in found["ranks"]] == [3 * 8 + 2, 3 * 8, 3 * 4 + 2, 3 * 4]
 
 
+@pytest.mark.slow
 def test_all_ranks_of_a_world_too_large_to_simulate_each(tmp_path: Path) -> None:
     done = simulate(tmp_path, PIPELINE, "--world", "24", "--rank", "all", "--format", "json", arguments=("2", "12"))
     assert done.returncode == 0, done.stderr
@@ -590,6 +591,7 @@ optimizer.step()
 """
 
 
+@pytest.mark.slow
 def test_special_ranks_in_the_middle_of_a_world(tmp_path: Path) -> None:
     done = simulate(tmp_path, SPECIAL, "--world", "64", "--rank", "all", "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -728,6 +730,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.slow
 def test_the_largest_size_of_a_programs_own_option(tmp_path: Path) -> None:
     # 1 MiB for each of the batch, a context of 600 MiB at most, and less than 80 MiB for all else.
     asked = ("--fit", "batch=2..512", "--device", "h100", "--memory", "700MiB", "--format", "json", "-q")
@@ -746,6 +749,7 @@ def test_the_largest_size_of_a_programs_own_option(tmp_path: Path) -> None:
         assert size == over or json.loads(alone.stdout)["peak"]["reserved"] == found["peak_bytes"]
 
 
+@pytest.mark.slow
 def test_a_size_at_which_the_program_fails_ends_the_search_with_its_error(tmp_path: Path) -> None:
     done = simulate(tmp_path, SIZED, "--fit", "batch=8..64", "--device", "h100", "-q", arguments=("--batch", "{batch}"))
     assert done.returncode == 0, done.stderr
@@ -766,6 +770,7 @@ def test_what_the_search_for_a_size_cannot_do_is_said_before_anything_runs(tmp_p
         assert done.returncode == 2 and "IRS643" in done.stderr and hint in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_each_combination_of_a_grid_is_a_run_of_its_own(tmp_path: Path) -> None:
     asked = ("--device", "h100", "--memory", "700MiB", "--format", "json", "-q")
     grid = ("--grid", "batch=4,8,39,45", "--grid", "optimizer.foreach=True,False", "--price", "3.6")

@@ -81,6 +81,7 @@ def test_what_the_program_says_does_not_come_before(tmp_path: Path) -> None:
     assert found["uses"]["compile"]["reorder_for_peak_memory"] is True
 
 
+@pytest.mark.slow
 def test_what_a_budget_recomputes_is_counted(tmp_path: Path) -> None:
     """At 0 the backward has inputs alone: it runs the forward again, but for the last product, whose result nothing needs."""
     found = figures(tmp_path, "--set", "compile.activation_memory_budget=0", arguments=("1",))

@@ -100,6 +100,7 @@ def test_gradients_that_the_program_keeps(tmp_path: Path) -> None:
     assert outside["steps"] == figures(tmp_path, arguments=("plain", "8192"))["steps"] != kept["steps"]
 
 
+@pytest.mark.slow
 def test_what_would_lower_the_peak_is_simulated(tmp_path: Path) -> None:
     """The first lines of the report have the answer; the document has each trial, the one that saves most first."""
     done = simulate(tmp_path, JOB, "--world", "8", "--try", "--format", "json", arguments=("plain", "8192", "keep"))
@@ -117,6 +118,7 @@ def test_what_would_lower_the_peak_is_simulated(tmp_path: Path) -> None:
         assert one["outcome"] in ("finished", "steps") and one["fits"] and one["applied"]
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_fit_is_compared_with_what_it_needs(tmp_path: Path) -> None:
     text = """
 import torch

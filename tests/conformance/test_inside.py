@@ -34,6 +34,7 @@ def _check(cases: list[Case]) -> tuple[int, int]:
     return shapes, elements
 
 
+@pytest.mark.slow
 def test_sample() -> None:
     shapes, elements = _check(sample())
     assert shapes > 500

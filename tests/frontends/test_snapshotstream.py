@@ -150,6 +150,7 @@ def _mutate(data: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.slow
 def test_mutated_files_are_read_or_refused() -> None:
     """Both ways to read an entry agree, whatever stands there: windows of other sizes find the same, or both refuse."""
     draw = random.Random(7)

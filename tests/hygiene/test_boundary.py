@@ -74,6 +74,7 @@ def elsewhere(root: Path, forbidden: set[str], allowed: set[str]) -> dict[str, s
     return {name: names for name, names in found.items() if names}
 
 
+@pytest.mark.slow
 def test_one_module_starts_processes(root: Path) -> None:
     assert elsewhere(root, STARTS_PROCESSES, {"irscope/processes.py"}) == {}
 
@@ -86,6 +87,7 @@ def test_a_breach_is_seen(line: str) -> None:
     assert breaches(ast.parse(line), STARTS_PROCESSES)
 
 
+@pytest.mark.slow
 def test_archives_are_taken_apart_by_readers_with_a_budget(root: Path) -> None:
     assert elsewhere(root, ARCHIVES, READS_ARCHIVES) == {}
 
@@ -107,6 +109,7 @@ def written_around(tree: ast.Module) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_files_are_written_by_what_replaces_them_as_a_whole(root: Path) -> None:
     found = {name: written_around(tree) for name, tree in modules(root) if name not in WRITES_FILES}
     assert {name: calls for name, calls in found.items() if calls} == {}

@@ -17,6 +17,7 @@ def ceilings(root: Path) -> dict[str, int]:
     return {name: int(most.replace(",", "")) for name, most in rows}
 
 
+@pytest.mark.slow
 def test_no_figure_of_the_house_is_above_its_ceiling(root: Path) -> None:
     most = ceilings(root)
     now = {name: (value, behind) for name, value, _, behind in house.figures()}

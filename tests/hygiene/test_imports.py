@@ -82,6 +82,7 @@ def test_commands_on_a_model_take_no_library_for_networks(command: str, tmp_path
     assert loaded & (HEAVY | {"email", "http", "ssl", "xml"}) == set()
 
 
+@pytest.mark.slow
 @needs_cli
 def test_an_onnx_file_takes_the_messages_of_onnx_alone(tmp_path: Path, root: Path) -> None:
     command = COMMAND.format(arguments=["run", str(root / "samples" / "models" / "cnn.onnx")])

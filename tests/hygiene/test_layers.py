@@ -24,12 +24,14 @@ def lint_imports(copy: Path, config: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_import_contracts_are_kept(installed_copy: Path, root: Path) -> None:
     pytest.importorskip("importlinter")
     done = lint_imports(installed_copy, root / "pyproject.toml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [

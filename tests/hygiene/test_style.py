@@ -89,6 +89,7 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+@pytest.mark.slow
 def test_messages_are_plain_english() -> None:
     assert not [
         f"{path.relative_to(ROOT)}:{line}: {found[0]!r} in {text!r}"

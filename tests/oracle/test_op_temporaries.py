@@ -56,6 +56,7 @@ def test_single_calls_take_what_pytorch_takes(file: str, monkeypatch: pytest.Mon
     assert sum(agreeing.values()) >= SHARE * len(agreeing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", MORE)
 def test_further_calls(file: str) -> None:
     player = Player(Target(find_device("h200"), MORE[file]), warm=True)

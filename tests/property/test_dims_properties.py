@@ -196,6 +196,7 @@ def test_ring_laws_hold_as_identity(first: Tree, second: Tree, third: Tree) -> N
         assert left is right or (isinstance(left, int) and left == right)
 
 
+@pytest.mark.slow
 @many
 @given(small_trees, small_trees, divisors)
 def test_whole_multiples_leave_a_division(first: Tree, second: Tree, divisor: int) -> None:
@@ -241,6 +242,7 @@ def test_comparisons_are_never_wrong(first: Tree, second: Tree, env: dict[str, i
     assert (equal(a, a), less(a, a), less_equal(a, a)) == (True, False, True)
 
 
+@pytest.mark.slow
 @many
 @given(trees, st.lists(small_trees, min_size=1, max_size=3), bindings)
 def test_comparisons_of_related_formulas_are_never_wrong(tree: Tree, changes: list[Tree], env: dict[str, int]) -> None:

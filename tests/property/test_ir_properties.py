@@ -23,6 +23,7 @@ from tests.property.strategies import SIZE_TABLES, programs, tensor_programs, ty
 from tests.tools.difference import difference
 
 
+@pytest.mark.slow
 @given(programs())
 def test_what_is_printed_reads_back_the_same(program: Program) -> None:
     text = print_program(program)
@@ -35,6 +36,7 @@ def test_what_is_printed_reads_back_the_same(program: Program) -> None:
     assert verify(again) == []
 
 
+@pytest.mark.slow
 @given(programs())
 def test_random_programs_keep_the_rules(program: Program) -> None:
     assert verify(program) == []
@@ -58,6 +60,7 @@ def test_types_read_back_as_themselves(data: st.DataObject) -> None:
 # -- walking ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(programs())
 def test_runs_hold_every_node_once_and_close_what_they_open(program: Program) -> None:
     opened: list[Graph] = []
@@ -173,6 +176,7 @@ def test_edits_keep_the_rules_and_are_counted(program: Program, data: st.DataObj
 # -- differences and damage --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(programs(), programs())
 def test_two_programs_are_the_same_only_if_their_texts_are(a: Program, b: Program) -> None:
     same = difference(a, b) is None
@@ -183,6 +187,7 @@ def test_two_programs_are_the_same_only_if_their_texts_are(a: Program, b: Progra
         assert print_program(a) != print_program(b)
 
 
+@pytest.mark.slow
 @given(programs(), st.data())
 def test_damaged_text_is_refused_in_one_way_or_still_sound(program: Program, data: st.DataObject) -> None:
     text = print_program(program)

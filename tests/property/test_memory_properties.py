@@ -216,6 +216,7 @@ def test_samples(path: Path, settings: Settings) -> None:
             check(opened.manager, lifetimes)
 
 
+@pytest.mark.slow
 @given(programs(), st.sampled_from(SETTINGS), st.sampled_from(("ssa", "eager", "jit", "ort")))
 def test_random_programs(program: Program, settings: Settings, lifetimes: str) -> None:
     check(Manager(program, settings=settings), lifetimes)

@@ -290,6 +290,7 @@ def test_it_fits_the_terminal(size: tuple[int, int], tmp_path: Path) -> None:
     drive(open_model(Path(a)), steps, size=size, other=b)
 
 
+@pytest.mark.slow
 def test_another_model_is_chosen_and_shown(tmp_path: Path) -> None:
     a, b = opened(tmp_path)
 
@@ -332,6 +333,7 @@ def test_it_can_be_there_from_the_start(tmp_path: Path) -> None:
     drive(open_model(Path(a)), steps, other=b)
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
     a, _ = opened(tmp_path)
 
@@ -425,6 +427,7 @@ def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
     drive(open_model(SAMPLES / "models" / "net.pt2"), steps, size=size)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cancelled_leaves_nothing_and_one_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("irscope.processes.sys.executable", executable(tmp_path / "run", 'echo "warming up" >&2; exec sleep 60'))
     monkeypatch.chdir(tmp_path)

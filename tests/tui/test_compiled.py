@@ -56,6 +56,7 @@ def lowered(compiled: Model) -> Lowered:
     return Lowered(compiled, eager_of(compiled))
 
 
+@pytest.mark.slow
 def test_each_kernel_has_the_nodes_of_eager_whose_work_it_does(lowered: Lowered) -> None:
     names = [one.node.name for one in lowered.eager]
     assert names == NODES
@@ -153,6 +154,7 @@ def test_eager_beside_compiled_on_compare_begins_with_what_compiling_does_to_mem
     drive(compiled, steps)
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_a_program_that_was_not_compiled_says_how_to(app: IrscopeApp, pilot: Pilot[None]) -> None:
     said: list[str] = []
@@ -173,6 +175,7 @@ def test_without_the_eager_program_kernels_stand_alone_and_it_says_so(compiled: 
     assert all(not one.eager for one in alone.kernels)
 
 
+@pytest.mark.slow
 def test_a_folder_of_inductor_has_kernels_alone() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "5", "down", "down")

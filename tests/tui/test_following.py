@@ -41,6 +41,7 @@ async def test_one_of_several_users_is_chosen(app: IrscopeApp, pilot: Pilot[None
     assert selected(app) == "b"
 
 
+@pytest.mark.slow
 def test_the_card_has_formula_storage_and_writers() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "g", *"hidden", "enter")

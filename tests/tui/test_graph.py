@@ -192,6 +192,7 @@ def test_a_large_drawing_that_is_left_is_made_again_as_it_was(monkeypatch: pytes
     assert shown(made) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE], ids=["80x24", "120x40", "200x60"])
 @driven(BRANCHES)
 async def test_keys_and_mouse(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:

@@ -42,6 +42,7 @@ def test_data_holds_all_of_them(path: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(capsys.readouterr().out) > len(NAME)
 
 
+@pytest.mark.slow
 def test_every_screen_shows_a_part_of_them(path: Path) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         for record in SCREENS:

@@ -190,6 +190,7 @@ def test_the_peak_over_sizes_comes_from_one_analysis() -> None:
     assert memory(TWO_LAYERS).sizes_question == ""
 
 
+@pytest.mark.slow
 def test_peaks_over_sizes_are_what_the_allocator_reserves_and_the_largest_that_fits_is_marked() -> None:
     opened = open_model(SAMPLES / "tagger.irs", settings=Settings(device="l4"))
     made = Memory(Browse(opened.program, Source("tagger.irs", settings=opened.manager.settings), UNICODE))

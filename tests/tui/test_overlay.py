@@ -189,6 +189,7 @@ def test_a_column_that_cannot_be_made_says_why() -> None:
         made(shown, "share of all FLOPs")
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_a_table_of_a_report_becomes_the_last_column(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7")

@@ -68,6 +68,7 @@ def test_the_model_of_the_other_screens_is_not_touched() -> None:
     drive(opened, steps, size=(120, 40))
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_a_pass_is_added_with_a_form(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "5", "end", "a")
@@ -87,6 +88,7 @@ async def test_a_pass_is_added_with_a_form(app: IrscopeApp, pilot: Pilot[None]) 
     assert passes(app).pipeline.steps[-1].state == "done"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_several_passes_are_added_as_text_and_a_wrong_one_is_explained(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "5", "end", "a", *"alias,effects{}", "enter")
@@ -100,6 +102,7 @@ async def test_several_passes_are_added_as_text_and_a_wrong_one_is_explained(app
     assert passes(app).pipeline.text.endswith("effects,verify")
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_options_are_changed_and_the_rest_runs_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "5", "end", "o")
@@ -113,6 +116,7 @@ async def test_options_are_changed_and_the_rest_runs_again(app: IrscopeApp, pilo
     assert passes(app).pipeline.selected == 1
 
 
+@pytest.mark.slow
 @driven(DEAD)
 async def test_leaving_out_moving_removing_and_running_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "5", "x")
@@ -172,6 +176,7 @@ async def test_the_first_report_is_there_when_the_screen_is_shown(app: IrscopeAp
     assert "known" in pane(app, "#report_text")
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7", "slash", *"arithmetic !energy !bandwidth", "enter")
@@ -195,6 +200,7 @@ async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: Irsc
     assert selected(app) == "active"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_a_question_lists_the_passes_that_answer_it(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7", "home")
@@ -212,6 +218,7 @@ def test_every_pass_that_comes_with_irscope_answers_a_question() -> None:
     assert sorted(name for names in QUESTIONS.values() for name in names) == sorted((*registry.entries, *registry.pipelines))
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_a_pass_of_ones_own_has_a_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7")
@@ -224,6 +231,7 @@ async def test_a_pass_of_ones_own_has_a_screen(app: IrscopeApp, pilot: Pilot[Non
     assert app.clipboard == "irscope run 'some folder/two.irs' --passes samples/custom_pass.py:NarrowConvs"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_what_has_no_report_is_refused_and_can_be_corrected(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "7")

@@ -31,6 +31,7 @@ def shown(app: IrscopeApp) -> str:
     return screen.NAME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
 @driven(TWO_LAYERS)
 async def test_number_keys_show_the_screens(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
@@ -63,6 +64,7 @@ async def test_every_screen_works_over_anything(app: IrscopeApp, pilot: Pilot[No
         assert all(character.isprintable() or character == "\n" for character in screen_text(app))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (79, 15)])
 @driven(HOSTILE)
 async def test_every_screen_works_at_any_size(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
@@ -82,6 +84,7 @@ async def test_every_screen_in_plain_ascii(app: IrscopeApp, pilot: Pilot[None]) 
             assert all(widget.render_line(y).text.isascii() for y in range(widget.size.height))
 
 
+@pytest.mark.slow
 def test_every_screen_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -108,6 +111,7 @@ async def test_keys_are_pointed_at_and_pressed_with_the_mouse(app: IrscopeApp, p
     assert isinstance(app.screen, TextDialog)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
 @driven(TWO_LAYERS)
 async def test_every_look_is_legible_on_every_screen(app: IrscopeApp, pilot: Pilot[None], theme: str) -> None:
@@ -250,6 +254,7 @@ async def test_dark_and_light(app: IrscopeApp, pilot: Pilot[None]) -> None:
     assert app.theme == before
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_memory_moves_marks_and_zooms(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2")
@@ -279,6 +284,7 @@ async def test_memory_follows_the_selection_of_other_screens(app: IrscopeApp, pi
     assert app.session["memory"].step == app.browse.step == 3
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "m", "3")
@@ -303,6 +309,7 @@ async def test_another_lifetime_model_and_device(app: IrscopeApp, pilot: Pilot[N
     assert "liveness{model=eager run=first}" in app.clipboard
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "mlp.irs")
 async def test_sizes_move_the_curve_on_every_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "greater_than_sign", "right_curly_bracket")
@@ -318,6 +325,7 @@ async def test_sizes_move_the_curve_on_every_screen(app: IrscopeApp, pilot: Pilo
     assert "· batch=32 ·" in screen_text(app)
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "tagger.irs")
 async def test_the_allocator_counts_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "m", "3", "c", *"batch=2", "enter")
@@ -336,6 +344,7 @@ async def test_the_allocator_counts_for_sizes_that_were_put_in(app: IrscopeApp, 
         assert abs(chart.step_of(60, pane.size.width - chart.margin()) - under) <= 1
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "mlp.irs")
 async def test_parameters_group_sort_filter_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "3", "v")
@@ -359,6 +368,7 @@ async def test_values_are_read_on_request(app: IrscopeApp, pilot: Pilot[None]) -
     await press(app, pilot, "V", "ctrl+x")
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "4")

@@ -185,6 +185,7 @@ def test_the_command_of_a_training_step_has_its_options() -> None:
 SAMPLES = Path(__file__).parents[2] / "samples"
 
 
+@pytest.mark.slow
 def test_a_bound_size_is_changed_again_and_an_advice_is_typed_as_it_stands() -> None:
     async def bound(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "D", *"a10", "enter", "4")

@@ -75,6 +75,7 @@ def test_the_selected_tensor_is_marked() -> None:
     assert any(span.role == "mark" for line in made.lines(80, 12, None, UNICODE)[1:-2] for span in line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TWO_LAYERS, SYMBOLIC, FOREIGN, NESTED, HOSTILE, EMPTY])
 @driven()
 async def test_every_view_opens_over_anything(app: IrscopeApp, pilot: Pilot[None], text: str) -> None:

@@ -80,6 +80,7 @@ def test_enter_opens_the_selected_file() -> None:
     assert Path(opened.program.path) == samples()[1]
 
 
+@pytest.mark.slow
 def test_a_path_that_is_typed_is_opened_and_remembered(tmp_path: Path) -> None:
     file = tmp_path / "two.irs"
     file.write_text(TWO_LAYERS)
@@ -316,6 +317,7 @@ def test_a_file_that_changed_can_be_read_again(tmp_path: Path) -> None:
     drive(open_model(file), steps, size=(120, 40))
 
 
+@pytest.mark.slow
 def test_reading_again_works_from_every_screen_and_keeps_sizes(tmp_path: Path) -> None:
     file = samples()[0]
 

@@ -49,6 +49,7 @@ async def test_a_second_key_in_the_same_read_does_not_reach_what_is_below_a_dial
     assert "Modules" in screen_text(app)
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_a_list_is_filtered_by_what_is_typed(app: IrscopeApp, pilot: Pilot[None]) -> None:
     for name in ("l4", "h200", "rtx-4090"):

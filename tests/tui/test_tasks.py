@@ -63,6 +63,7 @@ def test_a_nan_is_found_and_the_weights_that_changed(size: tuple[int, int], tmp_
     drive(odd_model(tmp_path), steps, size=size)
 
 
+@pytest.mark.slow
 @FEW_SIZES
 def test_the_peak_why_it_is_alive_batch_64_on_an_l4_what_saves_most_and_where_a_branch_goes(size: tuple[int, int]) -> None:
     """Keys: 2, p, and then tab, down, enter; c, batch=64, enter, D, l4, enter; 2, W; and 8, down."""

@@ -125,6 +125,7 @@ def test_the_phases_are_written_below_the_axis_where_they_begin() -> None:
         assert below[at:].startswith(f"│ {phase[:5]}")
 
 
+@pytest.mark.slow
 def test_checkpointing_lowers_the_peak_of_a_step_for_time() -> None:
     import torch
     from torch import nn
@@ -187,6 +188,7 @@ async def test_other_models_are_not_offered_a_step(app: IrscopeApp, pilot: Pilot
     assert "training" not in drawings.offered(has_sizes=True)
 
 
+@pytest.mark.slow
 def test_the_memory_screen_begins_with_the_step_and_all_screens_open() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "2", "p")

@@ -42,6 +42,7 @@ def chosen(size: tuple[int, int]) -> Model | None:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path))

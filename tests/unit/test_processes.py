@@ -109,6 +109,7 @@ def test_how_it_ended(code: int, said: str) -> None:
     assert processes.how_it_ended(code) == said
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_options_of_simulate_reach_the_process_that_simulates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where torch is imported already, as in a notebook, the same command line runs in a process of its own."""

@@ -99,6 +99,7 @@ def test_untouched_conformance_models_read_as_they_were(tmp_path: Path) -> None:
         assert before.functions == after.functions and before.opset_import == after.opset_import
 
 
+@pytest.mark.slow
 def test_nodes_made_anew_compute_what_the_files_own_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a pass had replaced every node: what can be written gives the same bits."""
     monkeypatch.setattr(Original, "is_as_read", lambda self, node: False)

@@ -125,6 +125,7 @@ def test_a_module_that_is_compiled_never_has_eager_s_numbers(way: str) -> None:
     assert next(module.parameters()).device.type == "cpu" and not torch.cuda.is_available()
 
 
+@pytest.mark.slow
 def test_a_compiled_program_is_of_one_device() -> None:
     model = irscope.capture(blocks(), X, device="h200", compile=True)
     found = irscope.run(model, "cuda-memory", device="a100")["cuda-memory"].value
@@ -136,6 +137,7 @@ def mine(graph: Any, inputs: Any) -> Any:
     return graph.forward
 
 
+@pytest.mark.slow
 def test_what_was_compiled_before_in_the_process_is_not_told() -> None:
     def grown(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
@@ -149,6 +151,7 @@ def test_what_was_compiled_before_in_the_process_is_not_told() -> None:
     assert found is not None and found.graphs and found.events == []
 
 
+@pytest.mark.slow
 def test_a_backend_that_is_not_followed_is_named() -> None:
     model = irscope.capture(blocks(), X, device="h200", compile={"backend": mine})
     (one,) = model.program.guesses
@@ -199,6 +202,7 @@ def build(batch=16384):
 """
 
 
+@pytest.mark.slow
 def test_the_command_line_compiles_and_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.py").write_text(SCRIPT)
     name = f"{tmp_path}/model.py:build"

@@ -105,6 +105,7 @@ def blocks() -> Any:
     return torch.nn.Sequential(Block(), Block())
 
 
+@pytest.mark.slow
 def test_a_compiled_module_has_the_kernels_of_forward_and_backward() -> None:
     module = torch.compile(blocks())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
@@ -131,6 +132,7 @@ def test_a_compiled_module_has_the_kernels_of_forward_and_backward() -> None:
     assert optimizer.param_groups[0]["params"][0] is next(module.parameters())
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_of_one_device_and_has_no_plan() -> None:
     model = irscope.capture_training(blocks(), X, loss="sum", device="h200", compile=True)
     with pytest.raises(UsageError, match="compiled for h200"):
@@ -197,6 +199,7 @@ def document(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return found, {report["pass"]: report for report in found["reports"]}
 
 
+@pytest.mark.slow
 def test_train_plan_tells_what_the_compiler_did(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train-plan", "--compile-with", "dynamic=false", "--format", "json", f"{script}:build"]) == ExitCode.OK
     found, reports = document(capsys.readouterr().out)
@@ -206,6 +209,7 @@ def test_train_plan_tells_what_the_compiler_did(script: str, capsys: pytest.Capt
     assert any(table["title"].startswith("saved for the backward") for table in reports["compiled"]["tables"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_followed_is_named_and_marked(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train-plan", "--compile", "--format", "json", f"{script}:breaks"]) == ExitCode.OK
     out, said = capsys.readouterr()
@@ -219,6 +223,7 @@ def test_what_cannot_be_followed_is_named_and_marked(script: str, capsys: pytest
     assert any("other backends" in table["title"] for table in reports["compiled"]["tables"])
 
 
+@pytest.mark.slow
 def test_kernels_of_blocks_that_share_their_code_are_those_of_the_block_that_runs() -> None:
     """Forward and backward."""
     module = torch.nn.Sequential(*blocks(), *blocks())
@@ -234,6 +239,7 @@ def test_kernels_of_blocks_that_share_their_code_are_those_of_the_block_that_run
     assert any("backward" in one for one in found["1"]) and any("backward" in one for one in found["0"])
 
 
+@pytest.mark.slow
 def test_a_compiled_optimizer_is_followed(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train-plan", "--compile", "--format", "json", "--nodes-csv", f"{script}.csv", f"{script}:steps"]) == ExitCode.OK
     rows = [line.split(",") for line in Path(f"{script}.csv").read_text().splitlines()]

@@ -121,6 +121,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", WRONG)
 def test_an_error_of_the_compiler_is_one_line_with_the_program_s_own(program: str, tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(f"import torch\n{program}\n")

@@ -29,6 +29,7 @@ def _remarks(found: dict[str, Any], code: str) -> list[str]:
     return [one["message"] for one in found["diagnostics"] if one["code"] == code]
 
 
+@pytest.mark.slow
 def test_graphs_of_other_backends_are_named_and_counted_by_what_they_ask_of_torch(tmp_path: Path) -> None:
     found = _document(
         tmp_path,
@@ -52,6 +53,7 @@ step(torch.compile(model, backend="cudagraphs"))
     assert "backend mine" in text and "not known" in text and "eager" not in text.replace("backend mine", "")
 
 
+@pytest.mark.slow
 def test_what_is_kept_from_compiling_is_named(tmp_path: Path) -> None:
     found = _document(
         tmp_path,
@@ -79,6 +81,7 @@ with torch.no_grad():
     assert not found["answers"], "what Inductor reads while it times kernels is nothing that the program reads"
 
 
+@pytest.mark.slow
 def test_an_operator_without_a_fake_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         MODEL + '@torch.library.custom_op("mylib::twice", mutates_args=())\ndef twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n'
@@ -94,6 +97,7 @@ def test_an_operator_without_a_fake_is_one_line(tmp_path: Path) -> None:
     assert "program.py:7: " in last and "mylib::twice" in last and "torch/_" not in last
 
 
+@pytest.mark.slow
 def test_endless_recompilation_ends_at_the_limit_which_is_named(tmp_path: Path) -> None:
     found = _document(
         tmp_path,
@@ -111,6 +115,7 @@ for factor in range(5):
     assert len(found["compiled"]["graphs"]) == 2, "what comes after the limit is not compiled"
 
 
+@pytest.mark.slow
 def test_nothing_is_written_to_the_user_s_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {name: tmp_path / name for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HOME", "XDG_CACHE_HOME")}
     for name, folder in folders.items():
@@ -120,6 +125,7 @@ def test_nothing_is_written_to_the_user_s_folders(tmp_path: Path, monkeypatch: p
     assert not [one for folder in folders.values() for one in folder.rglob("*")]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_where_temporary_files_are(tmp_path: Path) -> None:
     """Inductor's own folder lies there where nothing else is said. A process of its own: torch's modules make it on import."""
     (tmp_path / "program.py").write_text(MODEL + "torch.optim.AdamW(model.parameters())\ntorch.compile(model)(x).sum().backward()\n")

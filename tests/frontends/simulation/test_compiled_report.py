@@ -49,6 +49,7 @@ def _graph(told: dict[str, Any], part: str, number: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_operator_of_a_kernel_is_named_with_its_line(told: dict[str, Any]) -> None:
     kernels = {one["name"]: one for one in _graph(told, "forward", 8)["kernels"]}
     assert list(kernels) == ["triton_per_fused_mul_native_layer_norm_0", "extern_kernels.addmm", "triton_poi_fused_gelu_1"]

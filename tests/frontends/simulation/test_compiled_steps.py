@@ -32,6 +32,7 @@ def plain() -> list[str]:
     return counted(done.stdout)
 
 
+@pytest.mark.slow
 def test_graphs_and_breaks_of_compiled_steps_are_those_of_the_program(plain: list[str], tmp_path: Path) -> None:
     assert len(plain) == len(WAYS)
     done = irscope("simulate", "--device", "h200", SCRIPT, "cuda", ",".join(WAYS), str(STEPS), folder=tmp_path)
@@ -49,6 +50,7 @@ def test_a_compiled_step_is_a_step(way: str, tmp_path: Path) -> None:
     assert all("optimizer" in phases for phases in found["phases"][1:])
 
 
+@pytest.mark.slow
 def test_a_program_with_compiled_steps_is_recorded(plain: list[str], tmp_path: Path) -> None:
     """A profile begins and ends outside compiled code, which opens ranges of its own."""
     line = ["record", "--warmup", "0", "--repeats", "1", "--device", "cpu", "-o", "found.jsonl", SCRIPT, "cpu", "called", "9"]

@@ -201,6 +201,7 @@ def test_joint_graphs_are_read_with_phases_aliases_and_random_numbers() -> None:
     assert len(tagged.saved) >= 4 * 5
 
 
+@pytest.mark.slow
 def test_exported_programs_have_joint_graphs_too() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -149,6 +149,7 @@ def captures(home: Path, project: Path, process_with_torch: Captures) -> Capture
     return process_with_torch
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_second_run_says_the_same_without_torch_until_a_source_changes(home: Path, project: Path, captures: Captures) -> None:
     asked = ("--format", "json")

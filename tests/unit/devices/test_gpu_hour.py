@@ -32,6 +32,7 @@ def test_rules_are_fitted_with_every_third_kept_out() -> None:
     assert (op, dtype, factor, used, kept) == ("conv2d, forward", "float32", 2.0, 0.0, 0.5)
 
 
+@pytest.mark.slow
 def test_stages_that_fail_leave_what_they_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One fails after a result, one takes too long."""
     told = "print('RESULT ' + json.dumps({'a': 1}), flush=True)"

@@ -66,6 +66,7 @@ def of_script(tmp_path: Path, text: str, *arguments: str, stop: bool = False, wa
     return record_in_process(request)
 
 
+@pytest.mark.slow
 def test_bytes_of_a_step_are_those_that_are_predicted_for_the_processor(tmp_path: Path) -> None:
     """Two ways to the same bytes: the step run with values, and captured without any."""
     from irscope.frontends.base import LoadOptions
@@ -87,6 +88,7 @@ def test_bytes_of_a_step_are_those_that_are_predicted_for_the_processor(tmp_path
     assert sum(event.bytes for event in found.run("warm")) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked_recorder")
 def test_every_operator_has_its_phase_module_line_and_time(tmp_path: Path) -> None:
     found = of_model(tmp_path)

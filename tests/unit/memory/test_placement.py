@@ -79,6 +79,7 @@ def _cut(count: int, seed: int) -> list[tuple[int, int, int, int]]:
     return boxes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_cut_from_a_rectangle_fits_into_it_again(seed: int) -> None:
     lower, upper, size, height = cut_boxes(60, seed)

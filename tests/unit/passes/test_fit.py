@@ -133,6 +133,7 @@ def test_what_surely_fits_does_so_at_the_upper_end_of_every_interval(memory: int
     assert 0 < found.surely <= (found.largest or 0)
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_contradict_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "--memory", "8GiB", str(TAGGER)]) == 0
     text = capsys.readouterr().out

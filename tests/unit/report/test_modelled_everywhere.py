@@ -154,6 +154,7 @@ def test_files_of_the_timeline(capsys: pytest.CaptureFixture[str], devices: tupl
     assert {"workspace (modelled)" in text for text in traces} == {True}
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_training(capsys: pytest.CaptureFixture[str], devices: tuple[str, str], tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -189,6 +189,7 @@ def test_what_cannot_be_unpacked_is_unreadable_and_no_bug(tmp_path: Path, kind: 
     assert (row["status"], row["reason"], row["code"]) == ("failed", "unreadable", "IRS100"), row
 
 
+@pytest.mark.slow
 def test_what_lies_beside_a_model_is_bounded_in_all(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -434,6 +435,7 @@ def test_a_changed_file_replaces_its_row(tmp_path: Path) -> None:
     assert after[str(folder / "a.onnx")]["parameters"] != before[str(folder / "a.onnx")]["parameters"]
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_when_the_program_is_killed(hub: Path, results: Path, tmp_path: Path) -> None:
     out = tmp_path / "r"
     command = [

@@ -116,6 +116,7 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     assert picture.read_text("utf-8").startswith("<svg xmlns=")
 
 
+@pytest.mark.slow
 def test_scripts_search_over_batches() -> None:
     import torch
     from torch import nn
@@ -139,6 +140,7 @@ def test_scripts_search_over_batches() -> None:
     assert found.report.headline == (f"batch {most:,} is the largest that fits 48.00 MiB, {recomputing:,} with recomputing",)
 
 
+@pytest.mark.slow
 def test_largest_batch_with_and_without_recomputing(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory = 48 << 20
     arguments = ["train-plan", f"{script}:blocks", "--memory", str(memory), "--bind", "batch=4096", "--seconds", "0.3", "--format", "json"]
@@ -156,6 +158,7 @@ def test_largest_batch_with_and_without_recomputing(script: Path, capsys: pytest
     assert table["rows"][0][[column["key"] for column in table["columns"]].index("reserved")] > memory
 
 
+@pytest.mark.slow
 def test_what_a_function_with_an_optimizer_fits_is_its_training(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--memory", "80MiB", "--format", "json"]
     assert main(["fit", f"{script}:trained", *asked]) == ExitCode.OK
@@ -200,6 +203,7 @@ def test_a_function_sees_no_arguments_of_irscopes_own(script: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["reports"][0]["summary"]["count"] == 64 * 65
 
 
+@pytest.mark.slow
 def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
@@ -355,6 +359,7 @@ def _reports(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return {one["pass"]: one for one in json.loads(capsys.readouterr().out)["reports"]}
 
 
+@pytest.mark.slow
 def test_peak_is_that_of_torchs_storages(joint: Path, exported: Any, capsys: pytest.CaptureFixture[str]) -> None:
     from irscope.solvers.checkpoint.simulate import Simulator
     from tests.tools.joint import joint_from_exported, read_problem

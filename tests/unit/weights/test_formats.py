@@ -304,6 +304,7 @@ def test_values_are_streamed_in_little_memory(form: str, total: int, tmp_path: P
     assert found["mb"] <= weights_big.LIMIT_MB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", weights_big.FORMATS)
 def test_work_stops_within_a_second(form: str, tmp_path: Path) -> None:
     if not weights_big.has_room(tmp_path):
