@@ -29,7 +29,7 @@ class Command:
 
     examples = (
         ("irscope explain oom.pickle", "what held the memory when it ran out?"),
-        ("irscope explain oom.pickle train.py", "where does the run leave its prediction, and which change would have fitted?"),
+        ("irscope explain oom.pickle train.py", "where does the run leave its prediction, and which change would fit?"),
         ("irscope explain IRS205", "what does a code mean, and what can be done?"),
         ("irscope explain", "which codes are there?"),
     )

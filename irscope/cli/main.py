@@ -175,6 +175,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             full = OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or "a file"), hint=_ROOM_HINT)
             _complain(full)
             return full.exit_code
+        if isinstance(error, ModuleNotFoundError) and not (error.name or "irscope").startswith("irscope"):
+            lacking = UsageError(f"{error.name} is not installed", code="IRS195", hint=f"pip install {error.name}")
+            _complain(lacking)
+            return lacking.exit_code
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
         return ExitCode.PASS
 

@@ -159,7 +159,7 @@ class Command:
     """
 
     examples = (
-        ("irscope mcp", "how does an assistant ask whether a model fits? Its client starts this command."),
+        ("irscope mcp", "how does an assistant ask whether a model fits? Its client starts this."),
         ("irscope mcp --folder models", "and with the paths of models relative to a folder?"),
         ("irscope mcp --list", "which tools does the server have?"),
     )

@@ -75,7 +75,7 @@ class Command:
     examples = (
         ("irscope model.onnx", "what is it, does it fit on the GPU here, and what does it cost?"),
         ("irscope model.onnx --as nf4", "what would the weights take in 4 bits, and what does rounding lose?"),
-        ("irscope run run.jsonl", "what did a run that `irscope record` wrote take, and how far can that be trusted?"),
+        ("irscope run run.jsonl", "what did a recorded run take, and how far can that be trusted?"),
         ("irscope run model.onnx model.pt2 --sort peak", "which of several models takes least, and does each fit?"),
         ("irscope run --passes flops,bytes model.onnx", "what does each node, module and operator cost?"),
         (

@@ -33,6 +33,7 @@ from irscope.cli.args import (
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.frontends.detect import detect
+from irscope.frontends.simulation import check_machine
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable
@@ -239,6 +240,7 @@ class Command:
         for said, is_asked in asked.items():
             if is_asked:
                 raise UsageError(f"{said} does not go with {option}", code="IRS643", hint="leave one of them out")
+        check_machine()
         check_script(program.script, program.is_module)
         if args.fit:
             fitted = fit_program(program, options, Range.parse(args.fit))

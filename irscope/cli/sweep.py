@@ -24,7 +24,7 @@ class Command:
     examples = (
         ("irscope sweep --over batch=1,8,64 --bind length=128 model.onnx", "how do memory, FLOPs and time grow with the batch?"),
         ("irscope sweep --over length=128..512..128 --over batch=1,8 model.onnx", "the same for every combination of two sizes?"),
-        ("irscope sweep --over batch=1..64..21 --bind length=128 --plot curves.svg model.onnx", "the curves as a picture?"),
+        ("irscope sweep --over batch=1..64..21 --bind length=128 --plot c.svg model.onnx", "the curves as a picture?"),
     )
     common = ("--over", "--device", "--dtype", "--memory", "--bind", "--input", "--sort", "--format", "--output", "--plot")
 

@@ -44,7 +44,7 @@ class Command:
     examples = (
         ("irscope tui model.onnx", "what is inside, node by node, and what is alive when?"),
         ("irscope tui old.onnx new.onnx", "where do two models differ?"),
-        ("irscope tui run.jsonl", "what did `irscope simulate -o run.jsonl train.py` find, and what is alive when?"),
+        ("irscope tui run.jsonl", "what did `simulate -o run.jsonl train.py` find, and what is alive when?"),
         ("irscope tui --browser model.onnx", "how does it look in a web browser?"),
         ("irscope tui rank0.jsonl rank1.jsonl", "how do ranks of a job differ, and when?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),

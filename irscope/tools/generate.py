@@ -243,7 +243,7 @@ class How(NamedTuple):
 def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
     """What to load and to generate, with what a folder asks for; UsageError for what there is not."""
     from irscope.frontends.files.folders import own_cache
-    from irscope.frontends.generation.program import Wish
+    from irscope.frontends.simulation import check_machine
     from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
 
     cache, cache_from = how.cache, ""
@@ -251,6 +251,9 @@ def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
         cache, cache_from = own_cache(Path(model)) if os.path.isdir(model) else ("", "")
         cache, cache_from = (cache, cache_from) if cache in CACHES else ("dynamic", "")
     _check_wish(model, prompt, new, min(batch, how.beams, how.chunk + 1), cache)
+    check_machine()
+    from irscope.frontends.generation.program import Wish  # it imports torch
+
     return Wish(
         model,
         prompt,
@@ -300,8 +303,6 @@ def generate(
     With an `assistant` that proposes tokens, `candidates` in a round, `accepted` are how many of these are right; without a number both
     ends are looked at, and the answer is the one that takes more. For the rest of this process `torch.cuda` is the simulated device's.
     """
-    from irscope.frontends.generation.program import CANDIDATES
-
     how = How(cache, cache_options, attention, dtype, beams, samples, chunk, base, store_as, trust_remote_code)
     wish = wish_of(model, prompt, new, batch, how)
     options = Options(device, torch, alloc_conf)
@@ -309,6 +310,8 @@ def generate(
         if candidates is not None or accepted is not None:
             raise UsageError("there is no assistant whose tokens could be accepted", code="IRS696", hint="`--assistant MODEL`")
         return generate_as(wish, options)
+    from irscope.frontends.generation.program import CANDIDATES  # it imports torch
+
     return _assisted(replace(wish, assistant=assistant, candidates=CANDIDATES if candidates is None else candidates), accepted, options)
 
 

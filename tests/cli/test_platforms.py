@@ -1,4 +1,4 @@
-"""Files, ONNX, cards, passes and audits on a Python without what only Linux has, as on macOS and Windows."""
+"""What works without what only Linux has, as on macOS and Windows, and without torch: files, ONNX, cards, passes and audits."""
 
 from __future__ import annotations
 
@@ -102,3 +102,47 @@ def test_simulating_elsewhere_says_in_a_line_what_it_needs(system: str, tmp_path
     ended = process(tmp_path, [system, "simulate", "samples/train_ddp.py"])
     assert ended.returncode == 2 and not ended.stdout and ended.stderr.count("\n") == 1
     assert "IRS644" in ended.stderr and f"not on {system}" in ended.stderr and "cards" in ended.stderr
+
+
+WITHOUT_TORCH = """
+import contextlib, importlib.util, io, json, sys
+
+sys.modules["torch"] = None
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "torch" else find_spec(name, package)
+from irscope.cli.main import main
+
+answers = []
+for command in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as complaints:
+        code = main(command)
+    answers.append([int(code), complaints.getvalue()])
+print(json.dumps(answers))
+"""
+
+
+def test_what_needs_torch_says_so_in_a_line(tmp_path: Path) -> None:
+    """Every command that runs programs or modules, where torch is not installed; `simulate` without these options runs in another process."""
+    program, module, folder = "samples/train_ddp.py", "./samples/training.py:build", "samples/llama-3.1-8b"
+    commands = [
+        ["simulate", "--rank", "all", "--world", "2", program],
+        ["simulate", "--grid", "size=1,2", program, "{size}"],
+        ["simulate", "--fit", "size=1..4", program, "{size}"],
+        ["train-plan", module],
+        ["generate", folder, "--prompt", "8", "--new", "2"],
+        ["generate", "torchvision:resnet18", "--prompt", "8", "--new", "2"],
+        ["generate", folder, "--engine", "vllm"],
+        ["fit", folder, "--free", "context"],
+        ["fit", module],
+        ["sweep", module],
+        ["compare", module, "samples/models/cnn.onnx"],
+        ["export", module, "-o", str(tmp_path / "x.irs")],
+        ["record", "--train", module, "-o", str(tmp_path / "x.jsonl")],
+        [module],
+    ]
+    command = [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    for command, (code, complaints) in zip(commands, json.loads(ended.stdout), strict=True):
+        assert code == 2 and complaints.count("irscope: error") == 1 and "torch" in complaints, (command, code, complaints)
+        assert "not installed" in complaints, command

@@ -70,7 +70,7 @@ def test_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setattr(importlib.util, "find_spec", nothing)
     assert main(["run", "timm:resnet18"]) == 2
     said = capsys.readouterr().err
-    assert "IRS195" in said and "torch and timm is not installed (pip install torch timm)" in said
+    assert "IRS195" in said and "torch and timm are not installed (pip install torch timm)" in said
     assert main(["zoo"]) == 0
     assert "not installed: timm (pip install timm)" in capsys.readouterr().out
     assert main(["zoo", "timm"]) == 2
