@@ -2,6 +2,7 @@
 # make test       the tests that are quick enough for every change
 # make test-slow  the tests of whole programs that take seconds each; CI runs them too
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
+# make test-matrix  the wheel and the quick tests beside other releases of torch, transformers, ONNX Runtime and Python (CORNERS="'torch 2.15'")
 # make test-full  all tests, with many more cases (minutes)
 # make check      ruff, the language and links of the pages, mypy and the import contracts
 # make pages      docs/codes.md, docs/commands.md, docs/api.md, the manual page, the JSON schemas of docs/ and the helps of commands, from the source
@@ -42,7 +43,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test test-slow quick test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
+.PHONY: help demo test test-slow quick list-quick test-matrix test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -77,6 +78,12 @@ test-slow: $(INSTALLED)
 
 quick: $(INSTALLED)
 	$(PY) -m pytest -n 2 --dist worksteal --durations 5 -m 'not full and not slow' $(QUICK)
+
+list-quick:
+	@echo $(QUICK)
+
+test-matrix: $(INSTALLED)
+	$(PY) -m tests.tools.matrix --quick --page $(CORNERS)
 
 test-full: $(INSTALLED)
 	IRSCOPE_TEST_FULL=1 $(PY) -m pytest -n $(JOBS) --dist worksteal

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,6 +88,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reason = _reason_to_skip(item, full)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a module that imports torch, itself or through helpers, where torch is not installed."""
+    report = yield
+    if report.failed and "No module named 'torch'" in str(report.longrepr) and not _has("torch"):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 1, "Skipped: torch is not installed")
+    return report
 
 
 _frozen_modules = 0
