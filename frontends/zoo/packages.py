@@ -138,7 +138,8 @@ def _need(package: str) -> None:
     if missing:
         others = [one for one in PACKAGES if is_installed(one)]
         there = f"; installed: {', '.join(others)}" if others else ""
-        raise UsageError(f"{' and '.join(missing)} {'are' if missing[1:] else 'is'} not installed", code="IRS195", hint=f"pip install {' '.join(missing)}{there}")
+        lacking = f"{' and '.join(missing)} {'are' if missing[1:] else 'is'} not installed"
+        raise UsageError(lacking, code="IRS195", hint=f"pip install {' '.join(missing)}{there}")
 
 
 def _lister(package: str) -> Callable[[], list[str]]:

@@ -122,7 +122,7 @@ print(json.dumps(answers))
 
 
 def test_what_needs_torch_says_so_in_a_line(tmp_path: Path) -> None:
-    """Every command that runs programs or modules, where torch is not installed; `simulate` without these options runs in another process."""
+    """Every command that runs programs or modules, where torch is not installed (a plain `simulate` is another process)."""
     program, module, folder = "samples/train_ddp.py", "./samples/training.py:build", "samples/llama-3.1-8b"
     commands = [
         ["simulate", "--rank", "all", "--world", "2", program],

@@ -154,7 +154,8 @@ def result_of(corner: Corner, wheel: Path, *, quick: bool, keep: bool) -> dict[s
         # Tests import from the tree, which the wheel would hide in part.
         _checked([*_pip(python), "--no-deps", "--editable", str(ROOT)])
         _checked([*_pip(python), *_TESTING])
-        done = _run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not full and not slow", *_quick_tests()], ROOT, 3600)
+        options = ["-q", "-p", "no:cacheprovider", "-m", "not full and not slow"]
+        done = _run([str(python), "-m", "pytest", *options, *_quick_tests()], ROOT, 3600)
         row["quick"] = _last_line(done.stdout)
     if not keep:
         shutil.rmtree(environment)
