@@ -49,10 +49,9 @@ every format: they take at most 0.01 CPU s and no memory more than their small t
 A captured operator takes so little because it is dispatched once for all calls that look alike; what is left is torch's own dispatch
 and the optimizer's Python. The first step of a simulation loads modules of torch; under FSDP2 most of it is DTensor finding how each
 element of the optimizer's lists is sharded, which a program pays on a real device as well.""",
-    "searches": "[scheduling.md](scheduling.md#figures) and [checkpointing.md](checkpointing.md#figures) have the whole tables.",
+    "searches": "[scheduling.md](scheduling.md#figures) and [checkpointing.md](checkpointing.md#figures) say what other graphs gave.",
     "placement": """\
-Where a height below the capacity is not excluded, the search goes on until its time is over. [scheduling.md](scheduling.md#figures) has
-instances that were made in the same style afterwards, and what other planners reach.""",
+Where a height below the capacity is not excluded, the search goes on until its time is over.""",
     "weights": """\
 Counting bit patterns (`np.add.at`) holds Python's lock, so a second thread adds less there than where only sums are taken.
 `tests/tools/bench/weights_big.py` makes checkpoints of 40 GB out of holes, as safetensors and as a state dict: their structure takes 0.1
