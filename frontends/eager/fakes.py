@@ -274,10 +274,33 @@ def _guessed_unique(
     return x.new_empty((count,)), inverse, x.new_empty((count if return_counts else 0,), dtype=torch.int64)
 
 
+def _guessed_unique_along(
+    most: int, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[torch.Tensor, ...]:
+    """Different slices along an axis."""
+    size = x.shape[dim]
+    count = min(most, size)
+    found = x.new_empty((*x.shape[: dim % x.dim()], count, *x.shape[dim % x.dim() + 1 :]))
+    return found, *(
+        x.new_empty((many if wanted else 0,), dtype=torch.int64) for many, wanted in ((size, return_inverse), (count, return_counts))
+    )
+
+
+def _guessed_runs(
+    most: int, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Runs of equal elements, or of equal slices along an axis."""
+    if dim is None:
+        return _guessed_unique(most, x, True, return_inverse, return_counts)
+    return _guessed_unique_along(most, x, dim, True, return_inverse, return_counts)
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "aten::nonzero": _guessed_nonzero,
     "aten::masked_select": _guessed_masked_select,
     "aten::index": _guessed_index,
     "aten::_unique2": _guessed_unique,
+    "aten::unique_dim": _guessed_unique_along,
+    "aten::unique_consecutive": _guessed_runs,
     "torchvision::nms": _guessed_nms,
 }

@@ -121,14 +121,18 @@ class Compiler:
         piece = self.process.machine.piece_under(tensor)
         return None if piece is None else (piece.number, piece.bytes)
 
-    def _own_kernel(self, kernel: Any) -> None:
+    def _own_kernel(self, kernel: Any, given: Sequence[Any]) -> None:
         """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
+        self.process.machine.forget(given)
         while type(kernel).__name__ != JITFunction.__name__:  # of the stand-in, or of an installed Triton
             kernel = kernel.fn
         self.process.kernels.tell_unknown(f"triton::{kernel.__name__}")
 
     def _launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
         self.launches += 1
+        names = () if custom else getattr(kernel, "arg_names", ())
+        read = [one for name, one in zip(names, args, strict=False) if name.startswith("in_ptr")]
+        self.process.machine.forget([one for one in args if not any(one is other for other in read)])
         if not self.busy:
             tensors = {id(one): one for one in args if isinstance(one, torch.Tensor)}
             moved = sum(one.numel() * one.element_size() for one in tensors.values())
@@ -202,7 +206,7 @@ class Compiler:
         def compiled(autotuner: Any, choice: Any) -> Any:
             launcher = Launcher(choice, functools.partial(self._launched, autotuner.fn, autotuner.custom_kernel))
             if autotuner.custom_kernel:
-                self._own_kernel(autotuner.fn)
+                self._own_kernel(autotuner.fn, ())
             kernel = SimpleNamespace(n_regs=_REGISTERS, hash="")
             return SimpleNamespace(config=choice, kernel=kernel, make_launcher=lambda: launcher)
 

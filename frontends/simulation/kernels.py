@@ -18,6 +18,7 @@ from irscope.frontends.eager.pretend import current
 from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.routes import KERNELS as SHAPES
+from irscope.frontends.simulation.known import OVERWRITES, Values, overload_of
 from irscope.frontends.simulation.machine import Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
@@ -158,12 +159,14 @@ class Kernels:
         self._made: dict[Any, Kernel] = {}
         self.special: dict[str, Kernel] = {}
         """Kernels that are no plans, by name of the operator."""
-        self.values: Any = None
+        self.values: Values | None = None
         """What is known of values on the device."""
         self.allow_unknown = False
         """Whether operators of a program's own are counted where their kernels for the device do not run here."""
-        self.number: Callable[[], int] = int
-        """How many elements hold, where nobody computes them; called each time that a program asks."""
+        self.number: Callable[[bool], int] = int
+        """How many elements hold, where nobody computes them; called each time that a program asks, with whether there is a most."""
+        self._computed: Any = None
+        """What the host computes of an operator in such a call; None where its operands are not known."""
         self._number = 0
         """How many do in the call for which a plan is made."""
         self.unknown: dict[str, int] = {}
@@ -226,9 +229,16 @@ class Kernels:
         floats = torch.Tag.pointwise not in op.tags and not _STEP.search(op.name())
         captures = op.name() in _IN_HOST_MEMORY
         written = [(place, one.name) for place, one in enumerate(op._schema.arguments) if _is_written(one)]
-        counts = op.name().partition(".")[0] in RULES
+        counts = torch.Tag.dynamic_output_shape in op.tags or op.name().partition(".")[0] in RULES
         forget = self.machine.forget
-        follows = not written and torch.Tag.nondeterministic_seeded not in op.tags
+        lists = any("[]" in str(one.type) for one in op._schema.arguments if _is_written(one))
+        follows = (
+            not lists
+            and len(written) <= 1
+            and torch.Tag.nondeterministic_seeded not in op.tags
+            and op.name().partition(".")[0] not in _MADE
+        )
+        blind = op.name().partition(".")[0] in OVERWRITES
         run, make, lock = self._run, self._plan, self.machine.lock
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -242,30 +252,41 @@ class Kernels:
             if captures:
                 key.append(torch.cuda.is_current_stream_capturing())
             with lock:
+                changed: Any = None
+                values, computed = self.values, None
+                for place, name in written:
+                    changed = args[place] if place < len(args) else kwargs.get(name)
+                if follows and values is not None and values.may_compute(tensors, changed, blind):
+                    computed = values.computed(op, args, kwargs, changed)
                 if counts:
-                    self._number = self._count(op.name(), args)
-                    key.append(self._number)
+                    self._computed = computed
+                    self._number = self._count(op.name(), args) if computed is None else 0
+                    key += [self._number, *(tuple(one.shape) for one in tree_flatten(computed)[0] if isinstance(one, torch.Tensor))]
                 known = tuple(key)
                 plan = plans.get(known)
                 if plan is None:
                     plan = make(op, args, kwargs, tensors)
                     plans[known] = plan
-                for place, name in written:
+                for place, name in written if computed is None else ():
                     forget(args[place] if place < len(args) else kwargs.get(name))
                 made = run(plan, tensors, op)
-            if follows and tensors and self.values is not None and self.values.may_follow(tensors):
-                self.values.follow(op, args, kwargs, made)
+            if values is not None and computed is not None:
+                values.keep(made, computed)
             return made
 
         return kernel
 
     def _count(self, name: str, args: Sequence[Any]) -> int:
-        """How many elements an operator will find that has as many results: of a list that is known, or what nobody computes."""
-        masks = [args[1 if name.startswith("aten::masked_select") else 0]]
+        """How many results an operator will have that has as many as elements hold: by a mask that is known, or what nobody computes."""
+        values, masks, shape = self.values, [args[0]], tuple(args[0].shape)
         if name.startswith("aten::index"):
             masks = [one for one in args[1] if one is not None and one.dtype in (torch.bool, torch.uint8)]
-        known = self.values.holding(masks[0]) if len(masks) == 1 and self.values is not None and "unique" not in name else None
-        return self.number() if known is None and masks else known or 0
+            shape = tuple(masks[0].shape) if masks else ()
+        elif name.startswith("aten::masked_select"):
+            masks, shape = [args[1]], tuple(torch.broadcast_shapes(args[0].shape, args[1].shape))
+        is_mask = name.startswith(("aten::index", "aten::masked_select", "aten::nonzero"))
+        known = values.holding(masks[0], shape) if values is not None and is_mask and len(masks) == 1 else None
+        return self.number(name.partition(".")[0] in RULES) if known is None and masks else known or 0
 
     def _run(self, plan: Plan, tensors: list[torch.Tensor], op: Any) -> Any:
         machine = self.machine
@@ -342,20 +363,18 @@ class Kernels:
 
     def _shapes(self, op: Any, given: Any, named: Any) -> Any:
         """Results without values; what only writes into its operands, such as fused SGD, needs no shape function."""
+        if self._computed is not None and torch.Tag.dynamic_output_shape in op.tags:
+            return tree_map(lambda one: self._fake(one, "cuda") if isinstance(one, torch.Tensor) else one, self._computed)
         if not op._schema.returns:
             if "_fused_" in op.name():
                 return None
             if "_foreach_" in op.name():
                 given, named = _one_of_each(given, named)
-        # torch gives a number that it has wrapped as a tensor to Python as a number again, which not every overload for tensors takes.
-        numbers = any(
-            isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if _is_tensor(said)
-        )
         route = SHAPES.get(op.name())
         try:
             with self._mode:
                 routed = NotImplemented if route is None else route(self.machine.target, given, named)
-                return (op.overloadpacket if numbers else op)(*given, **named) if routed is NotImplemented else routed
+                return overload_of(op, given)(*given, **named) if routed is NotImplemented else routed
         except DynamicOutputShapeException:
             rule = RULES.get(op.name().partition(".")[0])
             if rule is not None:
@@ -608,10 +627,6 @@ def _wanted(op: Any, given: Sequence[Any], named: Mapping[str, Any], result: Any
     if mask is None or not isinstance(result, tuple) or len(mask) != len(result):
         return result
     return tuple(one if wants else None for one, wants in zip(result, mask, strict=True))
-
-
-def _is_tensor(argument: Any) -> bool:
-    return bool(argument.type.kind() == "TensorType")
 
 
 class _Notes:

@@ -121,16 +121,20 @@ class Process:
         self.note_read(value)
         return value
 
-    def number(self) -> int:
-        """Return how many elements hold, where an operator's result has so many: zero, or what the user says."""
+    def number(self, has_most: bool = True) -> int:
+        """Return how many elements hold, where an operator's result has so many and nobody computes them: what the user says, or else all;
+        none where there is no most."""
+        if self.answer_with is None and has_most:
+            self.note_read("all", is_most=True)
+            return sys.maxsize
         value = int(self.answer_with or 0)
         self.note_read(value)
         return value
 
-    def note_read(self, value: Any) -> None:
+    def note_read(self, value: Any, is_most: bool = False) -> None:
         """The program has read a value of the device; those that the compiler reads are none of the program's."""
         if self.watch is not None and not self.compiler.busy:
-            self.watch.answered(value)
+            self.watch.answered(value, is_most)
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:

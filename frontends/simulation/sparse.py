@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from irscope.frontends.simulation.kernels import Kernel
+from irscope.frontends.simulation.kernels import Kernel, UnknownKernel
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
@@ -55,6 +55,7 @@ class SparseKernels:
             "addmm": self._product,
             "bmm": lambda one, other: other.new_empty((*one.shape[:2], other.shape[2])),
             "_to_sparse": self._from_dense,
+            "mul.out": self._times,
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -106,6 +107,17 @@ class SparseKernels:
         machine.free(machine.take(4 * (given._nnz() + 1), "temporary", "starts of rows"))
         self._process.kernels.tell_unknown("aten::addmm of sparse tensors")
         return made
+
+    def _times(self, one: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        """Sparse times dense (_mul_dense_sparse_out in SparseTensorMath.cpp): rows of the dense one, then a copy of the positions."""
+        sparse, dense = (one, other) if one.is_sparse else (other, one)
+        if dense.is_sparse or dense.dim() > sparse.dim():
+            raise UnknownKernel("what two sparse tensors have in common is computed by a kernel of the device")
+        shared = max(dense.dim() - sparse.dense_dim(), 0)
+        rows = dense[tuple(sparse._indices()[sparse.sparse_dim() - shared :])] if shared else dense
+        indices = sparse._indices().clone()
+        out.data = _made(indices, rows.mul(sparse._values()), sparse.shape, coalesced=sparse.is_coalesced())
+        return out
 
     def _from_dense(self, dense: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         places = dense.nonzero().t()

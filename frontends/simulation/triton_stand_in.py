@@ -137,15 +137,15 @@ class Config:
 class KernelInterface:
     """`triton.runtime.jit.KernelInterface`: `kernel[grid](...)`."""
 
-    launched: Callable[[Any], None] | None = None
-    """Told of kernels that a program launches itself."""
+    launched: Callable[[Any, Sequence[Any]], None] | None = None
+    """Told of kernels that a program launches itself, with what they are given."""
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         return None
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
         if KernelInterface.launched is not None:
-            KernelInterface.launched(self)
+            KernelInterface.launched(self, [*args, *kwargs.values()])
 
     def __getitem__(self, grid: Any) -> Any:
         return functools.partial(self.run, grid=grid, warmup=False)
@@ -458,11 +458,11 @@ class Guide(ChangedImports):
     has of languages, configurations and kernel objects is the installed one's. Nothing is imported before somebody asks for it.
     """
 
-    def __init__(self, capability: tuple[int, int], launched: Callable[[Any], None]) -> None:
+    def __init__(self, capability: tuple[int, int], launched: Callable[[Any, Sequence[Any]], None]) -> None:
         _Driver.capability = capability
 
         def run(kernel: Any, *args: Any, **kwargs: Any) -> None:
-            launched(kernel)
+            launched(kernel, [*args, *kwargs.values()])
 
         super().__init__(
             {

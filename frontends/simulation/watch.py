@@ -65,11 +65,13 @@ class Mark:
 
 @dataclass
 class Answer:
-    """A place that read values of the device."""
+    """A place that read values of the device, or made as many results as elements hold."""
 
     line: str
     value: Any
     count: int = 0
+    is_most: bool = False
+    """Whether as many elements were taken to hold as there are."""
 
 
 class Watch:
@@ -335,12 +337,12 @@ class Watch:
                     return known
         return None
 
-    def answered(self, value: Any) -> None:
+    def answered(self, value: Any, is_most: bool = False) -> None:
         """A value of the device was read."""
         line = self.line
         found = self.answers.get(line)
-        if found is None:
-            found = self.answers[line] = Answer(line, value)
+        if found is None or (is_most and not found.is_most):
+            found = self.answers[line] = Answer(line, value, 0 if found is None else found.count, is_most)
         found.count += 1
         self._same[line] += 1
         if self._same[line] > _SAME_LINE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
@@ -14,13 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
-from torch.utils._pytree import tree_leaves, tree_map
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
-from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.known import Values
 from irscope.frontends.simulation.objects import Objects
 from irscope.memory.caching.device import Event as Moment
 from irscope.memory.tape import Sent
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from irscope.frontends.simulation.process import Process
 
 Kernel = Callable[..., Any]
-_SMALL: Final = 1 << 20
-"""Most bytes of a copy whose values are remembered."""
 
 
 @dataclass
@@ -59,124 +55,6 @@ class Look:
     """The slots of the tensors."""
     is_sure: bool
     """Whether it has surely looked, as the host has waited for the device."""
-
-
-class Values:
-    """What was copied to the device and has not been computed with since: what is read of it, or brought by a collective, is known.
-
-    Of a piece they are bytes by where they begin; ranks are taken to send what this one does.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def to_device(self, into: torch.Tensor, source: torch.Tensor) -> None:
-        """A copy from the host."""
-        small = _is_small(into) and source.is_contiguous()
-        self._write(into, source.detach().reshape(-1).view(torch.uint8).clone() if small else None)
-
-    def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
-        """Copy to the host what is known, or else zeros. Whether it was known."""
-        found = self._read(source)
-        if found is None or not into.is_contiguous():
-            into.zero_()
-            return False
-        into.reshape(-1).view(torch.uint8).copy_(found)
-        return True
-
-    def item(self, tensor: torch.Tensor) -> Any:
-        """One element, if it is known."""
-        found = self._read(tensor)
-        return None if found is None else found.clone().view(tensor.dtype).item()
-
-    def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
-        """A copy on the device."""
-        found = self._read(source) if into.shape == source.shape else None
-        if found is not None and into.dtype is not source.dtype:
-            found = found.clone().view(source.dtype).to(into.dtype).view(torch.uint8) if _is_list(source) else None
-        self._write(into, found)
-
-    def may_follow(self, operands: Sequence[torch.Tensor]) -> bool:
-        """Tell whether something is computed with few numbers that are known: counts, lengths and sizes, as a program gathers them."""
-        pieces = [self._machine.piece_under(one) for one in operands if one.is_cuda] if all(map(_is_list, operands)) else []
-        return bool(pieces) and all(piece is not None and piece.known is not None for piece in pieces)
-
-    def holding(self, mask: torch.Tensor) -> int | None:
-        """How many elements of a list hold, if it is known."""
-        found = self._read(mask) if _is_list(mask) else None
-        return None if found is None else int(torch.count_nonzero(found.clone().view(mask.dtype)))
-
-    def follow(self, op: Any, args: Any, kwargs: Any, made: Any) -> None:
-        """Compute with them on the host."""
-        operands: list[torch.Tensor] = []
-
-        def on_host(one: Any) -> Any:
-            if isinstance(one, torch.device):
-                return torch.device("cpu")
-            if not isinstance(one, torch.Tensor) or not one.is_cuda:
-                return one
-            found = self._read(one)
-            if found is None:
-                raise LookupError
-            operands.append(found.clone().view(one.dtype).reshape(one.shape))
-            return operands[-1]
-
-        with contextlib.suppress(LookupError, RuntimeError, NotImplementedError, ValueError, IndexError), torch.no_grad():
-            given, named = tree_map(on_host, (tuple(args), dict(kwargs)))
-            for into, source in zip(tree_leaves(made), tree_leaves(op(*given, **named)), strict=True):
-                if isinstance(into, torch.Tensor) and into.is_cuda and into.shape == source.shape and into.dtype is source.dtype:
-                    self.to_device(into, source)
-
-    def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
-        """A collective that gives everybody what this rank sent."""
-        found = self._read(source) if source.is_cuda else None
-        for one in outputs:
-            self._write(one, found)
-
-    def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
-        """The same with one output, in which what each rank sent lies side by side."""
-        self.gather(source, output.view(-1).split(source.numel()) if source.numel() and output.is_contiguous() else [output])
-
-    def _read(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Bytes of a tensor, which may come from several copies that lie side by side."""
-        if not _is_small(tensor) or not (tensor.is_contiguous() or tensor.numel() == 1):
-            return None
-        piece = self._machine.piece_under(tensor)
-        if piece is None or piece.known is None:
-            return None
-        at = int(tensor.storage_offset()) * tensor.element_size()
-        end = at + tensor.numel() * tensor.element_size()
-        parts: list[torch.Tensor] = []
-        for start, found in sorted(piece.known.items()):
-            if start <= at < start + found.numel():
-                parts.append(found[at - start : end - start])
-                at += parts[-1].numel()
-        if at < end:
-            return None
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def _write(self, tensor: torch.Tensor, found: torch.Tensor | None) -> None:
-        piece = self._machine.piece_under(tensor) if tensor.is_cuda else None
-        if piece is None or (found is None and piece.known is None):
-            return
-        at, size = int(tensor.storage_offset()) * tensor.element_size(), tensor.numel() * tensor.element_size()
-        whole = tensor.is_contiguous()
-        before = piece.known or {}
-        piece.known = {start: one for start, one in before.items() if whole and (start >= at + size or start + one.numel() <= at)}
-        if found is not None and whole:
-            piece.known[at] = found
-
-
-_FEW: Final = 64
-"""Most numbers of a list with which the host computes too."""
-
-
-def _is_list(tensor: torch.Tensor) -> bool:
-    return tensor.dim() <= 1 and tensor.numel() <= _FEW
-
-
-def _is_small(tensor: torch.Tensor) -> bool:
-    return 0 < tensor.numel() * tensor.element_size() <= _SMALL
 
 
 # -- works -----------------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from irscope.report.printable import printable
 from irscope.report.report import Document, ModelInfo
 from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, check_script, simulate_script
-from irscope.tools.simulate_ranks import Program, Ranks, all_ranks
+from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, run_with_fewest
 from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation import Options, Simulation, error_line, world_of
 from irscope.tools.simulation_files import KINDS, write_simulation
@@ -52,6 +52,8 @@ _FIT_STEPS: Final = 3
 """Steps of each run of --fit where nobody says how many: the optimizer's state is there from the second on."""
 _alone = False
 """Whether this process is for one simulation, although it has imported torch before."""
+_served = False
+"""Whether this process was started for one of several simulations, whose answers somebody puts together."""
 
 
 class Command:
@@ -113,7 +115,12 @@ class Command:
             action="store_true",
             help="count what custom operators make, by their fake implementations, where their own kernels do not run here",
         )
-        parser.add_argument("--answer", type=float, metavar="VALUE", help="what the program gets for values of the device; default: 0")
+        parser.add_argument(
+            "--answer",
+            type=float,
+            metavar="VALUE",
+            help="what the program gets for values of the device; default: 0, and for the elements of a mask that hold: all",
+        )
         parser.add_argument(
             "--events",
             choices=("both", "done", "lazy"),
@@ -226,6 +233,8 @@ class Command:
                 found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
             except Interrupted as stop:
                 found, interrupted = stop.simulation, True
+        if found.counts_all and options.both_ends and not _served and found.outcome in ("finished", "steps", "oom"):
+            found.fewest = run_with_fewest(program, options)
         return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
 
     def _runs(self, args: argparse.Namespace, program: Program, options: Options) -> int:
@@ -342,10 +351,10 @@ def serve() -> None:
     `{"line": [...], "stderr": PATH}`. Into the second go the child's process id and, when it has ended, its exit status, negative for a
     signal, a line each.
     """
-    global _alone
+    global _alone, _served
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     importlib.import_module("irscope.frontends.simulation.process").import_ahead()
-    _alone = True
+    _alone = _served = True
     ends = list(map(int, sys.argv[1:]))
     servers = []
     while ends:

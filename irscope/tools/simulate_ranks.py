@@ -230,6 +230,13 @@ class Children:
         return found
 
 
+def run_with_fewest(program: Program, options: Options) -> dict[str, Any] | None:
+    """The document of a program where no element of a mask holds whose values nobody computes; None where it fails then."""
+    with Children(program) as children:
+        [document] = children.run([replace(options, answer=0, both_ends=False, keep_files=False)], "masks without elements")
+    return document if document["outcome"] in ("finished", "steps") else None
+
+
 def peak_of(document: Mapping[str, Any], key: str) -> int:
     """The highest peak of a counter; 0 where nothing was simulated."""
     found: int = document.get("peak", {}).get(key, 0)

@@ -174,6 +174,8 @@ class Simulation:
     answers: Sequence[Answer] = ()
     files: Sequence[Written] = ()
     """What the program wrote, apart from files that were there."""
+    fewest: Mapping[str, Any] | None = None
+    """The document of the same program where no element of a mask holds whose values nobody computes; None where that is not known."""
     looks: Sequence[Look] = ()
     """When NCCL's watchdog let go of what the program sent."""
     collectives: Sequence[Traffic] = ()
@@ -205,6 +207,11 @@ class Simulation:
     def diagnostics(self) -> list[Diagnostic]:
         """What is to be said about the figures."""
         return [Diagnostic(Severity.WARNING, code, text) for code, text in _remarks(self)]
+
+    @property
+    def counts_all(self) -> list[Answer]:
+        """Where all elements of a mask were taken to hold, as nobody computes how many do."""
+        return [one for one in self.answers if one.is_most]
 
     @property
     def launched_as(self) -> str:
@@ -355,6 +362,7 @@ class Simulation:
             "peak": {key: self.peak(key) for key in COUNTERS},
             "lazy": self._other_json(self.lazy),
             "in_flight": self._other_json(self.in_flight),
+            "fewest": None if self.fewest is None else {key: self.fewest[key] for key in ("steps", "peak")},
             "missing_bytes": self.missing() if self.outcome == "oom" else None,
             "collectives": [
                 {"op": one.op, "group": one.group, "ranks": ranks_text(one.members), "calls": one.calls, "bytes": one.bytes}
@@ -485,6 +493,9 @@ class Simulation:
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
             yield "the range", f"more is reserved where {' or '.join(late)}"
+        if self.fewest is not None:
+            least = _text(self.fewest["peak"]["reserved"])
+            yield "at most", f"all elements of masks that nobody computes hold here, see IRS646; where none does {least} are reserved"
         rows = grouped(alive, self.classes)
         if rows:
             category, module, line, size, blocks = rows[0]
@@ -575,15 +586,25 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     if simulation.files:
         yield "IRS653", _files_text(simulation.files, simulation.options.keep_files)
     made_up = simulation.made_up
-    if made_up is not None:
+    if made_up is not None and not made_up.is_most:
         yield (
             "IRS646",
             f"{made_up.line} read a value of the device, which nobody computes, and got {made_up.value}; the program failed at "
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
-    elif simulation.answers:
-        lines = ", ".join(one.line for one in simulation.answers[:3])
-        yield "IRS646", f"values of device tensors were read and taken to be {simulation.answers[0].value}: {lines}"
+    elif read := [one for one in simulation.answers if not one.is_most]:
+        yield "IRS646", f"values of device tensors were read and taken to be {read[0].value}: {_lines(read)}"
+    if simulation.counts_all:
+        failed = f"; the program failed at {simulation.line}, perhaps of that" if made_up is not None and made_up.is_most else ""
+        yield (
+            "IRS646",
+            "how many elements of a mask hold, which nobody computes, was taken to be all, the most: "
+            f"{_lines(simulation.counts_all)}{failed}; --answer N takes N",
+        )
+
+
+def _lines(answers: Sequence[Answer]) -> str:
+    return ", ".join(one.line for one in answers[:3]) + (f" and {len(answers) - 3} more" if len(answers) > 3 else "")
 
 
 def _files_text(files: Sequence[Written], keeps: bool) -> str:
@@ -601,13 +622,19 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
     device, room = target.device.title, target.device.room_bytes
     if document["outcome"] == "oom":
         missing = document.get("missing_bytes")
+        least = ((document.get("fewest") or {}).get("peak") or {}).get("reserved")
+        if least is not None and room is not None and least <= room:
+            return (
+                f"depends on how many elements of masks hold: {_text(room - least)} of {_text(room)} left on {device} where none does, "
+                f"{'short' if missing is None else f'{_text(missing)} or more short'} where all do" + where
+            )
         return f"does not fit on {device}" + ("" if missing is None else f" by {_text(missing)} or more") + where
     peak = document.get("peak", {}).get("reserved", 0)
-    lazy, in_flight = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ("lazy", "in_flight"))
+    lazy, in_flight, none = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ("lazy", "in_flight", "fewest"))
     late = max((lazy, in_flight), key=lambda size: (size != peak, size))
     if room is None:
         return f"unknown: nobody told how much memory {device} has; {_text(max(peak, late))} are reserved"
-    few, many = sorted((peak, late))
+    few, *_, many = sorted((peak, late, none))
     if document["outcome"] not in ("finished", "steps") and many <= room:
         why = "interrupted" if document["error"] == INTERRUPTED else "the program did not end by itself"
         return f"unknown: {why}; until then {_text(many)} of {_text(room)} are reserved on {device}" + where
@@ -616,6 +643,11 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
             f"does not fit on {device} by {_text(few - room)}"
             + (f" to {_text(many - room)}" if _text(many - few) != _text(0) else "")
             + where
+        )
+    if none <= room < peak:
+        return (
+            f"depends on how many elements of masks hold: {_text(room - none)} of {_text(room)} left on {device} where none does, "
+            f"{_text(many - room)} short where all do" + where
         )
     if many > room and late == in_flight and late != lazy:
         return (
@@ -863,6 +895,17 @@ def _other_ends(simulation: Simulation) -> Iterator[Table]:
         yield _shared(simulation)
     if simulation.in_flight is not None:
         yield _two_ends(simulation, simulation.in_flight, "where NCCL's watchdog sees collectives done at once, and late: a step later")
+    if simulation.fewest is not None and simulation.steps:
+        yield _fewest(simulation, simulation.fewest)
+
+
+def _fewest(simulation: Simulation, fewest: Mapping[str, Any]) -> Table:
+    pairs = list(zip(simulation.steps, fewest["steps"], strict=False))
+    figures = [(step.peak[key], one[key]["peak"]) for key in ("active", "reserved") for step, one in pairs]
+    count = len(pairs)
+    rows = alike([str(number) for number in range(1, count + 1)], [figures[at] + figures[at + count] for at in range(count)])
+    columns = ["steps", "active, all:bytes", "active, none:bytes", "reserved, all:bytes", "reserved, none:bytes"]
+    return Table.of(rows, columns, "peaks where all elements of masks hold that nobody computes, and where none does")
 
 
 def _two_ends(simulation: Simulation, late: Replayed, when: str) -> Table:

@@ -93,12 +93,6 @@ def cub_sort_pairs(count: int, key: int, value: int, bits: int | None = None) ->
     return _storage(count * key, count * value, *_passes(count, tile, bits or key * 8))
 
 
-def cub_sort_in_place(count: int, key: int, bits: int) -> int:
-    """Pairs with buffers of the caller to swap with; few enough need only one block."""
-    tile = _SORT_TILE[key]
-    return 1 if count <= tile // 2 else _storage(*_passes(count, tile, bits))
-
-
 def cub_sort_keys(count: int, bits: int, swaps: int = 0) -> int:
     """Sorting keys alone; `swaps` are the bytes of a key where the caller gives no second buffer."""
     return _storage(count * swaps, *_passes(count, _KEYS_TILE, bits))
@@ -543,16 +537,22 @@ def index_put_rule(scratch: Scratch) -> None:
     chosen = [type_ for type_ in places if isinstance(type_, TensorType)]
     masks = [type_ for type_ in chosen if type_.dtype in (DType.BOOL, DType.U8)]
     whole_rows = len(chosen) == 1 and masks and len(sizes(values)) == len(sizes(x)) - len(sizes(masks[0])) + 1
-    if masks and (call.attr("accumulate") or not whole_rows):
+    if masks and not whole_rows:
         raise NeedsNumbers("how many elements a mask chooses is not known")
     if not call.attr("accumulate"):
         scratch.drop(*_index_copies(scratch, places, chosen, values))
         return
     whole = scratch.copy_unless_contiguous(x, "contiguous target")
-    wide = [scratch.take("64-bit positions", count(type_) * _INDEX) for type_ in chosen if type_.dtype is not DType.I64]
-    total = math.prod(numbers(_joint([sizes(type_) for type_ in chosen])))
+    indexed = [axis for axis, type_ in enumerate(places) if type_ is not None]
+    if masks:  # as many rows as there are values
+        indexed = list(range(indexed[0], indexed[0] + len(sizes(masks[0]))))
+        total = number(sizes(values)[indexed[0]])
+        wide = [_hits(scratch, masks[0], total * (len(indexed) * _INDEX))]
+    else:
+        wide = [scratch.take("64-bit positions", count(type_) * _INDEX) for type_ in chosen if type_.dtype is not DType.I64]
+        total = math.prod(numbers(_joint([sizes(type_) for type_ in chosen])))
     linear = ""
-    for _ in chosen:
+    for _ in indexed:
         if not call.attr("unsafe"):
             _check_bounds(scratch)
         step, before = scratch.take("positions along an axis", total * _INDEX), linear
@@ -560,7 +560,6 @@ def index_put_rule(scratch: Scratch) -> None:
         scratch.drop(step, before)
     scratch.drop(*wide)
     shape = numbers(sizes(x))
-    indexed = [axis for axis, type_ in enumerate(places) if type_ is not None]
     others = math.prod(size for axis, size in enumerate(shape) if axis not in indexed)
     apart = indexed[-1] - indexed[0] >= len(indexed)
     full = total * others * width(values.dtype)
@@ -571,7 +570,7 @@ def index_put_rule(scratch: Scratch) -> None:
     ordered = [scratch.take(what, total * _INDEX) for what in ("order", "sorted positions", "original order")] if total and others else []
     largest = math.prod(shape) // (others if apart else math.prod(shape[indexed[-1] + 1 :]) or 1) - 1
     if ordered:
-        scratch.passing("radix sort", cub_sort_in_place(total, _INDEX, max(largest, 1).bit_length()))
+        scratch.passing("radix sort", cub_sort_pairs(total, _INDEX, _INDEX, max(largest, 1).bit_length()))
     scratch.drop(*reversed(ordered), front, linear if apart else copy, copy if apart else linear, whole)
 
 

@@ -1,0 +1,182 @@
+"""Values on the device that are known: what came from the host, and what is computed with that in whole numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from irscope.frontends.simulation.machine import Machine
+
+_SMALL: Final = 1 << 20
+"""Most bytes of numbers of other types that are kept."""
+_MOST_NUMBERS: Final = 1 << 20
+"""Most whole numbers, or truth values, of a tensor that are kept, and with which the host computes too: labels and masks of a batch."""
+_FEW: Final = 64
+"""Most numbers of other types with which it computes."""
+OVERWRITES: Final = frozenset({"aten::fill_", "aten::zero_", "aten::arange", "aten::eye"})
+"""Operators that do not look at what they write to."""
+
+
+class Values:
+    """What was copied to the device, and computed with it in whole numbers: what is read of it, or brought by a collective, is known.
+
+    Of a piece they are bytes by where they begin; ranks are taken to send what this one does.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def to_device(self, into: torch.Tensor, source: torch.Tensor) -> None:
+        """A copy from the host."""
+        self._write(into, source.detach() if _may_keep(into) else None)
+
+    def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
+        """Copy to the host what is known, or else zeros. Whether it was known."""
+        known = self._read(source)
+        if known is None:
+            into.zero_()
+            return False
+        into.copy_(known.reshape(into.shape))
+        return True
+
+    def item(self, tensor: torch.Tensor) -> Any:
+        """One element, if it is known."""
+        known = self._read(tensor)
+        return None if known is None else known.item()
+
+    def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
+        """A copy on the device."""
+        known = self._read(source) if into.dtype is source.dtype or _may_compute(source) else None
+        self._write(into, None if known is None else known.expand(into.shape).to(into.dtype))
+
+    def holding(self, mask: torch.Tensor, shape: Sequence[int]) -> int | None:
+        """How many elements of a mask hold where it is spread over a shape, if it is known."""
+        known = self._read(mask)
+        return None if known is None else int(torch.count_nonzero(known)) * math.prod(shape) // max(mask.numel(), 1)
+
+    def computed(self, op: Any, args: Any, kwargs: Any, written: Any) -> Any:
+        """What an operator makes of what is known, on the host; None where it is not. `written` is the operand that it writes to."""
+        blind = op.name().partition(".")[0] in OVERWRITES
+
+        def on_host(one: Any) -> Any:
+            if isinstance(one, torch.device):
+                return torch.device("cpu")
+            if not isinstance(one, torch.Tensor) or not one.is_cuda:
+                return one
+            known = torch.empty(one.shape, dtype=one.dtype) if blind and one is written else self._read(one)
+            if known is None:
+                raise LookupError
+            return known.clone() if one is written else known
+
+        with contextlib.suppress(LookupError, RuntimeError, NotImplementedError, ValueError, IndexError, TypeError), torch.no_grad():
+            given, named = tree_map(on_host, (tuple(args), dict(kwargs)))
+            return overload_of(op, given)(*given, **named)
+        return None
+
+    def may_compute(self, tensors: Sequence[torch.Tensor], written: Any, blind: bool) -> bool:
+        """Tell whether the host computes with these operands: few numbers, or whole ones, all of which are known."""
+        if not all(map(_may_compute, tensors)):
+            return False
+        operands = [one for one in tensors if one.is_cuda and not (blind and one is written)]
+        pieces = map(self._machine.piece_under, operands)
+        return all(piece is not None and piece.known is not None for piece in pieces) and (bool(operands) or blind)
+
+    def keep(self, made: Any, computed: Any) -> None:
+        """Remember what an operator has made."""
+        if computed is None:
+            return
+        for into, source in zip(tree_leaves(made), tree_leaves(computed), strict=True):
+            if isinstance(into, torch.Tensor) and into.is_cuda and into.shape == source.shape and into.dtype is source.dtype:
+                self.to_device(into, source)
+
+    def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
+        """A collective that gives everybody what this rank sent."""
+        known = self._read(source) if source.is_cuda else None
+        for one in outputs:
+            alike = known is not None and one.dtype is source.dtype and one.numel() == source.numel()
+            self._write(one, known.reshape(one.shape) if alike and known is not None else None)
+
+    def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
+        """The same with one output, in which what each rank sent lies side by side."""
+        self.gather(source, output.view(-1).split(source.numel()) if source.numel() and output.is_contiguous() else [output])
+
+    def _read(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A tensor's values, which may come from several copies that lie side by side."""
+        piece = self._machine.piece_under(tensor)
+        if piece is None or piece.known is None or not _may_keep(tensor):
+            return None
+        if not tensor.numel():
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
+        flat = _between(piece.known, *_span(tensor))
+        return None if flat is None else flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), 0)
+
+    def _write(self, tensor: torch.Tensor, known: torch.Tensor | None) -> None:
+        piece = self._machine.piece_under(tensor) if tensor.is_cuda and tensor.numel() else None
+        if piece is None or (known is None and piece.known is None):
+            return
+        start, end = _span(tensor)
+        before = piece.known or {}
+        whole: torch.Tensor | None = None
+        if known is not None and tensor.is_contiguous():
+            whole = known.contiguous()
+            whole = (whole.clone() if whole is known else whole).reshape(-1)
+        elif known is not None:  # there are elements between
+            around = _between(before, start, end)
+            if around is not None:
+                whole = around.view(tensor.dtype)
+                whole.as_strided(tensor.shape, tensor.stride(), 0).copy_(known)
+        piece.known = {}
+        for begin, one in before.items():  # what lies outside stays
+            last = begin + one.numel()
+            if begin < start:
+                piece.known[begin] = one[: start - begin]
+            if last > end:
+                piece.known[max(begin, end)] = one[max(end - begin, 0) :]
+        if whole is not None:
+            piece.known[start] = whole.view(torch.uint8)
+
+
+def _may_compute(tensor: torch.Tensor) -> bool:
+    return tensor.numel() <= (_FEW if tensor.dtype.is_floating_point or tensor.dtype.is_complex else _MOST_NUMBERS)
+
+
+def _may_keep(tensor: torch.Tensor) -> bool:
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return tensor.numel() * tensor.element_size() <= _SMALL
+    return tensor.numel() <= _MOST_NUMBERS
+
+
+def overload_of(op: Any, given: Sequence[Any]) -> Any:
+    """Return what takes these arguments: torch gives a number that it has wrapped as a tensor to Python as a number again, which not every
+    overload for tensors takes."""
+    numbers = any(
+        isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if is_of_tensors(said)
+    )
+    return op.overloadpacket if numbers else op
+
+
+def is_of_tensors(argument: Any) -> bool:
+    """Whether an argument of an operator is a tensor."""
+    return isinstance(argument.type, torch.TensorType)
+
+
+def _between(known: Mapping[int, torch.Tensor], start: int, end: int) -> torch.Tensor | None:
+    """A copy of the bytes of a piece from one place to another; None where one of them is not known."""
+    at, parts = start, []
+    for begin, one in sorted(known.items()):
+        if begin <= at < begin + one.numel():
+            parts.append(one[at - begin : end - begin])
+            at += parts[-1].numel()
+    return torch.cat(parts) if at >= end else None
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The bytes of a storage between which a tensor's elements lie."""
+    reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    start, size = int(tensor.storage_offset()), tensor.element_size()
+    return start * size, (start + reach + 1) * size
