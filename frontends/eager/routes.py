@@ -24,6 +24,15 @@ _FLASH_ALIGNMENT = 8
 RNN_MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
 
 
+_core: Any = torch._C
+_ENABLED: dict[Kernel, Callable[[], bool]] = {
+    "flash": _core._get_flash_sdp_enabled,
+    "efficient": _core._get_mem_efficient_sdp_enabled,
+    "cudnn": _core._get_cudnn_sdp_enabled,
+    "math": _core._get_math_sdp_enabled,
+}
+
+
 # -- attention ---------------------------------------------------------------------------------------------------------
 
 
@@ -62,12 +71,16 @@ def kernel_of(
     is_causal: bool,
     enable_gqa: bool,
 ) -> Kernel:
-    """PyTorch's choice on the target."""
+    """PyTorch's choice on the target among the kernels that the program leaves enabled (`sdpa_kernel`). Raises its error where none is."""
     spec = find_op("nn.sdpa")
     assert spec is not None
     types = [_type_of_tensor(query), _type_of_tensor(key), _type_of_tensor(value), _type_of_tensor(mask) if mask is not None else None]
     made = Attention(_type_of_tensor(query), _type_of_tensor(key), _type_of_tensor(value), types[3], is_causal, dropout > 0, enable_gqa)
-    return choose(Scratch(OpCall(spec, types, {}, (), []), target), made)
+    enabled = [name for name, asked in _ENABLED.items() if asked()]
+    chosen = choose(Scratch(OpCall(spec, types, {}, (), []), target), made, enabled)
+    if chosen not in enabled:
+        raise RuntimeError("No available kernel. Aborting execution.")  # as sdp_utils.cpp
+    return chosen
 
 
 def _type_of_tensor(found: torch.Tensor) -> TensorType:

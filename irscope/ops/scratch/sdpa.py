@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from irscope.immutable import immutable
 from irscope.ir.dims import Dim, product, round_up
@@ -77,6 +78,7 @@ def _single(value: float) -> float:
 # Scaled dot product attention: which kernels run, and what each of them takes.
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
+KERNELS: Final[tuple[Kernel, ...]] = ("flash", "efficient", "math", "cudnn")
 _MASK_ALIGNMENT = 8
 _FLASH_STATE = 6
 """The first of the results of the flash kernel that hold the state of the random generator."""
@@ -147,29 +149,36 @@ def attend(scratch: Scratch, made: Attention, kernel: Kernel | None = None, make
     return output
 
 
-def choose(scratch: Scratch, made: Attention) -> Kernel:
-    """PyTorch's choice, in its order of preference."""
+def choose(scratch: Scratch, made: Attention, enabled: Collection[Kernel] = KERNELS) -> Kernel:
+    """PyTorch's choice among the kernels that a program leaves enabled, in its order; "math" where no other one can or may."""
+    return next((one for one in _fused(scratch, made) if one in enabled), "math")
+
+
+def _fused(scratch: Scratch, made: Attention) -> Iterator[Kernel]:
+    """The fused kernels that can do it, the preferred one first."""
     capability = scratch.target.device.capability or (0, 0)
     four = all(len(sizes(one)) == 4 for one in (made.q, made.k, made.v))
     if not four or not _dense_heads(made) or made.dtype not in (DType.F32, DType.F16, DType.BF16):
-        return "math"
+        return
     q, k, v = sizes(made.q), sizes(made.k), sizes(made.v)
     fewer = made.shared_heads and not same(q[1], k[1])
     if not (same(q[0], k[0]) and same(q[0], v[0]) and (fewer or (same(q[1], k[1]) and same(q[1], v[1])))):
-        return "math"
+        return
     if any(isinstance(size, int) and size == 0 for size in (*q, *k)):
-        return "math"
+        return
     half = is_half(made.dtype)
     square = not made.is_causal or same(q[2], k[2])
     heads = (number(q[3]), number(k[3]), number(v[3]))
     if half and capability >= (8, 0) and made.mask is None and heads[0] == heads[1] == heads[2] <= 256 and square:
-        by_cudnn = scratch.target.cudnn_attention and capability >= (9, 0) and heads[0] % 8 == 0 and heads[0] <= 128
-        return "cudnn" if by_cudnn else "flash"
+        if scratch.target.cudnn_attention and capability >= (9, 0) and heads[0] % 8 == 0 and heads[0] <= 128:
+            yield "cudnn"
+        yield "flash"
     alignment = 8 if half and capability >= (7, 0) else 4 if capability >= (8, 0) else 1
     fits = heads[0] == heads[1] and heads[0] % alignment == 0 and heads[2] % alignment == 0 and heads[0] > 0 and heads[2] > 0
     if not fits or (fewer and scratch.torch < (2, 14)) or (made.mask is not None and made.is_causal):
-        return "math"
-    return "math" if made.dtype is DType.BF16 and capability < (8, 0) else "efficient"
+        return
+    if made.dtype is not DType.BF16 or capability >= (8, 0):
+        yield "efficient"
 
 
 def _dense_heads(made: Attention) -> bool:
