@@ -50,12 +50,11 @@ from irscope.frontends.simulation.captured import (
 from irscope.frontends.simulation.compilations import Compilations
 from irscope.frontends.simulation.process import may_differentiate
 from irscope.ir.program import Assumed, Program
+from irscope.memory.moments import kinds_by_life
 from irscope.memory.tape import DeviceRun, Span, Tape
 from irscope.training import CATEGORIES, TUNING
 
 _KNOWN: Final = frozenset({*CATEGORIES, TUNING})
-_BY_LIFE: Final = frozenset({"activation", "temporary"})
-"""Kinds of memory that nobody owns: which of them it is follows from when it lives."""
 
 
 def compiled_training(
@@ -324,6 +323,7 @@ class _Steps(Run):
                 alive.pop(~event, None)
         end = noted.begins[-1][1]
         events = list(source.events[before:end])
+        kinds = ["temporary" if kind not in _KNOWN else kind for kind in source.kinds]
         phases: list[tuple[int, str]] = [(at - before, phase) for at, phase in noted.phases]
         spans = [
             Span(name, first, last) for name, ((first, _), (last, _)) in zip(_names(self._plan.steps), pairwise(noted.begins), strict=True)
@@ -331,7 +331,7 @@ class _Steps(Run):
         return Tape(
             events=events,
             sizes=list(source.sizes),
-            kinds=_kinds(source.kinds, events, phases),
+            kinds=kinds_by_life(kinds, events, phases),
             labels=list(source.labels),
             spreads=dict(self._recorder.spreads),
             streams=dict(source.streams),
@@ -353,18 +353,3 @@ def _note_births(tape: Tape[Any], before: int, slots: Mapping[int, int], record:
         number = slots.get(event) if event >= 0 else None
         if number is not None and record.storages[number].born is None:
             record.storages[number].born = min(bisect_right(ends, place), len(ends) - 1)
-
-
-def _kinds(kinds: Sequence[str], events: Sequence[int], phases: Sequence[tuple[int, str]]) -> list[str]:
-    """What slots are for that are none of the tensors seen: kept for the backward is what the forward makes and that is there then."""
-    found: list[str] = [kind if kind in _KNOWN else "temporary" for kind in kinds]
-    backwards = [at for at, phase in phases if phase == "backward"]
-    places = [at for at, _ in phases]
-    gone = {~event: place for place, event in enumerate(events) if event < 0}
-    for place, event in enumerate(events):
-        if event >= 0 and found[event] in _BY_LIFE:
-            at = bisect_right(places, place) - 1
-            begins = next((one for one in backwards if one > place), None)
-            is_kept = phases[at][1] == "forward" and begins is not None and gone.get(event, begins) >= begins
-            found[event] = "activation" if is_kept else "temporary"
-    return found

@@ -19,7 +19,7 @@ from irscope.frontends.eager.program import lowered
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.routes import KERNELS as SHAPES
 from irscope.frontends.simulation.known import OVERWRITES, Values, overload_of
-from irscope.frontends.simulation.machine import Machine, Piece
+from irscope.frontends.simulation.machine import FRESH, Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
 from irscope.ir.graph import Role
@@ -295,7 +295,7 @@ class Kernels:
         if plan.ran is not None:
             machine.queue(plan.ran)
         if plan.single:
-            return machine.empty(plan.forms[0], op.name())
+            return machine.empty(plan.forms[0], op.name(), "tensor" if tensors else FRESH)
         made: list[Any] = [None] * len(plan.forms)
         held: dict[str, Piece] = {}
         label = op.name()

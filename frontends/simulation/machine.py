@@ -28,6 +28,13 @@ _GIB: Final = 1 << 30
 Peaks: TypeAlias = dict[str, int]
 """Counters by name: requested, allocated, active, reserved."""
 COUNTERS: Final = ("requested", "allocated", "active", "reserved")
+FRESH: Final = "fresh"
+"""What an operator makes of no other tensor: torch.randn, arange, empty."""
+BROUGHT: Final = "brought"
+"""The same, where the program does so outside of its modules."""
+_CATEGORIES: Final = {"tensor": "activation", FRESH: "activation", BROUGHT: "input"}
+UNOWNED: Final = frozenset({"activation", "temporary", *_CATEGORIES})
+"""Kinds of memory of which nobody has said yet whose it is."""
 
 
 class Piece:
@@ -143,7 +150,7 @@ class Machine:
     def _describe(self, piece: Piece, slot: int) -> None:
         """What a slot of the tape was for, which may be known only when it ends."""
         tape = self.gpu.tape
-        tape.kinds[slot], tape.labels[slot] = "activation" if piece.kind == "tensor" else piece.kind, piece.label
+        tape.kinds[slot], tape.labels[slot] = _CATEGORIES.get(piece.kind, piece.kind), piece.label
 
     def tape(self) -> Tape[Any]:
         """What was asked of the allocator so far."""
@@ -188,7 +195,7 @@ class Machine:
     def given(self, tensor: torch.Tensor) -> None:
         """A tensor's values come from the host."""
         piece = self.piece_under(tensor)
-        if piece is not None and piece.kind in ("activation", "tensor"):
+        if piece is not None and piece.kind != "temporary" and piece.kind in UNOWNED:
             piece.kind = "input"
 
     def resize(self, storage: torch.UntypedStorage, size: int) -> None:

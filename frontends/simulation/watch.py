@@ -17,12 +17,15 @@ from torch import nn
 
 from irscope.frontends.eager.optimizing import watched_compiled_steps
 from irscope.frontends.eager.recorder import Frames, Line, followed, watched_calls
-from irscope.frontends.simulation.machine import COUNTERS, Machine, Peaks, Piece
+from irscope.frontends.simulation.machine import BROUGHT, COUNTERS, FRESH, Machine, Peaks, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
 from irscope.passkit.script import LIBRARIES
 from irscope.training import Phase
 
 _STANDARD: Final = sysconfig.get_path("stdlib")
+_MAKES_ONES: Final = torch.autograd._make_grads.__code__
+_MOST_FRAMES: Final = 12
+"""Between an allocation and the Python function of torch that asked for it."""
 _SAME_LINE: Final = 100_000
 """Values that one line may read with no step between: a loop that waits for a value would never end."""
 
@@ -174,8 +177,9 @@ class Watch:
         phase: Phase = "optimizer" if self._in_optimizer else "forward" if torch._C._current_autograd_node() is None else "backward"
         if phase != self._phase:
             self._enter(phase, 1)
-        if piece.kind == "tensor":
-            piece.kind = "tuning" if self.tuning else "temporary" if phase != "forward" else "parameter" if self._moving else "activation"
+        if piece.kind in ("tensor", FRESH):
+            made = BROUGHT if piece.kind == FRESH and not self._calls and not _begins_backward() else "activation"
+            piece.kind = "tuning" if self.tuning else "temporary" if phase != "forward" else "parameter" if self._moving else made
         piece.place = self.line_of(sys._getframe(1))
         piece.scope = id(self._calls[-1]) if self._calls else 0
 
@@ -383,3 +387,13 @@ def local_parts(tensor: Any) -> Iterator[torch.Tensor]:
         inner = getattr(tensor, name)
         if isinstance(inner, torch.Tensor):
             yield from local_parts(inner)
+
+
+def _begins_backward() -> bool:
+    """Return whether torch makes the ones that a backward begins with, which it does before the first of its nodes runs."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame is None or frame.f_code is _MAKES_ONES:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code is _MAKES_ONES

@@ -19,6 +19,7 @@ from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
 from irscope.frontends.simulation.known import Values
+from irscope.frontends.simulation.machine import UNOWNED
 from irscope.frontends.simulation.objects import Objects
 from irscope.memory.caching.device import Event as Moment
 from irscope.memory.tape import Sent
@@ -342,7 +343,7 @@ class World:
         self._sending = Sent(op, name, traffic.members, size)
         for one in tensors:
             piece = self._process.machine.piece_under(one)
-            if piece is not None and piece.kind in ("activation", "temporary", "tensor"):
+            if piece is not None and piece.kind in UNOWNED:
                 piece.kind = "communication"
 
     def _send(self, stream: int) -> None:

@@ -248,19 +248,21 @@ def _number_of(kind: str, label: str, owner: object) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
-def without_passing(tape: Tape[Any]) -> list[str]:
-    """What each slot is for, where an activation is what is there when a backward begins: what has gone before was temporary."""
-    kinds = list(tape.kinds)
-    backwards = [at for at, phase in tape.phases if phase == "backward"]
-    born: dict[int, int] = {}
-    for at, event in enumerate(tape.events):
-        if event >= 0:
-            born[event] = at
-        elif kinds[~event] == ACTIVATION:
-            next_one = bisect_right(backwards, born[~event])
-            if next_one < len(backwards) and at < backwards[next_one]:
-                kinds[~event] = TEMPORARY
-    return kinds
+def kinds_by_life(kinds: Sequence[str], events: Sequence[int], phases: Sequence[tuple[int, str]]) -> list[str]:
+    """Return what each slot of a training program is for: of the activations, only what a forward makes and the next backward finds is
+    kept; the rest is temporary. Where no backward follows, a forward's activations stay what they are."""
+    found = list(kinds)
+    places = [at for at, _ in phases]
+    backwards = [at for at, phase in phases if phase == "backward"]
+    gone = {~event: place for place, event in enumerate(events) if event < 0}
+    for place, event in enumerate(events):
+        if event < 0 or found[event] != ACTIVATION:
+            continue
+        at = bisect_right(places, place) - 1
+        following = bisect_right(backwards, place)
+        if (at >= 0 and phases[at][1] != "forward") or (following < len(backwards) and gone.get(event, len(events)) < backwards[following]):
+            found[event] = TEMPORARY
+    return found
 
 
 def _uncertain(tape: Tape[Any], events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:

@@ -18,7 +18,7 @@ from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation import check_machine
 from irscope.memory.kernels import workspace_policy
-from irscope.memory.moments import alive_at, moments, phase_peaks, without_passing
+from irscope.memory.moments import alive_at, kinds_by_life, moments, phase_peaks
 from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.script import RUNNERS, run_script
 from irscope.report.values import Quantity, quantity
@@ -293,7 +293,7 @@ def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
         tape,
         events=tape.events[:],
         sizes=list(tape.sizes),
-        kinds=without_passing(tape),
+        kinds=kinds_by_life(tape.kinds, tape.events, tape.phases),
         labels=list(tape.labels),
         owners=cast("Slots[Any]", tape.owners).mapped(names.__getitem__),
         streams=dict(tape.streams),

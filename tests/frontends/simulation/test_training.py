@@ -61,6 +61,40 @@ def test_a_captured_step_tells_the_same_categories_and_phases(key: str) -> None:
     assert phases == {phase: size.value for phase, size in captured.phase_peaks().items()}
 
 
+MADE_OUTSIDE = """
+import json
+import irscope, torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+    def forward(self, x):
+        return self.layer(x) * torch.rand(64, 64, device="cuda")
+def run():
+    with torch.device("cuda"):
+        net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        x, target = torch.randn(64, 64, device="cuda"), torch.zeros(64, 64).to("cuda")
+        nn.functional.mse_loss(net(x), target).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        del x, target
+print(json.dumps(irscope.simulate(run, device="h200").steps[-1].by_category))
+"""
+
+
+def test_what_a_program_makes_outside_of_its_modules_is_input() -> None:
+    """The two inputs, made on the device and copied there; the noise that the model makes for itself is kept for the backward."""
+    done = python(MADE_OUTSIDE)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["input"] == 2 * 64 * 64 * 4
+    assert found["parameter"] == 64 * 64 * 4 + 64 * 4
+    assert found["activation"] >= 64 * 64 * 4
+
+
 REQUESTS = """
 import json
 import irscope

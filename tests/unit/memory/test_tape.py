@@ -6,6 +6,7 @@ import pytest
 
 from irscope.ir.dims import parse_dim
 from irscope.memory.caching import CachingAllocator, OutOfMemory
+from irscope.memory.moments import kinds_by_life
 from irscope.memory.tape import LOADING, Span, Spread, Tape, Unbounded
 
 MIB = 1 << 20
@@ -109,3 +110,14 @@ def test_requests_that_come_later() -> None:
     peaks = [one.peak.requested for one in later.replay(CachingAllocator(torch="2.13"), later.numbers("central")).outcomes]
     assert peaks == [3584, 3584]
     assert [one.peak.requested for one in tape.replay(CachingAllocator(torch="2.13"), tape.numbers("central")).outcomes] == [3584, 3072]
+
+
+def test_of_activations_only_what_a_backward_finds_is_kept() -> None:
+    phases = [(0, "forward"), (4, "backward"), (6, "optimizer"), (8, "forward")]
+    kept, passing, mask = 0, 1, 2
+    in_backward, in_optimizer, shown = 3, 4, 5
+    events = [kept, passing, ~passing, mask, in_backward, ~kept, in_optimizer, ~in_backward, shown]
+    kinds = ["activation", "activation", "input", "activation", "activation", "activation"]
+    expected = ["activation", "temporary", "input", "temporary", "temporary", "activation"]
+    assert kinds_by_life(kinds, events, phases) == expected
+    assert kinds_by_life(kinds, events, []) == kinds
