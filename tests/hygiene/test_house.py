@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import house
+from tests.tools import house, mutations
 
 
 def ceilings(root: Path) -> dict[str, int]:
@@ -24,3 +24,8 @@ def test_no_figure_of_the_house_is_above_its_ceiling(root: Path) -> None:
     assert most.keys() == now.keys()
     above = {name: (value, most[name], *behind) for name, (value, behind) in now.items() if value > most[name]}
     assert above == {}, "make it smaller, or raise the ceiling with a sentence that says why (docs/architecture.md, the layout in figures)"
+
+
+def test_the_count_of_mutants_finds_the_tests_of_a_module() -> None:
+    mutant = next(one for one in mutations._places("irscope.amounts") if one.kind == "comparison")
+    assert "tests/unit/test_files.py" in mutations.concerned(mutant)

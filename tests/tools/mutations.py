@@ -209,9 +209,13 @@ def _everywhere(statement: str) -> Iterator[Mutant]:
 
 @cache
 def test_files() -> dict[str, tuple[str, frozenset[str]]]:
-    """Test files with their text, and the modules of the product that they and their helpers import, but for tests of the tree itself."""
+    """Return test files with their text and the modules of the product that they and their helpers import, but for tests of the tree.
+
+    What tests read as data is left out: some of it ends in .py and is no Python, as the graphs that Inductor writes.
+    """
     folder = ROOT / "tests"
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
+    paths = (path for path in sorted(folder.rglob("*.py")) if "data" not in path.relative_to(folder).parts)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     names = {name[:-3].replace("/", ".").removesuffix(".__init__"): name for name in texts}
     trees = {name: list(ast.walk(ast.parse(text))) for name, text in texts.items()}
     everything = {**dict.fromkeys(product()), **dict.fromkeys(names)}
