@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from irscope.amounts import COUNT, SECONDS, Measure, parse_bytes, read_amount, read_size
+from irscope.amounts import COUNT, RATE, SECONDS, Measure, parse_bytes, read_amount, read_size
 from irscope.budget import Allowance
 from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link, write_stream, write_text
@@ -46,6 +46,22 @@ def amount_of(measure: Measure) -> Callable[[str], int | float]:
         return found
 
     return convert
+
+
+AMOUNTS: Final[Mapping[str, tuple[Measure, str]]] = {
+    "--link": (RATE, "B/S"),
+    "--seconds": (SECONDS, "S"),
+    "--time": (SECONDS, "S"),
+    **dict.fromkeys(("--steps", "--world", "--local", "--most-ranks", "--of-device"), (COUNT, "N")),
+    **dict.fromkeys(("--jobs", "--batch", "--prompt", "--new", "--accepted"), (COUNT, "N")),
+}
+"""What an option that is an amount measures, and how help writes it: the same in every command that has the option."""
+
+
+def add_amount(parser: argparse._ActionsContainer, name: str, *, help: str, default: int | float | None = None) -> None:
+    """Add an option of AMOUNTS."""
+    measure, metavar = AMOUNTS[name]
+    parser.add_argument(name, type=amount_of(measure), default=default, metavar=metavar, help=help)
 
 
 MODEL_OPTIONS, DEVICE_OPTIONS, OUTPUT_OPTIONS, STEP_OPTIONS = "model and inputs", "device and runtime", "output", "the step"

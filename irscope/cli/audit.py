@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from irscope.amounts import BYTES, COUNT, SECONDS
-from irscope.cli.args import add_output_arguments, amount_of, bindings, progress_from, write_answer
+from irscope.amounts import BYTES
+from irscope.cli.args import add_amount, add_output_arguments, amount_of, bindings, progress_from, write_answer
 from irscope.devices.catalogue import parted, with_memory
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream
@@ -64,12 +64,8 @@ class Command:
             "--engine", default="local", choices=ENGINES, help="processes of this machine (default), or actors of a Ray cluster"
         )
         run.add_argument("--address", default="", metavar="ADDRESS", help="of an existing cluster; default: one is started here")
-        run.add_argument(
-            "--jobs", type=amount_of(COUNT), default=0, metavar="N", help="models at once; default: as many as there are processors"
-        )
-        run.add_argument(
-            "--time", type=amount_of(SECONDS), default=60, metavar="TIME", help="CPU time that one model may take; default: 60s"
-        )
+        add_amount(run, "--jobs", default=0, help="models at once; default: as many as there are processors")
+        add_amount(run, "--time", default=60, help="CPU time that one model may take; default: 60s")
         run.add_argument(
             "--memory", type=amount_of(BYTES), default=4 << 30, metavar="SIZE", help="memory that one model may take; default: 4GiB"
         )

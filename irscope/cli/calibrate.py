@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from irscope.amounts import COUNT, SECONDS
-from irscope.cli.args import add_output_arguments, add_output_file, amount_of, write_answer
+from irscope.amounts import COUNT
+from irscope.cli.args import add_amount, add_output_arguments, add_output_file, amount_of, write_answer
 from irscope.errors import UsageError
 from irscope.measure.calibrate.engine import Engine, measure, record_of, save
 from irscope.report.report import Document, Report
@@ -36,9 +36,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what PyTorch uses")
-        parser.add_argument(
-            "--seconds", type=amount_of(SECONDS), default=5.0, metavar="S", help="about how long to measure each device; default: 5"
-        )
+        add_amount(parser, "--seconds", default=5.0, help="about how long to measure each device; default: 5")
         parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
         add_output_file(parser, help="write the device file there instead (needs --only or --from)")
         parser.add_argument(

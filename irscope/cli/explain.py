@@ -8,7 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from irscope.cli.args import add_memory_argument, add_output_arguments, selection, write_answer, write_json
+from irscope.amounts import COUNT
+from irscope.cli.args import add_amount, add_memory_argument, add_output_arguments, amount_of, selection, write_answer, write_json
 from irscope.codes import CODES
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_stream
@@ -44,9 +45,9 @@ class Command:
         parser.add_argument("--device", default="", help="device that SCRIPT or MODEL is simulated on; default: the snapshot's")
         add_memory_argument(parser)
         parser.add_argument("--torch", default="", metavar="VERSION", help="release whose rules hold; default: the snapshot's")
-        parser.add_argument("--world", type=int, metavar="N", help="ranks of the job that SCRIPT is one of, where torchrun starts it")
-        parser.add_argument("--rank", type=int, default=0, metavar="R", help="the one that wrote the snapshot")
-        parser.add_argument("--of-device", type=int, metavar="N", help="the device of the snapshot; default: the one that did most")
+        add_amount(parser, "--world", help="ranks of the job that SCRIPT is one of, where torchrun starts it")
+        parser.add_argument("--rank", type=amount_of(COUNT), default=0, metavar="R", help="the one that wrote the snapshot")
+        add_amount(parser, "--of-device", help="the device of the snapshot; default: the one that did most")
         parser.add_argument("--no-try", action="store_true", help="simulate SCRIPT as it is alone, without settings that may help")
         add_output_arguments(parser, plots="memory over the history, by category")
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from irscope.amounts import BYTES, COUNT, SECONDS
-from irscope.cli.args import add_model_arguments, add_output_file, amount_of, load_options, open_from
+from irscope.amounts import BYTES, COUNT
+from irscope.cli.args import add_amount, add_model_arguments, add_output_file, amount_of, load_options, open_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.files import write_binary, write_text
@@ -129,7 +129,7 @@ class Command:
             "--colour", "--color", choices=COLOURINGS, default="class", help="class of the operator, or a share of the model"
         )
         parser.add_argument("--alignment", type=amount_of(BYTES), default=64, metavar="BYTES", help="of offsets in the plan")
-        parser.add_argument("--seconds", type=amount_of(SECONDS), default=10, metavar="S", help="time to search for the plan")
+        add_amount(parser, "--seconds", default=10, help="time to search for the plan")
 
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)

@@ -7,12 +7,11 @@ import functools
 import sys
 from dataclasses import replace
 
-from irscope.amounts import COUNT
 from irscope.cli.args import (
+    add_amount,
     add_model_arguments,
     add_output_arguments,
     add_step_arguments,
-    amount_of,
     load_options,
     open_from,
     opened_for,
@@ -86,9 +85,9 @@ class Command:
         kind = parser.add_mutually_exclusive_group()
         kind.add_argument("--optimizer", default="", metavar="NAME", help="such as adamw: a training step is what has to fit")
         kind.add_argument("--inference", action="store_true", help="a forward alone, also where a function returns an optimizer")
-        parser.add_argument("--prompt", type=amount_of(COUNT), metavar="N", help="tokens of the prompt; of a language model that generates")
-        parser.add_argument("--new", type=amount_of(COUNT), metavar="N", help="tokens to generate after it; default with --prompt: 1")
-        parser.add_argument("--batch", type=amount_of(COUNT), metavar="N", help="prompts at once; default: 1")
+        add_amount(parser, "--prompt", help="tokens of the prompt; of a language model that generates")
+        add_amount(parser, "--new", help="tokens to generate after it; default with --prompt: 1")
+        add_amount(parser, "--batch", help="prompts at once; default: 1")
         add_how_arguments(parser)
         add_model_arguments(parser, memory=False)
         add_output_arguments(parser, plots="the peak by size, with the memory that there is")

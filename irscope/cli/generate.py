@@ -9,6 +9,7 @@ import sys
 from irscope.amounts import COUNT
 from irscope.cli.args import (
     DEVICE_OPTIONS,
+    add_amount,
     add_memory_argument,
     add_output_arguments,
     amount_of,
@@ -94,16 +95,14 @@ class Command:
             "--trust-remote-code", action="store_true", help="run code that lies in the folder, where its configuration asks"
         )
         count = amount_of(COUNT)
-        parser.add_argument(
-            "--prompt", type=count, metavar="N", help="tokens of the prompt, for each sequence; default: 1024, or what fits"
-        )
-        parser.add_argument("--new", type=count, metavar="N", help="tokens to generate after it; default: the folder's own, else 256")
-        parser.add_argument("--batch", type=count, default=1, metavar="N", help="sequences at once; default: 1")
+        add_amount(parser, "--prompt", help="tokens of the prompt, for each sequence; default: 1024, or what fits")
+        add_amount(parser, "--new", help="tokens to generate after it; default: the folder's own, else 256")
+        add_amount(parser, "--batch", default=1, help="sequences at once; default: 1")
         add_how_arguments(parser)
         how = group_of(parser, "generating")
         how.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
         how.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
-        how.add_argument("--accepted", type=int, metavar="N", help="how many of them are accepted; default: the worse of none and all")
+        add_amount(how, "--accepted", help="how many of them are accepted; default: the worse of none and all")
         how.add_argument("--engine", default="", metavar="NAME{...}", help="a server with a paged cache: vllm{util=0.9} or sglang")
         device = group_of(parser, DEVICE_OPTIONS)
         device.add_argument("--device", default="", metavar="NAME", help="the GPU, as in l4; `irscope devices` lists them; default: h200")

@@ -11,12 +11,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
-from irscope.amounts import COUNT
 from irscope.cli.args import (
     FORMATS,
+    add_amount,
     add_model_arguments,
     add_output_arguments,
-    amount_of,
     group_of,
     open_from,
     selection,
@@ -106,7 +105,7 @@ class Command:
         )
         add_model_arguments(parser, many=True)
         add_output_arguments(parser, (*FORMATS, "layers-json"), plots="memory over the run, and every other curve of the reports")
-        parser.add_argument("--jobs", type=amount_of(COUNT), default=1, metavar="N", help="several models: so many at once; default: 1")
+        add_amount(parser, "--jobs", default=1, help="several models: so many at once; default: 1")
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         passes = group_of(parser, "passes as they run")
         passes.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")

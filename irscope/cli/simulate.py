@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from irscope import processes
-from irscope.amounts import RATE
+from irscope.amounts import NUMBER
 from irscope.cli.args import (
     DEVICE_OPTIONS,
+    add_amount,
     add_memory_argument,
     add_output_arguments,
     amount_of,
@@ -93,23 +94,20 @@ class Command:
             help="the GPU, as in h100; `irscope devices` lists them; default: see irscope config, else h200",
         )
         add_memory_argument(parser)
-        job.add_argument(
+        add_amount(
+            job,
             "--world",
-            type=int,
-            metavar="N",
             help="ranks of the job, as torchrun starts it; default: python starts it, without RANK and the rest",
         )
         job.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
         )
-        job.add_argument("--most-ranks", type=int, default=64, metavar="N", help="ranks that --rank all simulates; default: 64")
-        job.add_argument("--local", type=int, default=0, metavar="N", help="ranks of one machine; default: 8, or all where they are fewer")
+        add_amount(job, "--most-ranks", default=64, help="ranks that --rank all simulates; default: 64")
+        add_amount(job, "--local", default=0, help="ranks of one machine; default: 8, or all where they are fewer")
         device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
-        parser.add_argument(
-            "--steps", type=int, metavar="N", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit and --grid"
-        )
-        parser.add_argument("--time", type=float, default=0, metavar="S", help="stop after so many seconds")
+        add_amount(parser, "--steps", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit and --grid")
+        add_amount(parser, "--time", default=0, help="stop after so many seconds")
         parser.add_argument(
             "--allow-unknown-kernels",
             action="store_true",
@@ -128,11 +126,10 @@ class Command:
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
             "default: at once, and the report tells where the other makes a difference, and where NCCL's watchdog being a step late does",
         )
-        device.add_argument(
+        add_amount(
+            device,
             "--link",
-            type=amount_of(RATE),
             default=0,
-            metavar="B/S",
             help="what a device can send to others, such as 450GB/s: times of collectives",
         )
         trials.add_argument(
@@ -175,7 +172,7 @@ class Command:
             "the value, or NAME is a setting of --set; memory, time and what is worth it",
         )
         trials.add_argument("--gpus", default="", metavar="N,N,...", help="with --grid, or alone: worlds of so many ranks")
-        trials.add_argument("--price", type=float, default=0, metavar="P", help="with --grid: what a GPU costs an hour")
+        trials.add_argument("--price", type=amount_of(NUMBER), default=0, metavar="P", help="with --grid: what a GPU costs an hour")
         parser.add_argument("--all", action="store_true", help="the whole report; without it the verdict and the lines that decide")
         device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")

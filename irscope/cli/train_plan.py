@@ -11,6 +11,7 @@ from pathlib import Path
 from irscope._version import __version__
 from irscope.amounts import parse_memory
 from irscope.cli.args import (
+    add_amount,
     add_model_arguments,
     add_output_arguments,
     add_output_file,
@@ -71,7 +72,7 @@ class Command:
         shown.add_argument("--passes", default="training,activations{top=15}", help="default: %(default)s")
         add_output_file(parser, "--nodes-csv", within=shown, help="also write times and memory of every operator")
         add_output_file(parser, "--activations-csv", within=shown, help="also write the kept activations")
-        shown.add_argument("--link", type=float, default=55.0, metavar="GB/s", help="bandwidth of the link for offloading activations")
+        add_amount(shown, "--link", default=55e9, help="bandwidth of the link for offloading activations, such as 64GB/s; default: 55GB/s")
         shown.add_argument("--picture", choices=_PICTURES, help="what --plot draws, default: memory; without --plot in the terminal")
         shown.add_argument("--batches", default="", metavar="LIST", help="sizes of the batch to compare, such as 4,8,16,32,64")
         shown.add_argument(
@@ -80,7 +81,7 @@ class Command:
         saved = parser.add_argument_group("what to recompute")
         saved.add_argument("--budget", default="", metavar="SIZE", help="memory that the step may take, as 24GiB or 60%% of its peak")
         saved.add_argument("--curve", action="store_true", help="peak against extra time, for budgets from everything kept to the least")
-        saved.add_argument("--seconds", type=float, default=10, metavar="S", help="time to search for a plan; default: 10")
+        add_amount(saved, "--seconds", default=10, help="time to search for a plan; default: 10")
         saved.add_argument("--times", default="", metavar="RECORDING", help="times of operators as `irscope record --train` measured them")
         add_output_file(parser, "--plan-out", within=saved, help="with --budget: write the plan for irscope.apply_checkpoints as JSON")
         add_output_arguments(parser, plots="what --picture says")
@@ -204,7 +205,7 @@ def _write_profiles(args: argparse.Namespace, model: Model) -> None:
 
     for path, lines in ((args.nodes_csv, node_lines), (args.activations_csv, activation_lines)):
         if path:
-            write_text(Path(path), [lines(model, args.link)])
+            write_text(Path(path), [lines(model, args.link / 1e9)])
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from irscope.cli.args import AMOUNTS
 from irscope.cli.helptext import MOST_OPTIONS
 from irscope.cli.main import COMMANDS, GROUPS, command_named, main, overview, parser_of
-from irscope.errors import ExitCode
+from irscope.errors import ExitCode, UsageError
 from tests.frontends.hub import write_safetensors
 from tests.tables import every
 
@@ -256,3 +257,20 @@ def test_no_hint_names_a_package_index_without_irscope() -> None:
     files = [path for place in ("irscope", "frontends", "passes", "tui", "docs") for path in (root / place).rglob("*") if path.is_file()]
     texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".md", ".json", ".1")}
     assert not [path for path, text in texts.items() if re.search(r"pip install '?irscope\b", text)]
+
+
+def test_amounts_are_read_alike_in_every_command() -> None:
+    """An option of AMOUNTS is one in each command that has it, and no number is read in a way of its own."""
+    wrong, seen = [], set()
+    for name in COMMANDS:
+        for action in parser_of(name, command_named(name))._actions:
+            option = next((word for word in action.option_strings if word in AMOUNTS), "")
+            seen.add(option)
+            if action.type is int or (option and action.metavar != AMOUNTS[option][1]) or (option and action.type is None):
+                wrong.append((name, action.option_strings))
+    assert wrong == [] and seen - {""} == AMOUNTS.keys()
+    for command, kind in (("simulate", "train.py"), ("train-plan", "./train.py:build")):
+        parsed = parser_of(command, command_named(command)).parse_args(["--link", "450GB/s", kind])
+        assert parsed.link == 450 * 10**9
+    with pytest.raises(UsageError, match="'55' is not a bandwidth; for example 450GB/s"):
+        parser_of("train-plan", command_named("train-plan")).parse_args(["--link", "55", "./train.py:build"])
