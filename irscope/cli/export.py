@@ -37,7 +37,7 @@ from irscope.report.options import RenderOptions
 from irscope.report.printable import one_line
 from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.session import Model, open_model
 from irscope.tools.export import OVERLAY_KINDS, PICTURE_KINDS, View, names_in_file, overlay, picture
 from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
@@ -315,19 +315,15 @@ def _export_text(model: Model, schedule: Schedule, target: Path) -> ExitCode:
     moved = done.report().summary.get("moved", 0)
     write_text(target, [print_program(model.program)])
     said = (
-        f"peak as written {_bytes_text(before)}, reordered {_bytes_text(after)}; {moved} of {len(model.graph)} nodes stand at another place"
+        f"peak as written {bytes_text(before)}, reordered {bytes_text(after)}; {moved} of {len(model.graph)} nodes stand at another place"
     )
     sys.stderr.write(f"{said}\nwrote {target}\n")
     return ExitCode.OK
 
 
-def _bytes_text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
-
-
 def _order_lines(model: Model, found: FileOrder, schedule: Schedule, files: list[Path]) -> list[str]:
     said = [
-        f"peak as written {_bytes_text(found.before)}, reordered {_bytes_text(found.after)}; {found.verdict}",
+        f"peak as written {bytes_text(found.before)}, reordered {bytes_text(found.after)}; {found.verdict}",
         f"{found.moved} of {len(found.order)} nodes stand at another place",
     ]
     if model.program.traits.runtime is Runtime.ONNXRUNTIME:
@@ -346,4 +342,4 @@ def _in_a_default_session(model: Model, reordered: Path) -> Iterator[str]:
     before, after = (None if one is None else one.cold.peak.requested for one in figures)
     if before is not None and after is not None:
         saved = f"{1 - after / before:.1%} less" if after < before else "no less"
-        yield f"in a default session, after its optimisations: {_bytes_text(before)} as written, {_bytes_text(after)} reordered, {saved}"
+        yield f"in a default session, after its optimisations: {bytes_text(before)} as written, {bytes_text(after)} reordered, {saved}"

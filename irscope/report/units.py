@@ -75,6 +75,11 @@ def humanise(cell: Cell, kind: Kind, unknown: str = UNKNOWN) -> str:
     return type_text(value)
 
 
+def bytes_text(size: float) -> str:
+    """Return an amount of memory as people read it."""
+    return humanise(round(size), Kind.BYTES)
+
+
 def _number_text(value: Number, kind: Kind) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

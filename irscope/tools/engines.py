@@ -18,7 +18,7 @@ from irscope.immutable import immutable
 from irscope.optiontext import OptionsError, read_options
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.report.values import Provenance, Quantity, largest, quantity
 from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, target_for
@@ -235,7 +235,7 @@ class Serving:
             for least, most in [value.ends]
             if least is not None and most is not None
         ]
-        said = [f"{what} {_text(few)} to {_text(many)}" for apart, what, few, many in sorted(spread, reverse=True)[:2] if apart]
+        said = [f"{what} {bytes_text(few)} to {bytes_text(many)}" for apart, what, few, many in sorted(spread, reverse=True)[:2] if apart]
         hint = "`outside=0.6, captured=0.5` are GiB of its start-up log, `graphs=0` is --enforce-eager"
         return f"by {' and '.join(said)}, the engine's own matter: {hint}"
 
@@ -249,7 +249,7 @@ class Serving:
         wish, engine, served = self.wish, self.engine, self.served
         summary: dict[str, Any] = {"verdict": self.verdict, "model": wish.model, "engine": str(engine)}
         low, high = self.blocks
-        summary["cache_blocks"] = f"{_span(low, high)} of {self.block} tokens, {_text(self.stages[0].block_bytes)} each" + (
+        summary["cache_blocks"] = f"{_span(low, high)} of {self.block} tokens, {bytes_text(self.stages[0].block_bytes)} each" + (
             f" ({len(self.stages)} stages, the least counts)" if len(self.stages) > 1 else ""
         )
         if self.why_wide:
@@ -257,8 +257,8 @@ class Serving:
         if all(one.window is None for one in self.groups):
             summary["cache_tokens"] = _span(low * self.block, high * self.block)
         summary["a_request"] = f"{self.blocks_of_a_request:,} blocks for {wish.prompt:,} + {wish.new:,} tokens"
-        summary["weights"] = f"{_text(served.whole_bytes)} in {served.dtype}, all ranks together without what several of them hold"
-        summary["for"] = f"{self.simulation.target.text}, {_text(self.memory)} in all" + (
+        summary["weights"] = f"{bytes_text(served.whole_bytes)} in {served.dtype}, all ranks together without what several of them hold"
+        summary["for"] = f"{self.simulation.target.text}, {bytes_text(self.memory)} in all" + (
             f" on each of {engine.whole('tp') * len(self.stages)} ranks" if engine["tp"] * len(self.stages) > 1 else ""
         )
         return Report("engine", summary=summary, tables=tuple(self._tables()), diagnostics=tuple(self.diagnostics))
@@ -436,7 +436,7 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
     budget = memory * (engine["util"] if engine.name == "vllm" else engine["mem_fraction_static"])
     share = "util" if engine.name == "vllm" else "mem_fraction_static"
     stage.parts = [
-        ("may be used", Quantity(math.ceil(budget)), f"{share} of {_text(memory)}"),
+        ("may be used", Quantity(math.ceil(budget)), f"{share} of {bytes_text(memory)}"),
         ("weights", Quantity(-weights), "the parameters of this rank"),
     ]
     if engine.name == "vllm":
@@ -459,7 +459,7 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
     why = "the engine's: NCCL, modules of kernels" if said is None else "outside=, as said"
     stage.parts.append(("outside of torch", _engine(*(_OUTSIDE_TORCH[alone] if said is None else (said, said))), why))
     stage.left = sum((value for _, value, _ in stage.parts), quantity(0))
-    stage.parts.append(("left for the cache", stage.left, f"{_text(stage.block_bytes)} a block"))
+    stage.parts.append(("left for the cache", stage.left, f"{bytes_text(stage.block_bytes)} a block"))
     return stage
 
 
@@ -477,7 +477,3 @@ def _ranges(numbers: Sequence[int]) -> str:
     from irscope.tools.simulation import ranks_text
 
     return ranks_text(list(numbers))
-
-
-def _text(size: float) -> str:
-    return humanise(int(size), Kind.BYTES)

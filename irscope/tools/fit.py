@@ -39,7 +39,7 @@ from irscope.passes.ort.memory import OrtMemory, session_at
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, assumed_json
 from irscope.report.table import Column, Limit, Mark, Series, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind, bytes_text
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model, check_target
 
@@ -727,8 +727,8 @@ def unfit_lines(found: Fit) -> list[str]:
     needed = found.peak.bytes
     modelled = "~" if found.peak.is_modelled else ""
     lines = [
-        f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {modelled}{_bytes(needed)} ({found.counter}), "
-        f"there are {_bytes(found.memory)}; most at {_limiting_place(found)}"
+        f"irscope: error IRS335: does not fit: {found.free} {found.smallest:,} needs {modelled}{bytes_text(needed)} ({found.counter}), "
+        f"there are {bytes_text(found.memory)}; most at {_limiting_place(found)}"
     ]
     large = sorted(
         (device.memory_bytes, device.name) for device in all_devices() if device.memory_bytes and (device.room_bytes or 0) >= needed
@@ -743,14 +743,14 @@ def unfit_lines(found: Fit) -> list[str]:
 def _fit_report(found: Fit) -> Report:
     """The answer, then where it comes from."""
     if found.largest is None:
-        headline = f"{found.free}: any size fits {_bytes(found.memory)}; what the model needs does not depend on it"
+        headline = f"{found.free}: any size fits {bytes_text(found.memory)}; what the model needs does not depend on it"
         return Report("fit", headline=(headline,))
     summary: dict[str, object] = {
         "symbol": found.free if found.free == found.symbol else f"{found.free} ({found.symbol})",
         "counted": f"{_WHAT[found.counter]} ({found.counter})",
     }
     at = f"at {found.largest:,}"
-    left = f"{at}, {_bytes(found.headroom)} left"
+    left = f"{at}, {bytes_text(found.headroom)} left"
     if found.peak.is_modelled:
         summary |= {"surely": _surely(found), "as_modelled": _needed(found.peak, left)}
     else:
@@ -771,7 +771,7 @@ def _fit_report(found: Fit) -> Report:
     if _is_counted(found):
         summary["for"] = found.target
         if found.context is not None:
-            low, high = map(_bytes, found.context)
+            low, high = map(bytes_text, found.context)
             summary["besides"] = f"the CUDA context takes {low}" + (f" to {high}" if high != low else "")
     notes: list[str] = []
     if found.failing:
@@ -790,7 +790,7 @@ def _fit_report(found: Fit) -> Report:
 
 def _answer(found: Fit) -> str:
     """What surely fits, and what fits as it is predicted, where these are not the same."""
-    memory, largest = _bytes(found.memory), f"{found.free} {found.largest:,}"
+    memory, largest = bytes_text(found.memory), f"{found.free} {found.largest:,}"
     if found.peak.is_modelled and found.surely != found.largest:
         most = f"{found.free} {found.surely:,} surely fits {memory}" if found.surely else f"no {found.free} surely fits {memory}"
         return f"{most}, {largest} as modelled"
@@ -832,7 +832,7 @@ def _frontier_report(rows: Sequence[Fit], free: Sequence[str], second: str) -> R
     """A row for each size of the second symbol."""
     is_modelled = any(row.peak.is_modelled for row in rows)
     device = f", for {rows[0].target}" if _is_counted(rows[0]) else ""
-    headline = f"the largest {free[0]} for each {free[1]} in {_bytes(rows[0].memory)}, counted as {rows[0].counter}{device}"
+    headline = f"the largest {free[0]} for each {free[1]} in {bytes_text(rows[0].memory)}, counted as {rows[0].counter}{device}"
     columns = [
         Column(free[1], Kind.COUNT),
         *([Column("surely", Kind.COUNT)] if is_modelled else []),
@@ -879,7 +879,3 @@ def _limiting_place(found: Fit) -> str:
     need = found.limited_by
     where = ", ".join(part for part in (need.scope, need.location) if part)
     return f"{need.node} ({where})" if where else need.node
-
-
-def _bytes(size: int) -> str:
-    return humanise(size, Kind.BYTES)

@@ -20,7 +20,7 @@ from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
 from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
 from irscope.tools.simulate import current_process, run_own
@@ -135,8 +135,8 @@ class Generation:
         summary["model"] = wish.model
         held = self.phases["decode"].held if "decode" in self.phases else None
         if held is not None:
-            summary["held_before_the_last_token"] = f"{_text(held.allocated)} allocated"
-        summary["cache"] = f"{_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
+            summary["held_before_the_last_token"] = f"{bytes_text(held.allocated)} allocated"
+        summary["cache"] = f"{bytes_text(self.cache_bytes)} at the end" + (f" = {self.formula} bytes" if self.formula else "")
         summary |= _formula_rows(self)
         if loaded is not None:
             summary |= weights_rows(loaded)
@@ -714,12 +714,12 @@ def _assistant_rows(found: Generation, assistant: Loaded) -> Iterator[tuple[str,
     wish = found.wish
     yield (
         "assistant",
-        f"{_text(assistant.parameter_bytes)}, {assistant.parameters:,} parameters in {assistant.dtype.text}: {wish.assistant}",
+        f"{bytes_text(assistant.parameter_bytes)}, {assistant.parameters:,} parameters in {assistant.dtype.text}: {wish.assistant}",
     )
     right = {0: "none", wish.candidates: "all"}.get(wish.accepted, f"{wish.accepted}")
     assumed = f"{wish.candidates} tokens proposed in a round, and {right} of them accepted"
     yield "assumed", assumed if found.other is None else f"{assumed}, which takes more than {_right(found.other.wish)}"
-    yield "its_cache", f"{_text(sum(one.bytes for one in found.draft_cache))} at the end"
+    yield "its_cache", f"{bytes_text(sum(one.bytes for one in found.draft_cache))} at the end"
 
 
 def _right(wish: Wish) -> str:
@@ -791,15 +791,11 @@ def how_text(wish: Wish, loaded: Loaded | None) -> str:
 
 def _weights_text(loaded: Loaded) -> str:
     if not loaded.schemes:
-        return f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
+        return f"{bytes_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {loaded.dtype.text}"
     each = 8 * loaded.parameter_bytes / loaded.parameters
     schemes = ", ".join(f"{count:,} in {scheme}" for scheme, _, count in loaded.schemes[:3])
-    size = f"{_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {each:.3g} bits each"
+    size = f"{bytes_text(loaded.parameter_bytes)}, {loaded.parameters:,} parameters in {each:.3g} bits each"
     return f"{size}: {schemes}, the others in {loaded.dtype.text}"
-
-
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
 
 
 # -- the cache as a formula --------------------------------------------------------------------------------------------

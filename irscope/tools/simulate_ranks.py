@@ -27,7 +27,7 @@ from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind, bytes_text
 from irscope.tools.simulate import check_script
 from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, ranks_text, target_for, verdict_of
 
@@ -248,10 +248,6 @@ def most_reserved(document: Mapping[str, Any]) -> int:
     return max(peak_of(one or {}, "reserved") for one in (document, document.get("lazy"), document.get("in_flight")))
 
 
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
-
-
 def traffic_seconds(document: Mapping[str, Any], link: float) -> float:
     """The least time that a device needs to send or receive its part of all collectives whose part is known."""
     found = (least_seconds(one["op"], len(_members(one["ranks"])), one["bytes"], link) for one in document["collectives"])
@@ -419,7 +415,7 @@ class Ranks:
         if worst.document["outcome"] == "oom":
             return f"{said}; {alike} of {self.options.ranks} ranks run out of memory"
         low, high = (choose(most_reserved(one.document) for one in self.classes) for choose in (min, max))
-        return said + (f"; ranks reserve {_text(low)} to {_text(high)}" if _text(low) != _text(high) else "")
+        return said + (f"; ranks reserve {bytes_text(low)} to {bytes_text(high)}" if bytes_text(low) != bytes_text(high) else "")
 
     def _tables(self) -> Iterator[Table]:
         rows = [

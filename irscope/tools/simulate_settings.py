@@ -11,7 +11,7 @@ from irscope.immutable import immutable
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.tools.simulate_compiler import BUDGET, BUDGETS, FEW_BUDGETS, SWITCHES, CompilerTried, compiler_tried
 from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
 from irscope.tools.simulation import Options, error_line
@@ -112,11 +112,11 @@ class Tried:
         best = self.best()
         if best is None:
             return "no setting that was tried lowers the peak"
-        said = f"{best.name}: {_text(self.saved(best) or 0)} less"
+        said = f"{best.name}: {bytes_text(self.saved(best) or 0)} less"
         single = next((one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > 0), best)
         if single is not best:
-            said = f"{single.name}: {_text(self.saved(single) or 0)} less; with " + (
-                " + ".join(one.name for one in best.settings if one not in single.settings) + f": {_text(self.saved(best) or 0)} less"
+            said = f"{single.name}: {bytes_text(self.saved(single) or 0)} less; with " + (
+                " + ".join(one.name for one in best.settings if one not in single.settings) + f": {bytes_text(self.saved(best) or 0)} less"
             )
         fits = self.fits(best)
         return said + ("" if fits is None else ", fits" if fits else ", still does not fit")
@@ -169,7 +169,8 @@ class Tried:
             if key == "verdict":
                 if self.room is not None and (self.needed or 0) > self.room:
                     summary[key] = (
-                        f"{str(value).partition(' by ')[0]} by {_text((self.needed or 0) - self.room)}: it needs {_text(self.needed or 0)}"
+                        f"{str(value).partition(' by ')[0]} by {bytes_text((self.needed or 0) - self.room)}: "
+                        f"it needs {bytes_text(self.needed or 0)}"
                     )
                 summary["best setting"] = self.verdict
                 if self.compiler is not None and self.compiler.verdict:
@@ -207,10 +208,6 @@ def _traffic(document: Mapping[str, Any], link: float) -> tuple[float, float]:
     return sum(one["bytes"] for one in document["collectives"]) / steps, traffic_seconds(document, link) / steps
 
 
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
-
-
 # -- what is worth trying --------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +233,7 @@ def candidates(document: Mapping[str, Any], options: Options, *, compiler_alone:
 def _of_allocator(document: Mapping[str, Any], options: Options, left_out: list[str]) -> Iterator[Setting]:
     reserved, allocated = peak_of(document, "reserved"), peak_of(document, "allocated")
     if document["outcome"] != "oom" and reserved - allocated < _LEAST * reserved:
-        left_out.append(f"options of the allocator: {_text(reserved - allocated)} of what is reserved are not allocated at the peaks")
+        left_out.append(f"options of the allocator: {bytes_text(reserved - allocated)} of what is reserved are not allocated at the peaks")
         return
     for conf in ("expandable_segments:True", "max_split_size_mb:128", "garbage_collection_threshold:0.8"):
         if conf.partition(":")[0] in options.alloc_conf:

@@ -27,7 +27,7 @@ from irscope.report.printable import one_line
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind, bytes_text
 from irscope.session import check_target
 from irscope.tools.simulation_clock import BEFORE, Clocked, ClockedStep, clocked, times_tables
 
@@ -477,30 +477,30 @@ class Simulation:
         if self.outcome == "oom":
             totals, alive = self.alive_at_refusal()
             allocated = sum(totals.values())
-            yield "peak", f"{_text(allocated)} were allocated where memory was refused, at {self.line or 'a line that is not known'}"
+            yield "peak", f"{bytes_text(allocated)} were allocated where memory was refused, at {self.line or 'a line that is not known'}"
         else:
             name, step = max(parts, key=lambda part: part[1].peak["reserved"])
             when = (
                 f"step {name} of {len(self.steps)}" if name.isdecimal() else "the whole program" if name == "all" else "after the last step"
             )
-            yield "peak", f"{_text(step.peak['reserved'])} reserved, {_text(step.peak['allocated'])} of it allocated, in {when}"
+            yield "peak", f"{bytes_text(step.peak['reserved'])} reserved, {bytes_text(step.peak['allocated'])} of it allocated, in {when}"
             _, step = max(parts, key=lambda part: part[1].peak["allocated"])
             totals, alive, allocated = step.by_category, step.alive, step.peak["allocated"]
         largest = sorted(((size, name) for name, size in totals.items() if size), reverse=True)
         if largest:
             more = f" and {len(largest) - _DECIDING} more" if len(largest) > _DECIDING else ""
-            yield "made of", ", ".join(f"{name} {_text(size)}" for size, name in largest[:_DECIDING]) + more
+            yield "made of", ", ".join(f"{name} {bytes_text(size)}" for size, name in largest[:_DECIDING]) + more
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
             yield "the range", f"more is reserved where {' or '.join(late)}"
         if self.fewest is not None:
-            least = _text(self.fewest["peak"]["reserved"])
+            least = bytes_text(self.fewest["peak"]["reserved"])
             yield "at most", f"all elements of masks that nobody computes hold here, see IRS646; where none does {least} are reserved"
         rows = grouped(alive, self.classes)
         if rows:
             category, module, line, size, blocks = rows[0]
             where = (f" in module {module}" if module else "") + (f" at {line}" if line else "")
-            yield "the most", f"{category} {_text(size)} in {blocks} block{'' if blocks == 1 else 's'}{where}"
+            yield "the most", f"{category} {bytes_text(size)} in {blocks} block{'' if blocks == 1 else 's'}{where}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -610,7 +610,7 @@ def _lines(answers: Sequence[Answer]) -> str:
 def _files_text(files: Sequence[Written], keeps: bool) -> str:
     """What became of the files that the program wrote."""
     count = "the file" if len(files) == 1 else f"{len(files)} files"
-    what = f"{count} that the program wrote ({_text(sum(file.bytes for file in files))})"
+    what = f"{count} that the program wrote ({bytes_text(sum(file.bytes for file in files))})"
     if not keeps:
         return f"{what} vanished with it, as values of the device are not computed; --keep-files keeps new files"
     before = sum(file.was_there for file in files)
@@ -625,43 +625,46 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
         least = ((document.get("fewest") or {}).get("peak") or {}).get("reserved")
         if least is not None and room is not None and least <= room:
             return (
-                f"depends on how many elements of masks hold: {_text(room - least)} of {_text(room)} left on {device} where none does, "
-                f"{'short' if missing is None else f'{_text(missing)} or more short'} where all do" + where
+                f"depends on how many elements of masks hold: {bytes_text(room - least)} of {bytes_text(room)} left "
+                f"on {device} where none does, "
+                f"{'short' if missing is None else f'{bytes_text(missing)} or more short'} where all do" + where
             )
-        return f"does not fit on {device}" + ("" if missing is None else f" by {_text(missing)} or more") + where
+        return f"does not fit on {device}" + ("" if missing is None else f" by {bytes_text(missing)} or more") + where
     peak = document.get("peak", {}).get("reserved", 0)
     lazy, in_flight, none = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ("lazy", "in_flight", "fewest"))
     late = max((lazy, in_flight), key=lambda size: (size != peak, size))
     if room is None:
-        return f"unknown: nobody told how much memory {device} has; {_text(max(peak, late))} are reserved"
+        return f"unknown: nobody told how much memory {device} has; {bytes_text(max(peak, late))} are reserved"
     few, *_, many = sorted((peak, late, none))
     if document["outcome"] not in ("finished", "steps") and many <= room:
         why = "interrupted" if document["error"] == INTERRUPTED else "the program did not end by itself"
-        return f"unknown: {why}; until then {_text(many)} of {_text(room)} are reserved on {device}" + where
+        return f"unknown: {why}; until then {bytes_text(many)} of {bytes_text(room)} are reserved on {device}" + where
     if few > room:
         return (
-            f"does not fit on {device} by {_text(few - room)}"
-            + (f" to {_text(many - room)}" if _text(many - few) != _text(0) else "")
+            f"does not fit on {device} by {bytes_text(few - room)}"
+            + (f" to {bytes_text(many - room)}" if bytes_text(many - few) != bytes_text(0) else "")
             + where
         )
     if none <= room < peak:
         return (
-            f"depends on how many elements of masks hold: {_text(room - none)} of {_text(room)} left on {device} where none does, "
-            f"{_text(many - room)} short where all do" + where
+            f"depends on how many elements of masks hold: {bytes_text(room - none)} of {bytes_text(room)} left "
+            f"on {device} where none does, "
+            f"{bytes_text(many - room)} short where all do" + where
         )
     if many > room and late == in_flight and late != lazy:
         return (
-            f"depends on when NCCL's watchdog sees collectives done: {_text(room - few)} of {_text(room)} left on {device} where that is "
-            f"before the next step's peak, {_text(many - room)} short where it is a step later" + where
+            f"depends on when NCCL's watchdog sees collectives done: {bytes_text(room - few)} of {bytes_text(room)} left "
+            f"on {device} where that is before the next step's peak, {bytes_text(many - room)} short where it is a step later" + where
         )
     if many > room:
         return (
-            f"depends on when work on other streams is done: {_text(room - few)} of {_text(room)} left on {device} where that is at once, "
-            f"{_text(many - room)} short where it is only when the host waits for it" + where
+            f"depends on when work on other streams is done: {bytes_text(room - few)} of {bytes_text(room)} left "
+            f"on {device} where that is at once, "
+            f"{bytes_text(many - room)} short where it is only when the host waits for it" + where
         )
     whole = "fits" if document["outcome"] == "finished" else "fits so far"
-    left = _text(room - few) if few == many else f"{_text(room - many)} to {_text(room - few)}"
-    return f"{whole} on {device}: {left} of {_text(room)} left" + where
+    left = bytes_text(room - few) if few == many else f"{bytes_text(room - many)} to {bytes_text(room - few)}"
+    return f"{whole} on {device}: {left} of {bytes_text(room)} left" + where
 
 
 def error_line(error: str) -> str:
@@ -672,10 +675,6 @@ def error_line(error: str) -> str:
 def _short(error: str) -> str:
     """The first two sentences of torch's message at most: "CUDA out of memory. Tried to allocate 1.00 GiB." """
     return ". ".join(error.split(". ")[:2]).removeprefix("CUDA out of memory. ")
-
-
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
 
 
 _ALIVE: Final = ("category", "module", "line", "bytes", "blocks:count")
@@ -791,7 +790,7 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         yield Table.of(plan, columns, "buffers of the generated code, the largest first")
     if compiled.events:
         # Of what is no break nothing is handed across: that is not unknown.
-        across = ["" if one.across is None else _text(one.across) for one in compiled.events]
+        across = ["" if one.across is None else bytes_text(one.across) for one in compiled.events]
         events = [(one.what, one.line, one.count, size, one.cause) for one, size in zip(compiled.events, across, strict=True)]
         columns = ["what", "line", "count", "handed across", "cause"]
         yield Table.of(events, columns, "where compilation stops or restarts")

@@ -14,7 +14,7 @@ from irscope.immutable import immutable
 from irscope.recording import COLD, WARM, Recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.tools.compare.document import Measure
 
 MEMORY_MEASURES: Final = ("peak", "allocated", "reserved")
@@ -205,7 +205,7 @@ class MemoryComparison:
             if a is None or b is None:
                 made[name] = Measure(None, None, "unknown")
             else:
-                made[name] = Measure(abs(a - b), abs(a - b) / b if b else None, f"{_text(a)} and {_text(b)}")
+                made[name] = Measure(abs(a - b), abs(a - b) / b if b else None, f"{bytes_text(a)} and {bytes_text(b)}")
         return made
 
     def document(self) -> Document:
@@ -230,7 +230,8 @@ class MemoryComparison:
         at = self.freed
         if at is not None:
             a, b = self.sides
-            said += f"; before number {at + 1:,} A holds {_text(a[at][1])}, B {_text(b[at][1])}: something is given back at another time"
+            said += f"; before number {at + 1:,} A holds {bytes_text(a[at][1])}, B {bytes_text(b[at][1])}: "
+            said += "something is given back at another time"
         return said
 
     def _tables(self) -> Iterator[Table]:
@@ -316,13 +317,13 @@ def _decisive(a: Mapping[str, int], b: Mapping[str, int]) -> list[str]:
 
 def _said(key: str, a: int, b: int) -> str:
     if a == b:
-        return f"{key} is the same at its peak, {_text(a)}"
+        return f"{key} is the same at its peak, {bytes_text(a)}"
     share = f", {abs(a - b) / b:.2%}" if b else ""
-    return f"{key}: A has {_text(a)} at its peak, B {_text(b)}: A is {_text(abs(a - b))}{share} {'low' if a < b else 'high'}"
+    return f"{key}: A has {bytes_text(a)} at its peak, B {bytes_text(b)}: A is {bytes_text(abs(a - b))}{share} {'low' if a < b else 'high'}"
 
 
 def _signed(one: Request | None) -> str:
-    return "nothing" if one is None else ("+" if one.size > 0 else "-") + _text(abs(one.size))
+    return "nothing" if one is None else ("+" if one.size > 0 else "-") + bytes_text(abs(one.size))
 
 
 def _place(one: Request | None) -> str:
@@ -332,7 +333,3 @@ def _place(one: Request | None) -> str:
 def _short_line(line: str) -> str:
     """File and line without the folder, which two machines need not share."""
     return line.replace("\\", "/").rpartition("/")[2]
-
-
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)

@@ -20,7 +20,7 @@ from irscope.passes.lifetimes.timeline import shown_steps
 from irscope.recording import read_recording
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
-from irscope.report.units import Kind, humanise
+from irscope.report.units import Kind, bytes_text
 from irscope.tools.compare.memory import Request
 from irscope.tools.explain.changes import Outcome, try_changes
 from irscope.tools.explain.faults import Fault, faults_of
@@ -96,18 +96,19 @@ class Explanation:
         """In a line or two."""
         history = self.history
         kinds = history.by_category(history.alive(history.moment))
-        most = ", ".join(f"{name} {_text(size)}" for name, size in list(kinds.items())[:3])
+        most = ", ".join(f"{name} {bytes_text(size)}" for name, size in list(kinds.items())[:3])
         if history.refused is not None:
             refused = history.refused
             line = history.refused_line
-            said = f"out of memory: {_text(int(history.size[refused]))} more" + (f" at {line}" if line else "")
+            said = f"out of memory: {bytes_text(int(history.size[refused]))} more" + (f" at {line}" if line else "")
             left = int(history.address[refused])
-            said += f", where {_text(self.asked)} were in use, {_text(int(history.reserved[refused]))} reserved and {_text(left)} left"
+            said += f", where {bytes_text(self.asked)} were in use, {bytes_text(int(history.reserved[refused]))} reserved"
+            said += f" and {bytes_text(left)} left"
         elif not history.length:
-            said = f"without a history: {_text(self.asked)} in use at the end"
+            said = f"without a history: {bytes_text(self.asked)} in use at the end"
         else:
-            said = f"{_text(self.asked)} in use at the peak"
-            said += f", {_text(self.space.reserved)} reserved" if self.space.pieces else ""
+            said = f"{bytes_text(self.asked)} in use at the peak"
+            said += f", {bytes_text(self.space.reserved)} reserved" if self.space.pieces else ""
         return f"{said}; {most}" if most else said
 
     def summary(self) -> Mapping[str, object]:
@@ -115,7 +116,7 @@ class Explanation:
         history = self.history
         found: dict[str, object] = {"verdict": self.verdict}
         for number, fault in enumerate(self.faults[:3]):
-            found["found" if not number else f"also found {number}"] = f"{fault.kind}: {fault.place}, {_text(fault.bytes)}"
+            found["found" if not number else f"also found {number}"] = f"{fault.kind}: {fault.place}, {bytes_text(fault.bytes)}"
         if not self.faults and history.length:
             found["found"] = "no fault of the kinds that are looked for"
         parting = self.parting
@@ -164,7 +165,7 @@ class Explanation:
             fits = sorted((one for one in found if one.fits), key=order)
             return "fits with " + " or ".join(f"{one.change.name!r}" for one in fits[:3]) if fits else "none of those tried makes it fit"
         helps = [one for one in found if as_is.reserved - one.reserved > _WORTH * as_is.reserved]
-        return "; ".join(f"{one.change.name}: {_text(as_is.reserved - one.reserved)} less reserved" for one in helps[:2])
+        return "; ".join(f"{one.change.name}: {bytes_text(as_is.reserved - one.reserved)} less reserved" for one in helps[:2])
 
     # Tables
 
@@ -282,7 +283,7 @@ class Explanation:
             notes.append("changes were tried as if private pools, such as those of CUDA graphs, were shared ones")
         kept = history.by_category(history.alive(history.moment)).get(BEFORE, 0)
         if kept:
-            notes.append(f"{_text(kept)} were there before the history began: record it before the model is made")
+            notes.append(f"{bytes_text(kept)} were there before the history began: record it before the model is made")
         return Report("explain", summary=self.summary(), tables=tuple(self.tables()), notes=tuple(notes), pictures=self.pictures)
 
     def document(self) -> Document:
@@ -299,14 +300,10 @@ class Explanation:
         return {**self.document().to_json(), "schema": "irscope.explanation/1", **own}
 
 
-def _text(size: int) -> str:
-    return humanise(size, Kind.BYTES)
-
-
 def _request(one: Request | None) -> str:
     if one is None:
         return "nothing more"
-    return _text(one.size) + (f" at {one.line}" if one.line else "")
+    return bytes_text(one.size) + (f" at {one.line}" if one.line else "")
 
 
 _GUESSED: Final = ("irs", "onnx")

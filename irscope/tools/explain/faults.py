@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from irscope.immutable import immutable
-from irscope.report.units import Kind, humanise
+from irscope.report.units import bytes_text
 from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Blocks, Call, Flags, History, Numbers, rounded
 from irscope.tools.explain.sources import Sources
 
@@ -88,10 +88,6 @@ def _is_regular(left: Numbers, asked: Numbers) -> bool:
     gaps = np.diff(left)
     spans = int(asked[-1]) - int(asked[0]) + 1
     return bool(gaps.max() <= 2 * np.median(gaps) and int(left[-1]) - int(left[0]) + int(np.median(gaps)) >= _COVERED * spans)
-
-
-def _text(size: float) -> str:
-    return humanise(round(size), Kind.BYTES)
 
 
 class _Finder:
@@ -182,7 +178,7 @@ class _Finder:
             return
         line = self._history.line(int(blocks[0]))
         hooks = self._hook_lines(line)
-        text = f"gradients of {line.removeprefix('backward of ')} stay: {_text(a_round)} more with each of {rounds} rounds"
+        text = f"gradients of {line.removeprefix('backward of ')} stay: {bytes_text(a_round)} more with each of {rounds} rounds"
         fix = "remove the hook with handle.remove(), or let it keep what it needs on the host"
         yield Fault("a hook keeps activations", line, text, size, fix, hooks[0] if hooks else "", blocks)
 
@@ -230,7 +226,7 @@ class _Finder:
         return Fault(
             "a result is kept with its graph",
             line,
-            f"what {call} saved for a backward stays: {_text(a_round)} more with each of {rounds} rounds",
+            f"what {call} saved for a backward stays: {bytes_text(a_round)} more with each of {rounds} rounds",
             size,
             "keep loss.item() or loss.detach() instead of the loss; evaluate under torch.no_grad()",
             keeper,
@@ -259,7 +255,7 @@ class _Finder:
             if a_round < _LEAST_GROWTH:
                 continue
             module = next((history.module(int(one[0])) for _, one in several if history.module(int(one[0]))), "")
-            told = f"{_text(a_round)} more with each of {rounds} rounds"
+            told = f"{bytes_text(a_round)} more with each of {rounds} rounds"
             hooks = self._hook_lines(line)
             if is_result:
                 keeper = self._keeper([call])
@@ -294,7 +290,7 @@ class _Finder:
         size, a_round, rounds = self._growth(blocks)
         if a_round < _LEAST_GROWTH:
             return
-        text = f"what {line} makes stays: {_text(a_round)} more with each of {rounds} rounds"
+        text = f"what {line} makes stays: {bytes_text(a_round)} more with each of {rounds} rounds"
         yield Fault("tensors are kept in a container", line, text, size, _TO_HOST, self._keeper([line]), blocks)
 
     # A forward without a backward that saves for one
@@ -317,7 +313,7 @@ class _Finder:
             if few if source is None else source.records_nothing(int(number)):
                 continue
             most = max(int(self._blocks.size[kept].sum()) for kept in several)
-            text = f"the forward at {line} keeps {_text(most)} for a backward that never comes"
+            text = f"the forward at {line} keeps {bytes_text(most)} for a backward that never comes"
             fix = "with torch.no_grad(): around it, or @torch.inference_mode()"
             yield Fault("no torch.no_grad()", line, text, most, fix, blocks=np.concatenate(several))
 
@@ -391,7 +387,8 @@ class _Finder:
         yield Fault(
             "optimizer states are wider than the parameters",
             line,
-            f"{copies} states for each parameter, each twice its size: {_text(size)} for parameters of {_text(size / 2 / copies)}",
+            f"{copies} states for each parameter, each twice its size: "
+            f"{bytes_text(size)} for parameters of {bytes_text(size / 2 / copies)}",
             size // 2,
             "states in the parameters' own type, 8-bit states, or shard them",
             blocks=states,
@@ -423,11 +420,11 @@ class _Finder:
             like, _ = (0.0, 1) if is_parameter else self._likeness(sizes, 1)
             wide, _ = self._likeness(sizes, 2, others)
             if wide >= _SAME and wide > like:
-                text = f"a copy of the parameters that is twice as large is made at {line} and stays: {_text(size)}"
+                text = f"a copy of the parameters that is twice as large is made at {line} and stays: {bytes_text(size)}"
                 fix = "an optimizer that keeps the parameters' own type, or rounds stochastically"
                 yield Fault("optimizer states are wider than the parameters", line, text, size, fix, blocks=found)
             elif like >= _SAME:
-                text = f"what {line} made is as large as all parameters, tensor by tensor, and stays beside them: {_text(size)}"
+                text = f"what {line} made is as large as all parameters, tensor by tensor, and stays beside them: {bytes_text(size)}"
                 fix = "load to the host (map_location='cpu', or 'meta' with assign=True), and delete it once it is copied"
                 yield Fault("a second copy of the model", line, text, size, fix, blocks=found)
 
@@ -452,7 +449,7 @@ class _Finder:
             kept_bytes = max(size for size, _ in several)
             if kept_bytes * len(several) and kept_bytes >= _HALF * max(self._gathered_most, 1):
                 keeper = self._sharding_line()
-                text = f"all of the parameters are whole at once when the backward of {line} begins: {_text(kept_bytes)}"
+                text = f"all of the parameters are whole at once when the backward of {line} begins: {bytes_text(kept_bytes)}"
                 fix = "fully_shard(block, reshard_after_forward=True)"
                 yield Fault("reshard_after_forward keeps parameters whole", line, text, kept_bytes, fix, keeper)
 
@@ -511,7 +508,7 @@ class _Finder:
             step = (size - int(blocks.size[found].min())) / max(len(found) - 1, 1)
             if step < _LEAST_GROWTH // 8:
                 continue
-            text = f"what {line} makes is larger each time, by {_text(step)}: {_text(size)} at the end"
+            text = f"what {line} makes is larger each time, by {bytes_text(step)}: {bytes_text(size)} at the end"
             yield Fault("a cache grows", line, text, size, "clear it where a new input begins, or give it a limit")
 
     # Fragmentation
@@ -538,8 +535,8 @@ class _Finder:
             return
         free, moment = worst
         text = (
-            f"{_text(free)} of {_text(int(history.reserved[moment]))} that are reserved are free in pieces too small for requests "
-            f"whose sizes vary from {line} on"
+            f"{bytes_text(free)} of {bytes_text(int(history.reserved[moment]))} that are reserved are free in pieces too small for "
+            f"requests whose sizes vary from {line} on"
         )
         fix = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or pad to a few lengths"
         yield Fault("fragmentation by varying sizes", line, text, free, fix)
