@@ -518,6 +518,8 @@ def bias_skip_layer_norm(graph: OrtGraph, norm: OrtNode) -> bool:
             if found is None or not ends_in_one(graph, found[0]):
                 continue
             add = found[0]
+            if add.provider != norm.provider:
+                continue
             bias = add.input(1 - product)
             shape = graph.static_shape(bias)
             if graph.constant(bias) is None or shape is None or len(shape) != 1:

@@ -462,14 +462,12 @@ def _is_own_size(graph: OrtGraph, root: str, joined: OrtNode, place: int, axis: 
 
 
 def _has_same_size(graph: OrtGraph, name: str, root: str, axis: int) -> bool:
-    """Whether two values are one, or the file calls their sizes along an axis alike."""
+    """Whether two values are one, or have one size along an axis: a number or a name, from the file or inferred."""
     if name == root:
         return True
-    if name not in graph.declared or root not in graph.declared:
-        return False
     shapes = [graph.shape(one) or () for one in (name, root)]
     sizes = [shape[axis] if axis < len(shape) else None for shape in shapes]
-    return isinstance(sizes[0], str) and sizes[0] == sizes[1]
+    return sizes[0] is not None and sizes[0] == sizes[1]
 
 
 def _ints(graph: OrtGraph, name: str) -> tuple[int, ...] | None:

@@ -92,6 +92,7 @@ class OrtNode:
         "op",
         "outputs",
         "provider",
+        "read",
         "version",
     )
 
@@ -121,6 +122,8 @@ class OrtNode:
         self.attrs = attrs
         self.made_from = made_from
         """The file's node; None for one that a transformer made."""
+        self.read = dict(attrs) if made_from is not None else None
+        """The attributes that the file's node has."""
         self.bodies: dict[str, OrtGraph] = {}
         self.captured: list[str] = []
         """Names that graphs inside it read from around it: ONNX Runtime's implicit inputs."""

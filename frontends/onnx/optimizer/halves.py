@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight
+from irscope.frontends.onnx.optimizer.matching import ends_in_one
 from irscope.frontends.onnx.types import NUMBERS, NUMPY, AttrValue, decode
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
@@ -234,11 +235,11 @@ def _remove_double_casts(graph: OrtGraph) -> bool:
 
 
 def single_constants(graph: OrtGraph) -> bool:
-    """FuseFp16InitializerToFp32NodeTransformer: constants that only casts read become single precision."""
+    """FuseFp16InitializerToFp32NodeTransformer: constants that are cast for one reader become single precision."""
     changed = False
     for cast in list(_casts(graph)):
         weight = graph.constant(cast.input(0))
-        if weight is None or weight.dtype is not DType.F16 or graph.dtype(cast.outputs[0]) is not DType.F32 or graph.makes_output(cast):
+        if weight is None or weight.dtype is not DType.F16 or graph.dtype(cast.outputs[0]) is not DType.F32 or not ends_in_one(graph, cast):
             continue
         array = weight.values()
         name = graph.new_name(f"FusedBack_{cast.input(0)}")

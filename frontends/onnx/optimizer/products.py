@@ -17,6 +17,7 @@ from irscope.frontends.onnx.optimizer.matching import (
     has_dtypes,
     is_scalar,
     matching,
+    other_operand,
     reader_of,
 )
 from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, Session, per_node, transformer
@@ -251,7 +252,7 @@ def _behind_cast(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | Non
 def matmul_scale(graph: OrtGraph, node: OrtNode) -> bool:
     """Products with a constant number around a matrix product become its alpha."""
     allowed = {DType.F32, DType.F64} if node.provider == CPU else FLOATS
-    if not _is_product(node) or not has_dtypes(graph, node, allowed):
+    if not node.provider or not _is_product(node) or not has_dtypes(graph, node, allowed):
         return False
     alpha = np.float32(node.attr("alpha", 1.0))
     operands, outputs = list(node.inputs), list(node.outputs)
@@ -302,6 +303,21 @@ def _factor(graph: OrtGraph, name: str, other: str) -> np.float32 | None:
         return None
     value = graph.scalar(name)
     return None if value is None else np.float32(value)
+
+
+@per_node("MatMulNBitsFusion")
+def matmul_nbits_bias(graph: OrtGraph, product: OrtNode) -> bool:
+    """A bias of a product with a weight of few bits."""
+    is_plain = product.matches("MatMulNBits", (1,), MICROSOFT) and not product.has_input(5)
+    if not product.provider or not is_plain or not ends_in_one(graph, product):
+        return False
+    add = reader_of(graph, product)
+    bias = other_operand(add, product.outputs[0]) if add is not None and add.matches("Add", ADD) else ""
+    if add is None or add.provider != product.provider or graph.constant(bias) is None or graph.shape(bias) != (product.attr("N"),):
+        return False
+    operands = [*product.inputs, "", ""][:5]
+    graph.fuse([product, add], "MatMulNBits", [*operands, bias], product.attrs, MICROSOFT, name=product.name)
+    return True
 
 
 # -- gathers and slices ---------------------------------------------------------------------------------------------------

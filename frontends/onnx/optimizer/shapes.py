@@ -24,35 +24,49 @@ _MADE_UP = "unk__"
 
 def infer_known(graph: OrtGraph) -> None:
     """Bring the shapes that ONNX Runtime knows of the main graph's values up to date. What it knew it goes on knowing."""
+    light = _light(graph)
+    named = _names_of(light.graph)
     try:
-        inferred = shape_inference.infer_shapes(_light(graph), check_type=False, strict_mode=False, data_prop=False).graph
+        inferred = shape_inference.infer_shapes(light, check_type=False, strict_mode=False, data_prop=False).graph
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return
-    _note(graph, inferred)
+    _note(graph, inferred, named)
     for node, proto in zip(graph.order(), inferred.node, strict=True):
-        _note_bodies(node, proto)
+        _note_bodies(node, proto, named)
 
 
-def _note(graph: OrtGraph, inferred: onnx.GraphProto) -> None:
+def _names_of(light: onnx.GraphProto) -> frozenset[str]:
+    """Names of sizes that begin like those that the inference makes up, and are the file's: that of an earlier inference wrote them."""
+    infos = (*light.input, *light.output, *light.value_info)
+    names = (dim.dim_param for info in infos for dim in info.type.tensor_type.shape.dim)
+    return frozenset(name for name in names if name.startswith(_MADE_UP))
+
+
+def _note(graph: OrtGraph, inferred: onnx.GraphProto, named: Collection[str]) -> None:
     for info in (*inferred.value_info, *inferred.output):
         if info.type.HasField("tensor_type"):
-            graph.known[info.name] = sizes_of(info.type.tensor_type)
+            sizes = sizes_of(info.type.tensor_type)
+            graph.known[info.name] = sizes and tuple([None if _is_made_up(size, named) else size for size in sizes])
     for node in graph:
         for name in node.outputs:
             graph.known.setdefault(name, None)
 
 
-def _note_bodies(node: OrtNode, proto: onnx.NodeProto) -> None:
+def _is_made_up(size: Size, named: Collection[str]) -> bool:
+    return isinstance(size, str) and size.startswith(_MADE_UP) and size not in named
+
+
+def _note_bodies(node: OrtNode, proto: onnx.NodeProto, named: Collection[str]) -> None:
     """The same for graphs inside a node, as the file has them."""
     for attribute in proto.attribute:
         body = node.bodies.get(attribute.name)
         if body is None:
             continue
-        _note(body, attribute.g)
+        _note(body, attribute.g, named)
         inside = {tuple(one.output): one for one in attribute.g.node}
         for one in body:
             if one.bodies and tuple(one.outputs) in inside:
-                _note_bodies(one, inside[tuple(one.outputs)])
+                _note_bodies(one, inside[tuple(one.outputs)], named)
 
 
 def sizes_of(type_: onnx.TypeProto.Tensor) -> tuple[Size, ...] | None:
@@ -63,7 +77,7 @@ def sizes_of(type_: onnx.TypeProto.Tensor) -> tuple[Size, ...] | None:
 def _size(dim: onnx.TensorShapeProto.Dimension) -> Size:
     if dim.HasField("dim_value"):
         return dim.dim_value
-    return dim.dim_param if dim.dim_param and not dim.dim_param.startswith(_MADE_UP) else None
+    return dim.dim_param or None
 
 
 def _light(graph: OrtGraph) -> onnx.ModelProto:
@@ -93,15 +107,22 @@ def _light(graph: OrtGraph) -> onnx.ModelProto:
 def _nodes(graph: OrtGraph) -> Iterator[onnx.NodeProto]:
     for node in graph.order():
         source = node.made_from
-        if source is not None and list(source.input) == node.inputs and list(source.output) == node.outputs:
+        is_as_read = node.read == node.attrs
+        if source is not None and is_as_read and list(source.input) == node.inputs and list(source.output) == node.outputs:
             yield source
             continue
         proto = onnx.NodeProto(op_type=node.op, domain=node.domain, input=node.inputs, output=node.outputs)
         if source is not None:
-            proto.attribute.extend(source.attribute)
-        else:
-            proto.attribute.extend(helper.make_attribute(name, value) for name, value in node.attrs.items() if value not in (None, ()))
+            proto.attribute.extend(one for one in source.attribute if is_as_read or _is_kept(node, one.name))
+        if source is None or not is_as_read:
+            others = ((name, value) for name, value in node.attrs.items() if value not in (None, ()) and not _is_kept(node, name))
+            proto.attribute.extend(helper.make_attribute(name, value) for name, value in others)
         yield proto
+
+
+def _is_kept(node: OrtNode, name: str) -> bool:
+    """Whether an attribute is as the file has it."""
+    return node.read is not None and name in node.attrs and node.read.get(name) == node.attrs[name] and name in node.read
 
 
 def _others(graph: OrtGraph, listed: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
