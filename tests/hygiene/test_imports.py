@@ -72,6 +72,12 @@ def test_running_a_text_model_is_light(tmp_path: Path, root: Path) -> None:
     assert modules_after_command(["run", str(models[0])], tmp_path) & HEAVY == set()
 
 
+@needs_cli
+def test_a_predicted_time_loads_no_module_that_takes_longer_than_it(tmp_path: Path, root: Path) -> None:
+    command = COMMAND.format(arguments=["run", str(root / "samples" / "mlp.irs"), "--passes", "time"])
+    modules_after(command + "\nimport sys\nassert 'numpy' in sys.modules and 'numpy.ma' not in sys.modules", tmp_path)
+
+
 @pytest.mark.parametrize("command", ["check", "compare", "show", "fit"])
 @needs_cli
 def test_commands_on_a_model_take_no_library_for_networks(command: str, tmp_path: Path, root: Path) -> None:

@@ -163,7 +163,7 @@ def test_the_prediction_is_not_below_the_bound_by_much() -> None:
     assert found is not None and found > 0.8 * Manager(made).get(Roofline(device="rtx-4090")).seconds
 
 
-@pytest.mark.parametrize("device", ["xeon-8380", "i9-10940x", "h100", "mi300x"])
+@pytest.mark.parametrize("device", ["xeon-8380", "i9-10940x", "i7-12700h", "h100", "mi300x"])
 def test_every_kind_of_device_has_a_time(device: str) -> None:
     found = timing(product(64), device)
     assert found.seconds and found.low and found.high and found.low < found.seconds < found.high
