@@ -83,6 +83,15 @@ class Timing:
     def unknown(self) -> list[NodeTime]:
         return [one for one in self.nodes if one.binds == UNKNOWN]
 
+    @cached_property
+    def by_node(self) -> dict[Node, float]:
+        """Seconds on the device of each node whose kernel is known."""
+        found: dict[Node, float] = {}
+        for one in self.nodes:
+            if one.binds != UNKNOWN:
+                found[one.node] = found.get(one.node, 0.0) + one.seconds
+        return found
+
     @property
     def waiting(self) -> float:
         """How long the device waits for the host."""

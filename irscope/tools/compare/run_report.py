@@ -28,7 +28,10 @@ _ERRORS = (
 )
 _RECURRENT = "a recurrent layer on a processor: oneDNN makes tensors for each layer, which no operator shows and no prediction has"
 _ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
-_LEAST = "least: a lower bound from the device's peaks; efficiency: least time as a share of the measured one"
+_LEAST = (
+    "least: a lower bound from the device's peaks; efficiency: least time as a share of the measured one; "
+    "predicted: what kernels of that class were measured to reach, over: by how much the measured time is longer"
+)
 _TINY = 0.0001
 _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
 
@@ -88,9 +91,29 @@ def run_headline(compared: RunComparison) -> list[str]:
         if least:
             device = compared.expected.device
             text += f", {seconds / least:,.1f} times the least time of {device.title if device is not None else 'the device'}"
+        timing = compared.expected.timing
+        if timing is not None and timing.seconds:
+            text += f"; predicted {humanise(timing.quantity(), Kind.SECONDS)}"
         lines.append(text)
+        lines += _furthest(compared)
     lines += trust_lines(compared.recording)
     return [line for line in lines if line]
+
+
+_SHOWN_OFF = 3
+
+
+def _furthest(compared: RunComparison) -> list[str]:
+    """Say which nodes took much longer or shorter than predicted, those of the largest difference first."""
+    table = nodes_table(compared)
+    columns = [table.cells(key) for key in ("node", "measured_time", "predicted_time")]
+    rows = [
+        (abs(measured - predicted), f"{node} {humanise(measured, Kind.SECONDS)} for {humanise(predicted, Kind.SECONDS)}")
+        for node, measured, predicted in zip(*(map(bare, cells) for cells in columns), strict=True)
+        if isinstance(measured, float) and isinstance(predicted, float) and predicted
+    ]
+    rows.sort(key=lambda row: -row[0])
+    return ["furthest from their predicted time: " + ", ".join(text for _, text in rows[:_SHOWN_OFF])] if rows else []
 
 
 def recording_parts(recording: Recording) -> list[str]:
@@ -192,6 +215,8 @@ def _times(compared: RunComparison) -> dict[str, object]:
     if plain is not None and profiled is not None:
         found["overhead"] = overhead_of(plain, profiled, "of profiling")
     found["least"] = Quantity(least_seconds(compared), _MODELLED)
+    if compared.expected.timing is not None:
+        found["predicted"] = compared.expected.timing.quantity()
     flops = sum(compared.flops.values())
     if plain is not None and plain.median_us and flops:
         found["flop_rate"] = Quantity(flops / (plain.median_us / 1e6), _MEASURED)
@@ -274,6 +299,8 @@ _NUMBERS = (
     Column("predicted_made", Kind.BYTES, "made predicted", detail=True),
     Column("measured_made", Kind.BYTES, "measured", provenance=_MEASURED, detail=True),
     Column("measured_time", Kind.SECONDS, "time", provenance=_MEASURED),
+    Column("predicted_time", Kind.SECONDS, "predicted", provenance=_MODELLED),
+    Column("over", Kind.RATIO, provenance=_MODELLED, detail=True, help="by how much the measured time is longer than the predicted one"),
     Column("least_time", Kind.SECONDS, "least", provenance=_MODELLED),
     Column("efficiency", Kind.RATIO, provenance=_MODELLED, detail=True),
     Column("flops", Kind.FLOPS, detail=True),
@@ -290,6 +317,7 @@ def number_cells(compared: RunComparison, steps: Sequence[int], measured: Measur
     alive = [size for node in nodes if (size := expected.alive.get(node)) is not None]
     made = [expected.made.get(node, 0) for node in nodes]
     least = _sum_of_known(expected.seconds, nodes)
+    predicted = _sum_if_all(expected.timing.by_node, nodes) if expected.timing is not None else None
     flops = _sum_if_all(compared.flops, nodes)
     seconds = found.seconds
     return (
@@ -298,6 +326,8 @@ def number_cells(compared: RunComparison, steps: Sequence[int], measured: Measur
         sum(made),
         found.made,
         seconds,
+        predicted,
+        seconds / predicted - 1 if predicted and seconds is not None else None,
         least,
         least / seconds if least is not None and seconds else None,
         flops,
@@ -311,7 +341,7 @@ def _sum_of_known(values: Mapping[Node, float], keys: Sequence[Node]) -> float |
     return sum(known) if known else None
 
 
-def _sum_if_all(values: Mapping[Node, int], keys: Sequence[Node]) -> int | None:
+def _sum_if_all(values: Mapping[Node, float], keys: Sequence[Node]) -> float | None:
     return sum(values[key] for key in keys) if all(key in values for key in keys) else None
 
 
@@ -386,11 +416,11 @@ def run_series(compared: RunComparison) -> tuple[Series, ...]:
 
 
 def run_panels(compared: RunComparison) -> list[Panel]:
-    """A prediction and a recording: what the nodes took beside their least time."""
+    """A prediction and a recording: what the nodes took beside their predicted and their least time."""
     table = nodes_table(compared)
     pairs = zip(table.cells("module"), table.cells("node"), strict=True)
     names = [f"{module}: {node}" if module else str(node) for module, node in pairs]
-    columns = [column for column in table.columns if column.key in ("measured_time", "least_time")]
+    columns = [column for column in table.columns if column.key in ("measured_time", "predicted_time", "least_time")]
     cells = [[_figure_number(bare(cell)) for cell in table.cells(column.key)] for column in columns]
     times = largest_bars("time by node", names, list(zip(columns, cells, strict=True)))
     return [times] if times is not None else []

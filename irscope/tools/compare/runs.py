@@ -19,6 +19,7 @@ from irscope.ir.program import LIVE
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.time import Time, Timing
 from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.memory.cuda import Moment
 from irscope.passes.memory.liveness import activation_peak
@@ -61,6 +62,9 @@ class Expected:
     workspace: dict[Node, int] = field(default_factory=dict)
     """Predicted temporary memory of kernels, in bytes."""
     seconds: dict[Node, float] = field(default_factory=dict)
+    """The least time of each node on the recorded device."""
+    timing: Timing | None = None
+    """The predicted time on the recorded device."""
     device: DeviceProfile | None = None
     notes: list[str] = field(default_factory=list)
     caveat: str = ""
@@ -213,10 +217,10 @@ def _ort(side: Side, made: dict[Node, int], executor: str, settings: Mapping[str
 
 
 def _times(model: Model, recording: Recording, found: Expected) -> None:
-    """Least times on the recorded device, where its figures are known."""
+    """Least and predicted times on the recorded device, where its figures are known."""
     for name in _profiles(model, recording, found):
         try:
-            bounds = model.manager.get(Roofline(device=name))
+            bounds, found.timing = model.manager.get(Roofline(device=name)), model.manager.get(Time(device=name))
         except IrscopeError:
             continue
         found.device = bounds.device

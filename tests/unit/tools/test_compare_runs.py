@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from irscope.errors import LoadError, UsageError
+from irscope.passes.cost.time import Time
 from irscope.passkit.settings import Settings
 from irscope.recording import (
     Counters,
@@ -116,7 +117,7 @@ def test_nodes_are_matched_by_name_and_have_both_numbers() -> None:
     assert table.cells("measured_time") == [1e-5] * 4
     assert table.cells("flops")[0] == 2 * 4 * 16 * 8 + 4 * 16
     assert table.cells("flop_rate")[0] == pytest.approx(table.cells("flops")[0] / 1e-5)  # type: ignore[operator]
-    assert table.cells("least_time") == [None] * 4
+    assert table.cells("least_time") == table.cells("predicted_time") == [None] * 4
 
 
 def test_modules_have_sums() -> None:
@@ -282,6 +283,20 @@ def test_a_gpu_is_compared_with_the_simulated_allocator() -> None:
     assert found["baseline"].measured == held
     assert found["peak"].predicted.value is not None
     assert found["reserved"].measured == 22 << 20
+
+
+def test_a_predicted_time_stands_beside_the_measured_one() -> None:
+    opened = model(MLP, program_format="pt2", settings=Settings(device="h200"))
+    report = run_comparison(compare_recording(opened, recording())).reports[0]
+    timing = opened.manager.get(Time(device="h200"))
+    table = next(table for table in report.tables if table.title == "nodes")
+    predicted = [one.seconds for one in timing.nodes]
+    assert all(predicted) and table.cells("predicted_time") == pytest.approx(predicted)
+    assert table.cells("over") == pytest.approx([1e-5 / one - 1 for one in predicted])
+    assert report.summary["time"]["predicted"] == timing.quantity()
+    furthest = max(range(4), key=lambda place: abs(1e-5 - predicted[place]))
+    [line] = [line for line in report.headline if line.startswith("furthest from their predicted time")]
+    assert f": {table.cells('node')[furthest]} 10.00 us for " in line
 
 
 def test_the_document_follows_the_schema() -> None:
