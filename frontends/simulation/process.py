@@ -131,6 +131,14 @@ class Process:
         self.note_read(value)
         return value
 
+    def answer_copy(self, read: torch.Tensor) -> None:
+        """Answer for values that the program has copied to the host: zeros, but of a mask all elements hold."""
+        if read.dtype is torch.bool and read.numel() > 1 and self.answer_with is None:
+            read.fill_(True)
+            self.note_read("all", is_most=True)
+        else:
+            self.note_read(0)
+
     def note_read(self, value: Any, is_most: bool = False) -> None:
         """The program has read a value of the device; those that the compiler reads are none of the program's."""
         if self.watch is not None and not self.compiler.busy:

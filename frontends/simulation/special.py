@@ -93,7 +93,7 @@ def _copies(process: Process) -> dict[str, Kernel]:
             values.to_device(into, source)
             machine.given(into)
         elif not values.to_host(into, source):
-            process.note_read(0)
+            process.answer_copy(into)
         return into
 
     def item(tensor: torch.Tensor) -> Any:
@@ -233,7 +233,7 @@ def install_foreign(process: Process) -> None:
         return original(op, device_types, _guarded(process, op, function))
 
     kind.register_kernel = register_kernel
-    _extensions()
+    _extensions(process)
     _libraries(process)
     ChangedImports({"torchvision.extension": _without_operators}).install()
 
@@ -290,24 +290,63 @@ def value_in_generation(frame: FrameType | None, value: Any) -> Any:
     return value
 
 
-def _extensions() -> None:
+def _extensions(process: Process) -> None:
     """Extensions are compiled at run time by these functions; those of the host alone work as ever."""
     from torch.utils import cpp_extension
 
     module: Any = cpp_extension
 
-    def refused(original: Callable[..., Any]) -> Callable[..., Any]:
+    def stood_in(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def load(name: str, *args: Any, **kwargs: Any) -> Any:
             sources = kwargs.get("sources", args[0] if args and original.__name__ == "load" else ())
             sources = [sources] if isinstance(sources, str) else list(sources or ())
             if kwargs.get("cuda_sources") or kwargs.get("with_cuda") or any(str(one).endswith((".cu", ".cuh")) for one in sources):
-                raise UnknownKernel(f"extension {name} is compiled with CUDA kernels of its own, which do not run here")
+                return _Extension(process, name)
             return original(name, *args, **kwargs)
 
         return load
 
-    module.load, module.load_inline = refused(module.load), refused(module.load_inline)
+    module.load, module.load_inline = stood_in(module.load), stood_in(module.load_inline)
+
+
+class _Extension:
+    """An extension with CUDA kernels of its own: its functions write to what they are given, as optimizers' do, and what they take besides
+    is not known."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self._process, self._name = process, name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+
+        def call(*args: Any, **kwargs: Any) -> _NoResult:
+            self._process.machine.forget([*args, *kwargs.values()])
+            self._process.kernels.tell_unknown(f"{self._name}::{name}")
+            return _NoResult(f"extension {self._name} is compiled with CUDA kernels of its own, and what its {name} returns is not known")
+
+        setattr(self, name, call)
+        return call
+
+
+class _NoResult:
+    """What a function returned of which nobody knows what that is; who looks at it is told."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise UnknownKernel(self._reason)
+
+    def __iter__(self) -> Any:
+        raise UnknownKernel(self._reason)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise UnknownKernel(next(one._reason for one in args if isinstance(one, _NoResult)))
 
 
 _NEEDS_CUDA: Final = re.compile(rb"libcu(dart|blas|blasLt|sparse|solver)\.so")

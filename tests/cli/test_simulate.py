@@ -43,8 +43,11 @@ x = torch.ones(1 << 20, device="cuda")
 y = scale(x)
 print(torch.cuda.memory_allocated())
 """
-EXTENSION = """from torch.utils.cpp_extension import load_inline
-load_inline("fast", cpp_sources="", cuda_sources="__global__ void k() {}")
+EXTENSION = """import torch
+from torch.utils.cpp_extension import load_inline
+fast = load_inline("fast", cpp_sources="", cuda_sources="__global__ void k() {}")
+fast.update([torch.ones(3, device="cuda")])
+fast.made(torch.ones(3, device="cuda")).sum()
 """
 LISTS = """import torch
 x, y = torch.zeros(3, device="cuda"), torch.zeros(4, device="cuda")
@@ -282,7 +285,7 @@ dist.destroy_process_group()
         (LISTS, (), 4, "train.py:3: RuntimeError: Attempting to broadcast a dimension of length 5"),
         (FOREIGN, (), 4, "train.py:6: operator acme.fast.default has no rule for what it makes"),
         (CUSTOM, (), 4, "train.py:8: the kernel of operator acme::scale does not run here (No module named 'acme_kernels')"),
-        (EXTENSION, (), 4, "train.py:2: extension fast is compiled with CUDA kernels of its own"),
+        (EXTENSION, (), 4, "train.py:5: extension fast is compiled with CUDA kernels of its own, and what its made returns is not known"),
         (CTRL_C, (), 130, "interrupted"),
     ],
 )
