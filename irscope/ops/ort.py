@@ -18,7 +18,6 @@ _PATCHES: Final = 65536
 """Bytes of patches for each thread."""
 _WORK_OF_THREAD: Final = 65536
 """Multiplications for which another thread is worth it."""
-_GRAIN: Final = 256
 _COLUMNS: Final = 16
 """Matrices are packed in panels of so many columns."""
 _LINE: Final = 64
@@ -168,12 +167,17 @@ def _byte_type(call: OpCall, operand: int) -> DType:
     return DType.U8 if _shape(call, operand, DType.U8) is not None else DType.I8
 
 
+def _has_signed_codes(call: OpCall) -> bool:
+    """Whether operand 0 has signed codes, for whose products x86 has no packed form (MlasGemmPackBSize)."""
+    return _shape(call, 0, DType.I8) is not None
+
+
 def packs_integers(operand: int) -> Packs:
     """A matrix of 8-bit integers."""
 
     def rule(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
         shape = _shape(call, operand, DType.I8, DType.U8)
-        if shape is None or len(shape) != 2 or not weights[operand]:
+        if shape is None or len(shape) != 2 or not weights[operand] or _has_signed_codes(call):
             return []
         transposed = bool(call.attrs.get("trans_b"))
         rows, columns = reversed(shape) if transposed else shape
@@ -248,15 +252,15 @@ def takes_transposed_convolution(call: OpCall, threads: int) -> int:
     return _width(call, 0) * prod(filters[1:]) * prod(image[2:])
 
 
-def takes_selections(call: OpCall, threads: int) -> int:
+def takes_selections(call: OpCall, threads: int) -> tuple[int, ...]:
     """What is chosen from either side, each as large as it is with the condition."""
     types = call.types[:3]
     shapes = [type_.shape for type_ in types if type_ is not None and type_.shape is not None]
     sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes]
     if len(shapes) < 3 or any(len(one) < len(shape) for one, shape in zip(sizes, shapes, strict=True)):
-        return 0
+        return ()
     sizes = [_broadcast(sizes[0], one) for one in sizes[1:]]
-    return sum(round_up(_width(call, 1) * prod(size), _GRAIN) for size in sizes)
+    return tuple(_width(call, 1) * prod(size) for size in sizes)
 
 
 def takes_running_result(call: OpCall, threads: int) -> int:
@@ -267,11 +271,11 @@ def takes_running_result(call: OpCall, threads: int) -> int:
     return _width(call, 0) * prod(dim for dim in shape if isinstance(dim, int))
 
 
-def takes_squares(call: OpCall, threads: int) -> int:
+def takes_squares(call: OpCall, threads: int) -> tuple[int, ...]:
     """The scale of every place, and squares of one image with channels before and behind."""
     shape = _shape(call, 0, DType.F32)
     if shape is None or len(shape) != 4:
-        return 0
+        return ()
     size = call.int_attr("size") or 1
     return _chunks(prod(shape), (shape[1] + size - 1) * shape[2] * shape[3])
 
@@ -343,31 +347,32 @@ def packs_quantized_filter(call: OpCall, weights: Sequence[bool]) -> list[Kernel
     if found.is_direct:
         channels = found.groups if found.is_depthwise else found.outputs
         return [KernelPacking(3, round_up(channels, _COLUMNS) * inner, shared=False, reserved=False)]
-    if found.is_depthwise:
-        return [KernelPacking(3, found.groups * inner)]
+    if found.is_depthwise or _has_signed_codes(call):
+        # The filter in another order.
+        return [KernelPacking(3, found.groups * found.outputs * inner)]
     packed = found.groups * _byte_panels(inner, found.outputs, _byte_type(call, 3))
     return [KernelPacking(3, packed, found.groups, found.outputs * inner)]
 
 
-def takes_quantized_convolution(call: OpCall, threads: int) -> int:
+def takes_quantized_convolution(call: OpCall, threads: int) -> tuple[int, ...]:
     """Sums, patches or the places where they begin, and image and result with their channels last where they are not; for one image."""
     image, found = _shape(call, 0, DType.I8, DType.U8), _quantized_filter(call)
     shape = call.results[0].shape if call.results else None
     if image is None or found is None or shape is None:
-        return 0
+        return ()
     is_last = bool(call.attrs.get("channels_last"))
     window, result = (image[1:-1], shape[1:-1]) if is_last else (image[2:], shape[2:])
     places = prod(dim for dim in result if isinstance(dim, int))
     outputs = found.groups * found.outputs * places
-    pieces = [] if is_last else [prod(image[1:]), outputs]
-    if not found.is_direct:
-        pieces.append(4 * outputs)
+    pieces = [] if found.is_direct else [4 * outputs]
+    if not is_last:
+        pieces += [prod(image[1:]), outputs]
     is_pointwise = _is_pointwise(call, window, (found.places,), result)
     if found.is_depthwise or (found.is_direct and not is_pointwise):
         pieces.append(8 * found.places * places)
     elif not is_pointwise:
         pieces.append(found.inputs * found.places * places * (found.groups if len(image) > 4 else 1))
-    return sum(round_up(piece, _GRAIN) for piece in pieces)
+    return tuple(pieces)
 
 
 def takes_integer_patches(call: OpCall, threads: int) -> int:
@@ -387,6 +392,14 @@ def takes_operand(width: int, *dtypes: DType) -> Takes:
         return width * prod(shape) if shape is not None else 0
 
     return rule
+
+
+def takes_gemm_sums(call: OpCall, threads: int) -> tuple[int, ...]:
+    """The same, and the second matrix transposed where that was not done when it was packed."""
+    sums, filters = takes_sums(call, threads), _shape(call, 3, DType.I8, DType.U8)
+    if filters is None or not call.attrs.get("trans_b") or not _has_signed_codes(call):
+        return (sums,)
+    return sums, prod(filters)
 
 
 def takes_sums(call: OpCall, threads: int) -> int:
@@ -454,17 +467,17 @@ def takes_convolution(call: OpCall, threads: int) -> int:
     return _PATCHES * min(threads, count * places * inner // _WORK_OF_THREAD + 1)
 
 
-def takes_two(call: OpCall, threads: int) -> int:
+def takes_two(call: OpCall, threads: int) -> tuple[int, ...]:
     """Transposed copies of operand and result, where the axis is not the last one."""
     shape, axis = _shape(call, 0, DType.F32, DType.F64), call.attr("axis")
     if shape is None or not shape or not isinstance(axis, int) or call.attrs.get("from_axis") or axis % len(shape) == len(shape) - 1:
-        return 0
-    return 2 * round_up(4 * prod(shape), _GRAIN)
+        return ()
+    return (4 * prod(shape),) * 2
 
 
-def _chunks(*counts: int) -> int:
-    """Bytes of chunks of so many elements of four bytes, each rounded up as the arena does."""
-    return sum(round_up(4 * count, _GRAIN) for count in counts)
+def _chunks(*counts: int) -> tuple[int, ...]:
+    """Bytes of requests for so many elements of four bytes."""
+    return tuple(4 * count for count in counts)
 
 
 class _Layer(NamedTuple):
@@ -482,12 +495,12 @@ class _Layer(NamedTuple):
         """Elements of the states of one direction."""
         return self.batch * self.hidden
 
-    def copies(self, call: OpCall, is_reverse: bool) -> int:
+    def copies(self, call: OpCall, is_reverse: bool) -> tuple[int, ...]:
         """Lengths that were not given; the inputs and outputs of a direction that reads backwards."""
         lengths = () if call.given("lengths") else (self.batch,)
         return _chunks(*lengths, *((self.steps * self.batch * self.inputs, self.steps * self.state) if is_reverse else ()))
 
-    def states(self, call: OpCall, count: int) -> int:
+    def states(self, call: OpCall, count: int) -> tuple[int, ...]:
         """Last states that the kernel keeps for itself, since nobody asked for them."""
         given = sum(isinstance(type_, TensorType) for type_ in call.results[1 : 1 + count])
         return _chunks(*(len(self.directions) * self.state for _ in range(count - given)))
@@ -502,34 +515,34 @@ def _layer(call: OpCall) -> _Layer | None:
     return _Layer(*x, min(r[1:]), directions)
 
 
-def takes_lstm(call: OpCall, threads: int) -> int:
+def takes_lstm(call: OpCall, threads: int) -> tuple[int, ...]:
     """Gates of all steps, states, sums of the biases; both directions keep theirs until the end."""
     layer = _layer(call)
     if layer is None:
-        return 0
+        return ()
     state, hidden = layer.state, layer.hidden
     own = _chunks(hidden, hidden, state, state, state, 4 * layer.steps * state, *([hidden] * 4 if call.given("b") else ()))
     if call.spec.family is Family.QUANTIZATION:
-        own += round_up(max(layer.steps * layer.batch * layer.inputs, state), _GRAIN) + _chunks(4 * state)
-    return layer.states(call, 2) + sum(own + layer.copies(call, is_reverse) for is_reverse in layer.directions)
+        own += (max(layer.steps * layer.batch * layer.inputs, state), *_chunks(4 * state))
+    return (*layer.states(call, 2), *(piece for is_reverse in layer.directions for piece in (*own, *layer.copies(call, is_reverse))))
 
 
-def takes_gru(call: OpCall, threads: int) -> int:
+def takes_gru(call: OpCall, threads: int) -> tuple[int, ...]:
     """As for an LSTM, with the biases once for each sequence."""
     layer = _layer(call)
     if layer is None:
-        return 0
+        return ()
     linear = 1 if call.attr("linear_before_reset") else 0
     biases = 3 + linear if call.given("b") else 0
     own = _chunks(3 * layer.steps * layer.state, *([layer.state] * (2 + linear + biases)))
-    return layer.states(call, 1) + sum(own + layer.copies(call, is_reverse) for is_reverse in layer.directions)
+    return (*layer.states(call, 1), *(piece for is_reverse in layer.directions for piece in (*own, *layer.copies(call, is_reverse))))
 
 
-def takes_rnn(call: OpCall, threads: int) -> int:
+def takes_rnn(call: OpCall, threads: int) -> tuple[int, ...]:
     """The inputs times their weights, and all outputs where nobody asked for them."""
     layer = _layer(call)
     if layer is None:
-        return 0
+        return ()
     asked = isinstance(call.results[0], TensorType)
     return _chunks(layer.steps * layer.state, *(() if asked else (len(layer.directions) * layer.steps * layer.state,)))
 

@@ -13,7 +13,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Factors, OpRole, Packing
 from irscope.ops.matmul import as_result, inner_size, matmul_shape, plain_arrays, swapped
-from irscope.ops.ort import packs, packs_few_bits, packs_integers, takes_few_bits, takes_operand, takes_sums
+from irscope.ops.ort import packs, packs_few_bits, packs_integers, takes_few_bits, takes_gemm_sums, takes_operand, takes_sums
 from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, products, softmax_work, total_bytes
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
@@ -442,7 +442,7 @@ _QUANTIZED_MATMUL = (
         _infer_gemm,
         _cost_gemm,
         "alpha * A * B + C for quantized matrices; floats where no scale of the result is given.",
-        ort=packs(packs_integers(3), "QGemm", takes=takes_sums),
+        ort=packs(packs_integers(3), "QGemm", takes=takes_gemm_sums),
         codes=CodedOperand(3, 4, 5, axis=-1),
         roles=_PRODUCT,
     ),

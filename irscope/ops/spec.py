@@ -444,8 +444,8 @@ class KernelPacking(NamedTuple):
 
 Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], Sequence[KernelPacking]]"
 """Weights that a session packs anew for the kernel, given which operands are weights."""
-Takes: TypeAlias = "Callable[[OpCall, int], int]"
-"""Bytes that the kernel takes while it runs besides its results, given the number of threads."""
+Takes: TypeAlias = "Callable[[OpCall, int], int | tuple[int, ...]]"
+"""Bytes that the kernel takes while it runs besides its results, given the number of threads; of each request where there are several."""
 
 
 @immutable

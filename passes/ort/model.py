@@ -240,7 +240,9 @@ def _figures(
         return None
     weights = [weight for body in graph.graphs() for weight in body.weights]
     copied, packed = small_weights(weights), packed_weights(graph, types, widened, options.path)
-    session = Session(copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern)
+    session = Session(
+        copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern, pieces=frame.pieces
+    )
     return simulate(buffers, frame.sizes, found.traced, session)
 
 
@@ -265,6 +267,7 @@ def _frame(
     """What the kernels of a graph and of those inside take; None where a size is unknown."""
     takes: list[int] = []
     inner: dict[int, Inner] = {}
+    pieces: dict[int, tuple[int, ...]] = {}
     for step, launch in enumerate(order):
         body = _body(launch, types, options, inside, end, dropped)
         if body is not None:
@@ -279,10 +282,14 @@ def _frame(
                 if end:
                     return None
             else:
-                extra += launch.kernel.takes(call, options.threads)
+                taken = launch.kernel.takes(call, options.threads)
+                if isinstance(taken, tuple):
+                    pieces[step] = taken
+                    taken = sum(taken)
+                extra += taken
         takes.append(extra)
     early = {step for step, launch in enumerate(order) if launch.kernel.takes_first}
-    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner)
+    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces)
 
 
 def _body(

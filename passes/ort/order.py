@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from irscope.amounts import Seconds
 from irscope.immutable import immutable
@@ -79,13 +79,16 @@ class OrtOrder(Analysis[OrtOrders]):
     """For the random part of that search."""
     top: int = 20
     """Rows of the table of kernels, 0 for all."""
+    sizes: Literal["inputs", "session"] = "inputs"
+    """Where bound sizes come from, as in ort-memory: inputs as the session learns them when it runs, session as it knows them when it is
+    made."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> OrtOrders:
         scheduled = ctx.get(Schedule(seconds=self.seconds, seed=self.seed))
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
-            found = launches_of(graph, types, known_types(ctx.program, sizes_come_with_inputs=False))
+            found = launches_of(graph, types, known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"))
             others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
             result = OrtOrders(found, scheduled)
             for setting in EXECUTION_ORDERS:
@@ -152,8 +155,8 @@ def in_scheduled_order(found: Launches, scheduled: Scheduled) -> Launches:
 def _notes() -> Iterator[str]:
     yield "peaks are the most mem_bytes_requested_in_use after a kernel of the first run, weights that the session copies included"
     yield (
-        "for a session without graph optimisations; with them it runs another graph, which it saves as optimized_model_filepath, in the "
-        "order in which its default setting runs it: ort-memory{order=file} analyses that file"
+        "the peaks of ort-memory at --ort-level off: for a session without graph optimisations; with them it runs another graph, which it "
+        "saves as optimized_model_filepath, in the order in which its default setting runs it: ort-memory{order=file} analyses that file"
     )
     yield f"{REFUSED_ORDER}: only builds with training have it; the packages on PyPI refuse to make a session"
 

@@ -365,7 +365,8 @@ ALIGNMENT = 256
 
 
 def pattern_bytes(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool]) -> int:
-    """The size of the block: each buffer goes into the smallest sufficient gap between live ones (best fit), or behind the last."""
+    """The size of the block: each buffer goes into the smallest sufficient gap between live ones or behind them, up to where the block
+    reaches already (best fit), else behind the last (MemPatternPlanner::TraceAllocation)."""
     packing = _Packing()
     for taken, dropped in zip(buffers.taken, buffers.dropped, strict=True):
         for value in taken:
@@ -411,10 +412,15 @@ class _Packing:
     def take(self, value: int, size: int) -> None:
         if not size:
             return
+        last = self.last
+        end = 0 if last is None else last.address + last.size
         piece = self.gaps.take(size)
+        if piece is not None and size <= self.height - end < piece.size:
+            # What is free behind the last, up to where the block reaches already, is a gap like others.
+            self.gaps.add(piece)
+            piece = None
         if piece is None:
-            last = self.last
-            piece = self.last = _Piece(size, 0 if last is None else last.address + last.size, last, None)
+            piece = self.last = _Piece(size, end, last, None)
             self.height = max(self.height, piece.address + size)
         elif piece.size > size:
             self.gaps.add(_Piece(piece.size - size, piece.address + size, piece, piece.next))
@@ -509,6 +515,8 @@ class Inner:
     """Whether its runs take one block for all that they do not return, from the second on."""
     has_run: bool = False
     """Whether its pattern is known, so that it takes one block."""
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Temporary memory of kernels that ask for it in several pieces, one after another."""
 
 
 @immutable
@@ -538,6 +546,8 @@ class Session:
     """Bytes of the block of the second run, where they are known already."""
     shrinks: bool = False
     """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
+    pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Temporary memory of kernels that ask for it in several pieces."""
 
 
 def simulate(
@@ -592,12 +602,12 @@ def _simulated_peaks(session: Session, buffers: Buffers, sizes: Sequence[int], a
         alone, block = [True] * len(sizes), 0
     chunks: dict[int, Chunk] = {}
     most = arena.requested
-    for taken, dropped, own in zip(buffers.taken, buffers.dropped, takes, strict=True):
+    for step, (taken, dropped, own) in enumerate(zip(buffers.taken, buffers.dropped, takes, strict=True)):
         for value in taken:
             if sizes[value] and alone[value] and (chunk := malloc(sizes[value])) is not None:
                 chunks[value] = chunk
         if own:
-            free(malloc(own))
+            _give_back(arena, _working(arena, session, step))
         if taken and arena.requested > most:
             most = arena.requested
         for value in dropped:
@@ -614,7 +624,7 @@ def _simulated_peaks(session: Session, buffers: Buffers, sizes: Sequence[int], a
 
 def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
     """One run; only values that `alone` marks take memory from the arena, the others have theirs in the block."""
-    arena, takes = session.arena, session.takes
+    arena = session.arena
     around = [arena.malloc(size) for size in session.brought]
     try:
         around.append(arena.malloc(block))
@@ -633,17 +643,16 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
             chunks[value] = malloc(sizes[value])
 
     for step, taken in enumerate(buffers.taken):
-        own = malloc(takes[step]) if step in session.early else None
+        own = _working(arena, session, step) if step in session.early else []
         body = session.inner.get(step)
         for value in _early(taken, body):
             give(value)
-        if own is None and takes[step]:
-            own = malloc(takes[step])
+        own = own or _working(arena, session, step)
         most = arena.in_use
         if body is not None:
             inside[step], most = _run_inner(arena, body, session.pattern, give)
         highest.append(most)
-        free(own)
+        _give_back(arena, own)
         requested.append(arena.requested)
         allocated.append(arena.in_use)
         for value in buffers.dropped[step]:
@@ -658,6 +667,19 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
     most = max(heights, default=arena.requested)
     peak = OrtUsage(most, counters.in_use_peak, counters.held_peak)
     return OrtRun(peak, requested, allocated, heights.index(most) if heights else 0, highest, block)
+
+
+def _working(arena: BfcArena, frame: Session | Inner, step: int) -> list[Chunk | None]:
+    """Take the temporary memory of a kernel, piece by piece."""
+    pieces = frame.pieces.get(step)
+    if pieces is None:
+        pieces = (frame.takes[step],) if frame.takes[step] else ()
+    return [arena.malloc(size) for size in pieces]
+
+
+def _give_back(arena: BfcArena, chunks: Sequence[Chunk | None]) -> None:
+    for chunk in chunks:
+        arena.free(chunk)
 
 
 def _early(taken: Sequence[int], body: Inner | None) -> Sequence[int]:
@@ -683,18 +705,17 @@ def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int
             chunks[value] = arena.malloc(sizes[value])
 
     for step, taken in enumerate(buffers.taken):
-        own = arena.malloc(graph.takes[step]) if step in graph.early else None
+        own = _working(arena, graph, step) if step in graph.early else []
         body = graph.inner.get(step)
         for value in _early(taken, body):
             take(value)
-        if own is None and graph.takes[step]:
-            own = arena.malloc(graph.takes[step])
+        own = own or _working(arena, graph, step)
         most = arena.in_use
         if body is not None:
             within, most = _run_inner(arena, body, pattern, take)
             requested = max(requested, within)
         highest = max(highest, most)
-        arena.free(own)
+        _give_back(arena, own)
         requested = max(requested, arena.requested)
         for value in buffers.dropped[step]:
             arena.free(chunks.pop(value, None))

@@ -110,6 +110,10 @@ def products() -> Iterator[Case]:
                 gemm = node("QGemm", "a s z b s zb  s z", domain=CONTRIB, transB=trans)
                 turned = {**weights, "b": codes(columns, inner, dtype=dtype)} if trans else weights
                 yield f"QGemm-{key}-{trans}", [gemm], left, turned, ["y"]
+                if dtype is np.uint8:  # onnxruntime has no kernel for signed codes with unsigned ones
+                    continue
+                signed = {**turned, "z": np.array(0, np.int8)}
+                yield f"QGemm-signed-{key}-{trans}", [gemm], {"a": codes(rows, inner, dtype=np.int8)}, signed, ["y"]
     for bits in (4, 8):
         for level in (0, 4) if bits == 4 else (0,):
             blocks, columns = 4, 96
@@ -128,6 +132,7 @@ def convolutions() -> Iterator[Case]:
             (1, 16, 16, 3, 16, 2, 15),
             (1, 16, 32, 3, 2, 1, 10),
             (2, 7, 9, 5, 1, 2, 17),
+            (1, 3, 64, 7, 1, 2, 224),
         ):
             key = f"{dtype.__name__}-{inputs}-{outputs}-{window}-{groups}"
             attrs = {"group": groups, "strides": [stride] * 2, "pads": [window // 2] * 4}
@@ -136,6 +141,10 @@ def convolutions() -> Iterator[Case]:
             image = {"x": codes(batch, inputs, size, size)}
             yield f"QLinearConv-{key}", [node("QLinearConv", "x s z w s zw s z bias", **attrs)], image, weights, ["y"]
             yield f"ConvInteger-{key}", [node("ConvInteger", "x w", **attrs)], image, weights, ["y"]
+            if dtype is np.int8:
+                signed = {**weights, "z": np.array(0, np.int8)}
+                conv = node("QLinearConv", "x s z w s zw s z bias", **attrs)
+                yield f"QLinearConv-signed-{key}", [conv], {"x": codes(batch, inputs, size, size, dtype=np.int8)}, signed, ["y"]
     pool = node("QLinearAveragePool", "x s z s z", domain=CONTRIB, kernel_shape=[3, 3])
     yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
 

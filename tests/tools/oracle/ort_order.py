@@ -89,7 +89,7 @@ def compare(path: Path, seconds: float = 2) -> Compared:
         nodes = open_nodes_of(model)
         found = file_order(model, nodes, Schedule(seconds=seconds))
         [reordered, *_] = write_reordered(model, nodes, found, folder / "reordered.onnx")
-        predicted = model.manager.get(OrtOrder(seconds=seconds))
+        predicted = model.manager.get(OrtOrder(seconds=seconds, sizes="session"))
         row = Compared(path.stem, len(predicted.found.launches), found.moved)
         for setting in EXECUTION_ORDERS:
             _hold(row, setting, written, reordered, folder, sizes, predicted)

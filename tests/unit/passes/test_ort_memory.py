@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -253,15 +253,25 @@ def naive_pattern(buffers: Buffers, sizes: list[int]) -> int:
                 continue
             edges = [(0, 0), *((offset, offset + length) for offset, length, _ in placed)]
             gaps = [(start - end, end) for (_, end), (start, _) in pairwise(edges) if start - end >= size]
-            offset = min(gaps)[1] if gaps else edges[-1][1]
+            end = edges[-1][1]
+            if height - end >= size:
+                gaps.append((height - end, end))
+            offset = min(gaps)[1] if gaps else end
             placed = sorted([*placed, (offset, size, value)])
             height = max(height, offset + size)
         placed = [piece for piece in placed if piece[2] not in dropped]
     return height
 
 
+def test_the_pattern_leaves_a_large_gap_to_what_needs_it() -> None:
+    """Of 4, 1 and 2 the first and the last go: the next 2 stands behind the 1, where the block reaches anyway, and a 4 before it."""
+    own = list(range(5))
+    taken, dropped = [[0], [1], [2], [], [3], [4]], [[], [], [], [0, 2], [], []]
+    assert pattern_bytes(Buffers(own, own, [False] * 5, own, [], taken, dropped), [1024, 256, 512, 512, 1024], [True] * 5) == 1792
+
+
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 6), st.booleans()), max_size=60))
-def test_the_pattern_is_the_tightest_gap(tensors: list[tuple[int, int, bool]]) -> None:
+def test_the_pattern_is_the_tightest_gap_or_what_is_free_behind_the_last(tensors: list[tuple[int, int, bool]]) -> None:
     count = len(tensors)
     dropped: list[list[int]] = [[] for _ in range(count)]
     for value, (_, life, is_output) in enumerate(tensors):
@@ -335,6 +345,26 @@ def test_what_a_reordered_file_changes() -> None:
     assert report.summary["priority_based"]["reordering_changes_it"] is True
     assert [len(table) for table in report.tables] == [2]
     assert default.peaks[0] == priority.peaks[1]
+
+
+@pytest.mark.parametrize("sizes", ["inputs", "session"])
+def test_peaks_are_those_of_ort_memory(sizes: Literal["inputs", "session"], tmp_path: Path) -> None:
+    """Images whose sizes a session that is not told them does not know to be alike."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Exp", ["a"], ["b"]),
+        helper.make_node("Neg", ["b"], ["c"]),
+        helper.make_node("Exp", ["c"], ["d"]),
+        helper.make_node("Neg", ["d"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3, "h", "w"]) for name in "xy"]
+    path = tmp_path / "halves.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "halves", values[:1], values[1:])), path)
+    manager = Manager(irscope.load(path, bind={"n": 1, "h": 64, "w": 64}).program)
+    orders, plan = manager.get(OrtOrder(sizes=sizes)), manager.get(OrtMemory(sizes=sizes))
+    assert plan.figures is not None
+    peaks = {one.setting: one.peaks[0] for one in orders.orders}
+    assert peaks["default"] == plan.figures.cold.peak.requested
 
 
 def test_a_chain_has_nothing_to_reorder() -> None:
