@@ -162,7 +162,7 @@ class Model:
             types = Annotate()
             manager = Manager(program, settings=self.manager.settings, annotate=types)
             manager.apply(types)
-        return _with_manager(Model(manager, self.diagnostics, replace(self.options, bind=dict(sizes)), as_read=_versions(program)))
+        return _with_manager(Model(manager, self.diagnostics, replace(self.options, bind=dict(sizes)), as_read=_graph_versions(program)))
 
     @property
     def is_as_read(self) -> bool:
@@ -171,7 +171,7 @@ class Model:
 
     @property
     def _is_unchanged(self) -> bool:
-        return self.as_read == _versions(self.program)
+        return self.as_read == _graph_versions(self.program)
 
     def marked(self, report: Report) -> Report:
         """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""
@@ -249,7 +249,7 @@ def open_model(
         hint = "" if only.size is None else typed(f"--bind {name}={only.size}")
         sink.add(Diagnostic(Severity.WARNING, "IRS203", only.text(name), hint=hint), about=name)
     found = (*sink, *program.misstated, *default_registry().problems)
-    return _with_manager(Model(manager, found, options, _versions(program)))
+    return _with_manager(Model(manager, found, options, _graph_versions(program)))
 
 
 def _stated_types(program: Program) -> dict[Value, Type]:
@@ -263,7 +263,7 @@ def _with_manager(model: Model) -> Model:
     return model
 
 
-def _versions(program: Program) -> tuple[int, ...]:
+def _graph_versions(program: Program) -> tuple[int, ...]:
     return tuple(version for graph in (program.graph, *program.functions.values()) for version in graph.versions)
 
 
@@ -407,13 +407,13 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file, empty where it is gone or so large that hashing would dominate the run."""
     try:
         found = path.stat()
-        return "" if found.st_size > _HASH_LIMIT else _digest(path, found.st_ino, found.st_size, found.st_mtime_ns)
+        return "" if found.st_size > _HASH_LIMIT else _file_digest(path, found.st_ino, found.st_size, found.st_mtime_ns)
     except OSError:
         return ""
 
 
 @lru_cache(maxsize=64)
-def _digest(path: Path, inode: int, size: int, modified: int) -> str:
+def _file_digest(path: Path, inode: int, size: int, modified: int) -> str:
     """SHA-256 of a file as it is now, which its inode, size and time tell from what it was before."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -182,7 +182,7 @@ class _Lowering:
         names: list[str | None] = [None] * count
         for slot, made in zip(slots, results, strict=True):
             if slot is not None:
-                types[slot] = self._type(made) if isinstance(made, Tensor) else _scalar(made)
+                types[slot] = self._type(made) if isinstance(made, Tensor) else _scalar_type(made)
                 names[slot] = self._names.unique(op.name.strip("_") or op.name)
         node = self._graph.append(lowered.op, lowered.inputs, types, lowered.attrs, names=names, scope=op.scope, loc=op.loc, source=source)
         for slot, made in zip(slots, results, strict=True):
@@ -223,7 +223,7 @@ def signature_of(op: Op, full: str) -> Signature:
     return _of_schema(full, op.overload, str(op.func._schema))
 
 
-def _scalar(made: object) -> Type:
+def _scalar_type(made: object) -> Type:
     if isinstance(made, bool):
         return scalar(DType.BOOL)
     if isinstance(made, int | SymDim):

@@ -236,7 +236,7 @@ class Values:
             one = pending.pop()
             if one in self._known:
                 continue
-            elements += _element_count(one)
+            elements += _known_elements(one)
             if one.made_by is None or one in self._hopeless or elements > _MOST_ELEMENTS or len(found) >= _MOST_OPERATORS:
                 self.missing[one] = None
                 break
@@ -345,6 +345,6 @@ def _leaves(item: Any) -> Sequence[Any]:
     return [item]
 
 
-def _element_count(tensor: Tensor) -> int:
+def _known_elements(tensor: Tensor) -> int:
     count = product(tensor.shape)
     return count if isinstance(count, int) else 0

@@ -594,7 +594,7 @@ def _write_archive(
             elif (place := archive.region(name)) is not None:
                 with Path(place.path).open("rb") as source:
                     source.seek(place.offset)
-                    _store(made, out, root + name, _pieces(source, place.length), place.length)
+                    _store(made, out, root + name, _read_pieces(source, place.length), place.length)
             else:
                 _store(made, out, root + name, [archive.read(name)], entry.size)
         for name in texts:
@@ -607,7 +607,7 @@ def _write_archive(
                 copy_values(value, files, entry_file.write)
 
 
-def _pieces(source: Any, length: int) -> Iterator[bytes]:
+def _read_pieces(source: Any, length: int) -> Iterator[bytes]:
     left = length
     while left and (piece := source.read(min(PIECE, left))):
         left -= len(piece)

@@ -891,7 +891,7 @@ def _pairs_of(items: list[Any]) -> dict[Any, Any]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 
-def _put(width: int) -> _Handler:
+def _put_handler(width: int) -> _Handler:
     def run(self: _Machine, at: int) -> int:
         at = self._need(at, 1 + width)
         number = _unsigned(self._data[at + 1 : at + 1 + width])
@@ -933,8 +933,8 @@ _HANDLERS: Final[dict[int, _Handler]] = {
     ord("t"): _from_mark(tuple),
     ord("l"): _from_mark(list),
     ord("d"): _from_mark(_pairs_of),
-    ord("q"): _put(1),
-    ord("r"): _put(4),
+    ord("q"): _put_handler(1),
+    ord("r"): _put_handler(4),
     0x95: _frame,
     ord("0"): _drop,
 }

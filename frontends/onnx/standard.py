@@ -350,7 +350,7 @@ def old_softmax(call: Call, op: str, inputs: list[Operand]) -> None:
     call.last(op, inputs, {"axis": axis} if axis == -1 else {"axis": axis, "from_axis": True})
 
 
-def _softmax(op: str) -> dict[int, Rule]:
+def _softmax_versions(op: str) -> dict[int, Rule]:
     return {1: lambda call: old_softmax(call, op, call.inputs), 13: f"{op} ; axis?-1"}
 
 
@@ -369,9 +369,9 @@ _REDUCTION: Table = {
     "ArgMin": _arg("reduce.argmin"),
     "CumSum": "tensor.cumsum ; exclusive?false reverse?false",
     "CumProd": "tensor.cumprod ; exclusive?false reverse?false",
-    "Softmax": _softmax("nn.softmax"),
-    "LogSoftmax": _softmax("nn.log_softmax"),
-    "Hardmax": _softmax("nn.hardmax"),
+    "Softmax": _softmax_versions("nn.softmax"),
+    "LogSoftmax": _softmax_versions("nn.log_softmax"),
+    "Hardmax": _softmax_versions("nn.hardmax"),
     "LpNormalization": "nn.lp_normalize ; axis?-1 p?2",
 }
 

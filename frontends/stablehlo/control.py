@@ -206,7 +206,7 @@ def _function(use: Use) -> tuple[str, int]:
 
 
 @rule("reduce")
-def _reduce(use: Use) -> Sequence[Value]:
+def _lower_reduce(use: Use) -> Sequence[Value]:
     axes = use.numbers("dimensions")
     name, work = _function(use)
     operands = use.operands

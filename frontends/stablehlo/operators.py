@@ -136,7 +136,7 @@ def _divide(use: Use) -> Value:
 
 
 @rule("remainder", "broadcast_remainder")
-def _remainder(use: Use) -> Value:
+def _lower_remainder(use: Use) -> Value:
     return use.one("math.mod", use.operands, {"fmod": True})
 
 
@@ -272,7 +272,7 @@ def _broadcast_leading(use: Use) -> Value:
 
 
 @rule("reshape", "dynamic_reshape")
-def _reshape(use: Use) -> Value:
+def _lower_reshape(use: Use) -> Value:
     return use.sizes_or("view.reshape", use.operands[:1], {}, use.operand(1) if len(use.operation.operands) > 1 else None)
 
 

@@ -147,7 +147,7 @@ def _subtract(values: list[Ratio]) -> Ratio:
     return _sum_of([values[0], (values[1][0] * -1, values[1][1])])
 
 
-def _divide(values: list[Ratio]) -> Ratio:
+def _divide_ratios(values: list[Ratio]) -> Ratio:
     (top, bottom), (other_top, other_bottom) = values
     return top * other_bottom, bottom * other_top
 
@@ -162,7 +162,7 @@ def _power_of(values: list[Ratio]) -> Ratio:
 
 
 def _floor_divide(values: list[Ratio]) -> Ratio:
-    top, bottom = _divide(values)
+    top, bottom = _divide_ratios(values)
     return floordiv(top, bottom), 1
 
 
@@ -182,7 +182,7 @@ def _integer(values: list[Ratio]) -> Ratio:
 
 _FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "Integer": _integer,
-    "Rational": _divide,
+    "Rational": _divide_ratios,
     "Add": _sum_of,
     "Sub": _subtract,
     "Mul": _product_of,
@@ -190,8 +190,8 @@ _FUNCTIONS: dict[str, Callable[[list[Ratio]], Ratio]] = {
     "PowByNatural": _power_of,
     "FloorDiv": _floor_divide,
     "CleanDiv": _floor_divide,
-    "IntTrueDiv": _divide,
-    "TrueDiv": _divide,
+    "IntTrueDiv": _divide_ratios,
+    "TrueDiv": _divide_ratios,
     "Mod": lambda values: (mod(_whole_number(values[0]), _whole_number(values[1])), 1),
     "PythonMod": lambda values: (mod(_whole_number(values[0]), _whole_number(values[1])), 1),
     "Max": _extreme_of(dim_max),

@@ -501,7 +501,7 @@ def padding(pairs: tuple[Attr, ...]) -> dict[str, Attr]:
     return {"pads": (*begins[::-1], *ends[::-1]), "axes": tuple(range(-count, 0))}
 
 
-def _pad(call: AtenCall) -> Lowered:
+def _lower_pad(call: AtenCall) -> Lowered:
     mode = call.text("mode") or "constant"
     value = call["value"]
     attrs: dict[str, Attr] = {"mode": {"replicate": "edge", "circular": "wrap"}.get(mode, mode), **padding(call.dims("pad"))}
@@ -559,8 +559,8 @@ MOVING_RULES: dict[str, Rule] = {
     "view_as": _sizes_of_other("view.reshape", {}),
     "reshape_as": _sizes_of_other("view.reshape", {}),
     "expand_as": _sizes_of_other("view.expand", {"mode": "keep"}),
-    "pad": _pad,
-    "constant_pad_nd": _pad,
+    "pad": _lower_pad,
+    "constant_pad_nd": _lower_pad,
     "reflection_pad1d": _pad_mode("reflect"),
     "reflection_pad2d": _pad_mode("reflect"),
     "reflection_pad3d": _pad_mode("reflect"),

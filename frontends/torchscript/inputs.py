@@ -245,18 +245,18 @@ def _candidates(name: str, use: Use | None, sizes: _Sizes) -> Sequence[TensorTyp
         return [tensor(DType.F32, shape) for shape in shapes]
     dtype = use.dtype if use.dtype.is_float else DType.F32
     if use.kind == "convolution":
-        return [tensor(dtype, (1, use.size, *_window(use.axes, use.size, sizes)))]
+        return [tensor(dtype, (1, use.size, *_window_sizes(use.axes, use.size, sizes)))]
     if use.kind == "embedding":
         return [tensor(DType.I64, (1, length)), tensor(DType.I64, (length,))]
     if use.kind == "recurrent":
         shape = (1, length, use.size) if use.batch_first else (length, 1, use.size)
         return [tensor(dtype, shape)]
     if use.kind == "norm":
-        return [tensor(dtype, (2, use.size, *_window(axes, use.size, sizes))) for axes in (2, 0, 1, 3)]
+        return [tensor(dtype, (2, use.size, *_window_sizes(axes, use.size, sizes))) for axes in (2, 0, 1, 3)]
     return [tensor(dtype, (*lead, use.size)) for lead in ((1,), (1, length), (1, length, length), ())]
 
 
-def _window(axes: int, channels: int, sizes: _Sizes) -> tuple[int, ...]:
+def _window_sizes(axes: int, channels: int, sizes: _Sizes) -> tuple[int, ...]:
     """Sizes of the axes that a convolution goes along: of a sequence or a sound, a picture, a video."""
     if axes == 1:
         return (_SAMPLES if channels == 1 and sizes.length == _LENGTHS[0] else sizes.length,)

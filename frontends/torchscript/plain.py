@@ -127,7 +127,7 @@ def _check(length: int) -> None:
     claim(8 * length, "lists and strings of the model's code")
 
 
-def _extreme(on_dims: Callable[[Dim, Dim], Dim], plain: Callable[..., Item]) -> Callable[..., Item]:
+def _min_or_max(on_dims: Callable[[Dim, Dim], Dim], plain: Callable[..., Item]) -> Callable[..., Item]:
     def apply(*items: Item) -> Item:
         values: Sequence[Item] = items[0] if len(items) == 1 and isinstance(items[0], list) else items
         if any(isinstance(value, SymDim) for value in values):
@@ -281,8 +281,8 @@ BUILTINS: dict[str, Callable[..., Item]] = {
     "gt": lambda a, b: _less_than(b, a),
     "le": _less_equal,
     "ge": lambda a, b: _less_equal(b, a),
-    "min": _extreme(dim_min, min),
-    "max": _extreme(dim_max, max),
+    "min": _min_or_max(dim_min, min),
+    "max": _min_or_max(dim_max, max),
     "sum": lambda items: sum(items),
     "floor": lambda a: a if isinstance(a, SymDim) else math.floor(a),
     "ceil": lambda a: a if isinstance(a, SymDim) else math.ceil(a),

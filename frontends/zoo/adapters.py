@@ -107,12 +107,12 @@ def put_on(module: nn.Module, adapter: Adapter) -> None:
         pair = pair or Pair(tensor(DType.F32, (rank, inputs)), tensor(DType.F32, (outputs, rank)))
         if (pair.down.shape, pair.up.shape) != ((rank, inputs), (outputs, rank)):
             raise _unfit(adapter, f"its matrices beside {path[:80]!r} are {pair.down} and {pair.up}, the layer is {outputs}x{inputs}")
-        _replace(parts, path, _Beside(layer, pair, adapter.scaling_of(path), float(dropout) if isinstance(dropout, int | float) else 0.0))
+        _set_part(parts, path, _Beside(layer, pair, adapter.scaling_of(path), float(dropout) if isinstance(dropout, int | float) else 0.0))
     if not beside:
         raise _unfit(adapter, f"no module of {adapter.base[:80]!r} is called as its target_modules say")
     for name in copied if isinstance(copied, list) else ():
         for path in [path for path in parts if path == name or path.endswith(f".{name}")]:
-            _replace(parts, path, _Copied(parts[path]))
+            _set_part(parts, path, _Copied(parts[path]))
 
 
 @immutable(slots=False)
@@ -166,7 +166,7 @@ def _sizes_of(layer: nn.Module) -> tuple[int, int] | None:
     return None
 
 
-def _replace(parts: dict[str, nn.Module], path: str, by: nn.Module) -> None:
+def _set_part(parts: dict[str, nn.Module], path: str, by: nn.Module) -> None:
     owner, _, name = path.rpartition(".")
     setattr(parts[owner], name, by)
 

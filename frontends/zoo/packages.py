@@ -633,13 +633,13 @@ def _with_declared_operators() -> ModuleType:
     for name in ("boxes", "roi_align"):
         module = sys.modules.get(f"torchvision.ops.{name}")
         if module is not None:
-            module._assert_has_ops = _nothing  # type: ignore[attr-defined]  # torchvision's own
+            module._assert_has_ops = _do_nothing  # type: ignore[attr-defined]  # torchvision's own
             module._has_ops = _yes  # type: ignore[attr-defined]  # torchvision's own
     return package
 
 
 # TorchScript compiles these two, which it could not do with lambdas.
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 

@@ -31,7 +31,7 @@ class Script:
         file, _, self.symbol = name.model.rpartition(":")
         self.path = Path(file)
         self.where = name.model
-        self._found = _definition(self.path, self.symbol)
+        self._found = _load_symbol(self.path, self.symbol)
         self._stated = options
         self._given: dict[str, Any] = dict(name.options)
         self.dtype = None if self._takes("dtype") else weights_dtype(self._given.pop("dtype", None), name.text)
@@ -175,7 +175,7 @@ def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
 
 
-def _definition(path: Path, symbol: str) -> Callable[..., Any] | nn.Module:
+def _load_symbol(path: Path, symbol: str) -> Callable[..., Any] | nn.Module:
     if not path.is_file():
         raise LoadError("there is no such file", code="IRS385", where=str(path))
     try:

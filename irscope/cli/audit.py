@@ -119,7 +119,7 @@ def _audit(args: argparse.Namespace) -> int:
     if not args.quiet:
         sys.stderr.write("".join(f"irscope: {one_line(line)}\n" for line in _summary(tally, says.seconds, args.output)))
     if args.set or args.filter:
-        _write(args, Dataset(Path(args.output)), args.set or "models", None)
+        _write_question(args, Dataset(Path(args.output)), args.set or "models", None)
     if tally.stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.PARTIAL if tally.failed else ExitCode.OK
@@ -132,7 +132,7 @@ def _answer(word: str, rest: list[str], args: argparse.Namespace) -> int:
         raise UsageError(f"`irscope audit {word}` takes {what}", code="IRS721")
     sets = [Dataset(Path(one)) for one in rest]
     if word == "ask":
-        _write(args, sets[0], args.set or "models", args.output)
+        _write_question(args, sets[0], args.set or "models", args.output)
         return ExitCode.OK
     document = diff_document(*sets) if word == "diff" else report_document(sets[0])
     args.answer_in_file = True
@@ -144,7 +144,7 @@ def _answer(word: str, rest: list[str], args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _write(args: argparse.Namespace, dataset: Dataset, name: str, output: str | None) -> None:
+def _write_question(args: argparse.Namespace, dataset: Dataset, name: str, output: str | None) -> None:
     args.answer_in_file, args.output = True, output
     write_answer(answer(dataset, name), args)
 

@@ -56,7 +56,7 @@ class Command:
             write_stream(sys.stdout, (f"{code}  {doc.title}\n" for code, doc in CODES.items()))
             return ExitCode.OK
         if args.target == "" and (_CODE.fullmatch(args.what) or not Path(args.what).suffix) and not Path(args.what).is_file():
-            return _code(args.what)
+            return _explain_code(args.what)
         selection(args)
         from irscope.tools.explain import explain_file
         from irscope.tools.simulation import Options, world_of
@@ -70,7 +70,7 @@ class Command:
         return ExitCode.OK
 
 
-def _code(text: str) -> int:
+def _explain_code(text: str) -> int:
     doc = CODES.get(text.upper())
     if doc is None:
         hint = "`irscope explain` lists them; a snapshot is named by its path"

@@ -156,7 +156,7 @@ class Command:
         model = open_from(args)
         report_diagnostics(model.diagnostics, args.verbose)
         if args.plan:
-            write_text(path, _plan(model, args, kind))
+            write_text(path, _plan_lines(model, args, kind))
         elif kind == "csv":
             write_text(path, _csv(model, args.lifetimes))
         else:
@@ -212,7 +212,7 @@ def _kind_of(path: Path) -> str:
     return before if last == "json" and before in VIEWERS else path.suffix.removeprefix(".").lower()
 
 
-def _plan(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
+def _plan_lines(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     lifetimes = _PLAN_LIFETIMES.get(args.lifetimes)
     if lifetimes is None:
         raise UsageError(f"a plan cannot follow --lifetimes {args.lifetimes}", code="IRS339", hint="ssa, jit or eager")

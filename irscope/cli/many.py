@@ -44,7 +44,7 @@ def run_many(args: argparse.Namespace) -> int:
         for row in _analysed(args, asked, chosen):
             rows.append(row)
             if row.error is not None:
-                sys.stderr.write(one_line(f"irscope: error {row.error.code}: {_told(row)}") + "\n")
+                sys.stderr.write(one_line(f"irscope: error {row.error.code}: {_error_of_row(row)}") + "\n")
     except (KeyboardInterrupt, Cancelled):
         if not rows:
             raise
@@ -138,7 +138,7 @@ def analyse(
         return Row(model, sizes, error=IrscopeError(f"{type(error).__name__}: {error}", where=model, hint=hint))
 
 
-def _told(row: Row) -> str:
+def _error_of_row(row: Row) -> str:
     """The error, with the model where it does not name it."""
     at = f" at {','.join(f'{name}={size}' for name, size in row.sizes.items())}" if row.sizes else ""
     said = str(row.error).partition("\n")[0]

@@ -49,7 +49,7 @@ class Command:
 
 
 def _packages(installed: Sequence[str]) -> Table:
-    rows = [(package, _version(package), len(names_of(package)), f"{package}:{_EXAMPLES[package]}") for package in installed]
+    rows = [(package, _package_version(package), len(names_of(package)), f"{package}:{_EXAMPLES[package]}") for package in installed]
     return Table.of(rows, columns=["package", "version", "models:count", "example"], title="packages")
 
 
@@ -89,7 +89,7 @@ def _is_like(name: str, part: str) -> bool:
     return part.lower() in name.lower()
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:

@@ -115,8 +115,8 @@ class Monitor:
                 cpu=_share(self._last, spent, "busy"),
                 own=_share(self._last, spent, "own"),
                 watts=self._watts(spent, passed),
-                read_rate=_rate(self._last.read, spent.read, passed),
-                write_rate=_rate(self._last.written, spent.written, passed),
+                read_rate=_per_second(self._last.read, spent.read, passed),
+                write_rate=_per_second(self._last.written, spent.written, passed),
                 throttle=self._throttle(spent),
             )
             made = replace(made, **self._state())
@@ -192,7 +192,7 @@ def _share(before: Spent, now: Spent, name: str) -> float | None:
     return round(min(1.0, max(0.0, (is_now - was) / (now.passed - before.passed))), 4)
 
 
-def _rate(before: int | None, now: int | None, passed: float) -> float | None:
+def _per_second(before: int | None, now: int | None, passed: float) -> float | None:
     return None if before is None or now is None or passed <= 0 else round(max(0, now - before) / passed, 1)
 
 

@@ -159,7 +159,7 @@ def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     found = [pieces[0]]
     for piece in pieces[1:]:
         before = found[-1]
-        made = {moment: _one(before.moments[moment], one) for moment, one in piece.moments.items() if moment in before.moments}
+        made = {moment: _piecewise(before.moments[moment], one) for moment, one in piece.moments.items() if moment in before.moments}
         if len(made) == len(piece.moments) == len(before.moments) and all(made.values()):
             moments = {moment: one for moment, one in made.items() if one is not None}
             found[-1] = replace(piece, moments=moments, first=before.first, since=before.since)
@@ -168,7 +168,7 @@ def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _one(short: Polynomial, long: Polynomial) -> Polynomial | None:
+def _piecewise(short: Polynomial, long: Polynomial) -> Polynomial | None:
     """What is both: `short` below a length, `long` above."""
     more = {power: short.terms.get(power, 0) - long.terms.get(power, 0) for power in {**short.terms, **long.terms}}
     more = {power: factor for power, factor in more.items() if factor}

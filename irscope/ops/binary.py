@@ -128,7 +128,7 @@ def binary(
     )
 
 
-def _as_float(call: OpCall, dtype: DType) -> DType:
+def _float_result(call: OpCall, dtype: DType) -> DType:
     return to_float(dtype)
 
 
@@ -305,14 +305,14 @@ _ARITHMETIC = (
         on_reals=reals.smallest,
         roles=frozenset({OpRole.COMMUTES}),
     ),
-    binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_as_float),
+    binary("math.atan2", "Angle of the point (y, x).", np.arctan2, costs=(0, 1), rule=_float_result),
     binary("math.hypot", "Length of the hypotenuse.", np.hypot, costs=(3, 1)),
     binary("math.logaddexp", "Logarithm of the sum of two exponentials.", np.logaddexp, costs=(2, 2)),
     binary(
-        "math.xlogy", "The first side times the logarithm of the second, zero where the first is.", _xlogy, costs=(1, 1), rule=_as_float
+        "math.xlogy", "The first side times the logarithm of the second, zero where the first is.", _xlogy, costs=(1, 1), rule=_float_result
     ),
     binary("math.heaviside", "0 where negative, 1 where positive, and the second side at zero.", np.heaviside),
-    binary("math.copysign", "The first side's size with the second side's sign.", _copysign, rule=_as_float),
+    binary("math.copysign", "The first side's size with the second side's sign.", _copysign, rule=_float_result),
 )
 
 _LOGIC = (

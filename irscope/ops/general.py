@@ -160,7 +160,7 @@ _PRODUCTS = (
 # Reductions and windows by any function, whose operations for each element are counted.
 
 
-def _pairs(call: OpCall) -> list[TensorType]:
+def _reduced_operands(call: OpCall) -> list[TensorType]:
     """The operands that are reduced; as many starting values stand behind them."""
     xs = call.rest("xs")
     return xs[: len(xs) // 2]
@@ -168,17 +168,17 @@ def _pairs(call: OpCall) -> list[TensorType]:
 
 def _infer_reduce(call: OpCall) -> list[Type]:
     axes = _axes(call, "axes")
-    return [tensor(x.dtype, None if x.shape is None else _others(x.shape, axes)) for x in _pairs(call)]
+    return [tensor(x.dtype, None if x.shape is None else _others(x.shape, axes)) for x in _reduced_operands(call)]
 
 
 def _cost_reduce(call: OpCall) -> Cost:
-    left_out = numel(_pairs(call)[0]) - numel(call.results[0])
+    left_out = numel(_reduced_operands(call)[0]) - numel(call.results[0])
     return Cost(reduction=left_out * call.int_attr("work"))
 
 
 def _infer_windows(call: OpCall) -> list[Type]:
     kernel = _axes(call, "kernel")
-    return [tensor(x.dtype, None if x.shape is None else _windows(call, x.shape, kernel)) for x in _pairs(call)]
+    return [tensor(x.dtype, None if x.shape is None else _windows(call, x.shape, kernel)) for x in _reduced_operands(call)]
 
 
 def _cost_windows(call: OpCall) -> Cost:

@@ -137,7 +137,7 @@ def _evaluate_arg(function: Callable[..., Any]) -> Callable[[OpCall], Known | No
     return evaluate
 
 
-def _arg(name: str, function: Callable[..., Any], summary: str, **facts: Unpack[Facts]) -> OpSpec:
+def _arg_reduction(name: str, function: Callable[..., Any], summary: str, **facts: Unpack[Facts]) -> OpSpec:
     facts.setdefault("temporaries", pair_rule)
     return op(
         f"reduce.{name}(Tensor x, *, int? axis, bool keepdims=False, bool select_last_index=False) -> Tensor",
@@ -301,8 +301,8 @@ _SORTING = (
         temporaries=histogram_rule,
         roles=frozenset({OpRole.ROUTE}),
     ),
-    _arg("argmax", np.argmax, "Position of the largest element of an axis, or of all elements."),
-    _arg("argmin", np.argmin, "Position of the smallest element of an axis, or of all elements."),
+    _arg_reduction("argmax", np.argmax, "Position of the largest element of an axis, or of all elements."),
+    _arg_reduction("argmin", np.argmin, "Position of the smallest element of an axis, or of all elements."),
 )
 
 _RUNNING = (

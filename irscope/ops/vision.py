@@ -159,12 +159,12 @@ def _new_sizes(call: OpCall, old: Sequence[Dim]) -> Sequence[Dim]:
     known = call.value("scales") if call.given("scales") else None
     if known is not None and known.size:
         _check_count(call, known.size, len(old))
-        return [_scaled(call, size, factor) for size, factor in zip(old, known.reshape(-1).tolist(), strict=True)]
+        return [_scaled_size(call, size, factor) for size, factor in zip(old, known.reshape(-1).tolist(), strict=True)]
     reason = "the result's size is computed by the model"
     return [call.unknown(reason, "sizes,scales") for _ in old]
 
 
-def _scaled(call: OpCall, size: Dim, factor: object) -> Dim:
+def _scaled_size(call: OpCall, size: Dim, factor: object) -> Dim:
     if not isinstance(factor, Real | SymDim):
         return scaled_size(call, size, np.float32(factor))  # type: ignore[arg-type]  # numbers are left
     bits = PRECISION[DType.F32]

@@ -246,7 +246,7 @@ class CardWriter:
         inputs = self.card.inputs
         if not inputs:
             return "none"
-        shown = ", ".join(f"{one.name} {_type_of(one)}" for one in inputs[:_INPUTS])
+        shown = ", ".join(f"{one.name} {_input_type(one)}" for one in inputs[:_INPUTS])
         more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
         stated = sizes_text(self.card.sizes)
         return "; ".join(filter(None, (f"{shown}{more}", stated)))
@@ -422,7 +422,7 @@ class CardWriter:
         if isinstance(cost.macs.value, int):
             # Where the FLOPs are so many for each size, so are the multiply-adds.
             factor = flops.partition(" x ")[2] if " = " not in flops else ""
-            macs = f"{_end(cost.macs)}{self.sign(cost.macs)}{_short_count(cost.macs.value)}{f' x {factor}' if factor else ''}"
+            macs = f"{_bound_sign(cost.macs)}{self.sign(cost.macs)}{_short_count(cost.macs.value)}{f' x {factor}' if factor else ''}"
         yield self.item("cost", f"{flops}; {macs} multiply-adds")
         ratio = cost.intensity.value
         intensity = f"{_digits(ratio)} FLOPs a byte" if isinstance(ratio, int | float) else "FLOPs a byte ?"
@@ -453,7 +453,7 @@ class CardWriter:
         unit, name = next(((unit, name) for unit, name in _JOULES if value >= unit), _JOULES[-1])
         low, high = energy.ends
         ends = f" [{_digits(low / unit)} to {_digits(high / unit)}]" if low is not None and high is not None and low != high else ""
-        return f"{_end(energy)}{self.sign(energy)}{_digits(value / unit)} {name}{ends}"
+        return f"{_bound_sign(energy)}{self.sign(energy)}{_digits(value / unit)} {name}{ends}"
 
     # -- what is not known, and what to do ---------------------------------------------------------------------
 
@@ -507,7 +507,7 @@ class CardWriter:
             if low is not None and high is not None:
                 return f"{humanise(low, kind)} to {humanise(high, kind)}"
             return f"at least {humanise(low, kind)}" if low else "?"
-        end = _end(number) if number.provenance is Provenance.EXACT else ""
+        end = _bound_sign(number) if number.provenance is Provenance.EXACT else ""
         return f"{end}{self.sign(number)}{humanise(number, kind)}"
 
     def amount(self, number: Quantity, kind: Kind) -> str:
@@ -532,7 +532,7 @@ def _doubt(fits: Quantity) -> str:
     return {Provenance.MODELLED: " as modelled", Provenance.ASSUMED: " if what is assumed holds"}.get(fits.provenance, "")
 
 
-def _end(number: Quantity) -> str:
+def _bound_sign(number: Quantity) -> str:
     """What stands before a number that is only one end of what it may be."""
     if number.interval is None or number.lo == number.hi:
         return ""
@@ -549,7 +549,7 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _type_of(one: CardInput) -> str:
+def _input_type(one: CardInput) -> str:
     return f"{one.dtype or '?'}{'[?]' if one.shape is None else type_text(one.shape)}"
 
 

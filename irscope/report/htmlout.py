@@ -157,7 +157,7 @@ class PartWriter:
 
     def grid(self, table: Table, rows: Iterable[Sequence[Cell]], attributes: Iterable[str] = repeat("")) -> Iterator[str]:
         """The columns of a table over some rows, with the attributes that rows have."""
-        heads = "".join(_head(column, _width(table, column)) for column in table.columns)
+        heads = "".join(_head(column, _least_width(table, column)) for column in table.columns)
         yield f'<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
         scales = bar_scales(table)
         for row, more in zip(rows, attributes, strict=False):
@@ -231,7 +231,7 @@ def _head(column: Column, width: int) -> str:
     return f'<th scope="col"{style}{help_text}>{svg_text(column.heading)}</th>'
 
 
-def _width(table: Table, column: Column) -> int:
+def _least_width(table: Table, column: Column) -> int:
     """Letters that a column of texts is wide at least where its cells may be broken anywhere; 0 for numbers, which are not."""
     if column.kind.is_number:
         return 0

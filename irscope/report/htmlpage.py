@@ -56,7 +56,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield f"<title>{svg_text(f'{about} - irscope' if about else 'irscope')}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
     yield '<a class="skip" href="#content">Skip to the content</a>\n'
-    yield from _contents(document)
+    yield from _table_of_contents(document)
     yield '<main id="content">\n<header>\n'
     if document.model.path and not document.subjects:
         yield from _model(document.model)
@@ -87,7 +87,7 @@ def _asset(name: str) -> str:
     return (files("irscope.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _contents(document: Document) -> Iterator[str]:
+def _table_of_contents(document: Document) -> Iterator[str]:
     """Links to the sections and to what is in them."""
     yield '<nav aria-label="Contents">\n<details open><summary>Contents</summary>\n<ol>\n'
     if document.card is not None:

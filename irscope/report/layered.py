@@ -284,14 +284,14 @@ def columns(
         room.append(starts)
     for _ in range(_STRAIGHTEN):
         for at in range(1, len(layers.rows)):
-            _settle(layers.rows[at], room[at], above, middle)
+            _settle_row(layers.rows[at], room[at], above, middle)
         for at in range(len(layers.rows) - 2, -1, -1):
-            _settle(layers.rows[at], room[at], below, middle)
+            _settle_row(layers.rows[at], room[at], below, middle)
     left = min((middle[number] - width[number] / 2 for number in range(size)), default=0.0)
     return [one - left for one in middle]
 
 
-def _settle(row: Sequence[int], room: Sequence[float], joined: Sequence[Sequence[tuple[int, int, float]]], middle: list[float]) -> None:
+def _settle_row(row: Sequence[int], room: Sequence[float], joined: Sequence[Sequence[tuple[int, int, float]]], middle: list[float]) -> None:
     """Move a row to the nearest places in its order to where each member wants to be."""
     blocks: list[tuple[float, float, int]] = []
     for number, least in zip(row, room, strict=True):

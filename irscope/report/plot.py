@@ -89,7 +89,7 @@ class Plot:
             edges = stacked(panel)
             for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, edges, strict=True)):
                 outline = [*self._places(curve, ceiling), *reversed(self._places(curve, floor))]
-                filled = _filled(panel.colours[number], "area ")
+                filled = _fill_style(panel.colours[number], "area ")
                 yield f'<path {filled} d="{_path(outline)}Z"><title>{svg_text(curve.name)}</title></path>\n'
         else:
             for number, curve in enumerate(panel.curves):
@@ -116,7 +116,7 @@ class Plot:
                 yield f'<path {looks} d="{path}"><title>{svg_text(curve.name)}</title></path>\n'
         if curve.style in (Style.POINTS, Style.LINE) and not curve.dashed:
             for x, y in points:
-                yield self._dot(_filled(colour), self.x(x), self.y(y))
+                yield self._dot(_fill_style(colour), self.x(x), self.y(y))
 
     def _places(self, curve: Curve, heights: Sequence[float]) -> list[tuple[float, float]]:
         """The corners of a curve; one that holds goes on until the next place."""
@@ -184,7 +184,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
         for number, curve in enumerate(panel.curves):
             value, y = curve.ys[place], top + _SVG_BAR * number
             size = wide * (value or 0) / panel.top
-            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" {_filled(panel.colours[number])}/>')
+            parts.append(f'<rect x="{_NAMES}" y="{y}" width="{size:.1f}" height="{_SVG_BAR - 3}" {_fill_style(panel.colours[number])}/>')
             parts.append(f'<text x="{_NAMES + size + 5:.1f}" y="{y + 11}">{svg_text(curve.texts[place])}</text>\n')
     parts.append(f'<path class="axis" d="M{_NAMES} 0V{bottom}H{_NAMES + wide}"/>\n')
     legend, height = _legend(panel, bottom + 24)
@@ -201,7 +201,7 @@ def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
         size = 26 + len(curve.name) * _LETTER
         if x + size > _PAGE_WIDTH and x > _LEFT:
             x, y = float(_LEFT), y + _LABELS + 3
-        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" {_filled(panel.colours[number])}/>')
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" {_fill_style(panel.colours[number])}/>')
         parts.append(f'<text x="{x + 15:.1f}" y="{y}">{svg_text(curve.name)}</text>\n')
         x += size
     return parts, y + 8
@@ -378,7 +378,7 @@ def _colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def _filled(number: int, names: str = "") -> str:
+def _fill_style(number: int, names: str = "") -> str:
     """The attributes of what is filled with the colour of a curve."""
     return f'class="{names}c{number % len(COLOURS)}" fill="{_colour(number)}"'
 

@@ -707,12 +707,12 @@ def _against_base(budget: Budget, now: Quantity, base: Quantity, one: CheckedMod
                 "unjudged",
                 f"it has no {place.split()[2]} bound{' now' if new is None else ' in the baseline'}, but one on the other side",
             )
-        if not _holds(budget, new, old):
+        if not _change_within(budget, new, old):
             return "exceeded", f"{place}it was {humanise(old, budget.kind)}, {_grown(new, old, budget.kind)}"
     return "ok", ""
 
 
-def _holds(budget: Budget, new: Number, old: Number) -> bool:
+def _change_within(budget: Budget, new: Number, old: Number) -> bool:
     limit = budget.limit
     if budget.change == "amount":
         return bool(surely(budget.operator, new - old, new - old, limit))

@@ -139,12 +139,12 @@ def headline(checked: Checked) -> list[str]:
     exceeded, unjudged, failed = checked.of("exceeded"), checked.of("unjudged"), checked.failed_models
     total = len(checked.judged)
     if checked.is_passed:
-        lines = [f"passed: {_count(total, 'budget')} of {_count(len(checked.models), 'model')}"]
+        lines = [f"passed: {_plural(total, 'budget')} of {_plural(len(checked.models), 'model')}"]
     else:
-        said = [f"{len(exceeded)} of {_count(total, 'budget')} exceeded"] if exceeded else []
-        said += [f"{_count(len(unjudged), 'budget')} cannot be judged"] if unjudged else []
-        said += [f"{len(failed)} of {_count(len(checked.models), 'model')} cannot be read"] if failed else []
-        said += [f"{_count(len(checked.plan.missing), 'pattern')} without a file"] if checked.plan.missing else []
+        said = [f"{len(exceeded)} of {_plural(total, 'budget')} exceeded"] if exceeded else []
+        said += [f"{_plural(len(unjudged), 'budget')} cannot be judged"] if unjudged else []
+        said += [f"{len(failed)} of {_plural(len(checked.models), 'model')} cannot be read"] if failed else []
+        said += [f"{_plural(len(checked.plan.missing), 'pattern')} without a file"] if checked.plan.missing else []
         lines = [f"failed: {', '.join(said)}"]
     failures = list(failures_of(checked))
     lines += failures[:_MOST_LINES]
@@ -182,7 +182,7 @@ def check_document(checked: Checked) -> Document:
         Column("share", Kind.NUMBER, detail=True, help="by which it changed since the baseline"),
     ]
     cells = [
-        (one.status, one.key, one.budget.text, _shown(one.now, one.budget.kind), _base(one), _change(one), one.reason, *_raw(one))
+        (one.status, one.key, one.budget.text, _quantity_text(one.now, one.budget.kind), _base(one), _change(one), one.reason, *_raw(one))
         for one in rows
     ]
     tables = [Table.of(cells, columns, "budgets")]
@@ -200,7 +200,7 @@ def check_document(checked: Checked) -> Document:
     if signs:
         notes.append(", ".join(f"{sign} {provenance.value}" for provenance, sign in _SIGNS.items() if sign in signs))
     report = Report("check", tables=tuple(tables), headline=tuple(headline(checked)), notes=tuple(notes))
-    subject = Subject("check", (checked.plan.file, _count(len(checked.models), "model"), f"baseline {_baseline(checked)}"))
+    subject = Subject("check", (checked.plan.file, _plural(len(checked.models), "model"), f"baseline {_baseline(checked)}"))
     return Document(reports=(report,), subjects=(subject,), own_json=lambda _: check_json(checked))
 
 
@@ -212,11 +212,11 @@ def _baseline(checked: Checked) -> str:
     return f"{checked.plan.baseline_name}{'' if checked.baseline is not None else ' (none yet)'}"
 
 
-def _count(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _shown(one: Quantity, kind: Kind) -> str:
+def _quantity_text(one: Quantity, kind: Kind) -> str:
     sign = _SIGNS.get(one.provenance, "")
     return f"{sign if one.value is not None else ''}{humanise(one, kind)}"
 
@@ -321,7 +321,7 @@ def markdown(checked: Checked) -> Iterator[str]:
             _VERDICTS[one.status],
             md_code(one.key),
             md_code(one.budget.text),
-            *(md_text(text) for text in (_shown(one.now, one.budget.kind), _base(one), _change(one), one.reason)),
+            *(md_text(text) for text in (_quantity_text(one.now, one.budget.kind), _base(one), _change(one), one.reason)),
         )
         yield f"| {' | '.join(cells)} |\n"
     problems = [(model.target.key, model.error) for model in checked.failed_models]

@@ -173,7 +173,7 @@ class Material:
 
 def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object], Report]:
     """The device file's content and what was found. Raises UsageError where the recordings are of several devices or tell nothing."""
-    material = _gathered(paths, base)
+    material = _collect_material(paths, base)
     base = base or material.device
     record = device_record(base)
     aside = kept_out_models(material.models)
@@ -196,7 +196,7 @@ def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object],
     return record, _calibration_report(base, material, rules, slowdown, aside)
 
 
-def _gathered(paths: Sequence[Path], base: str) -> Material:
+def _collect_material(paths: Sequence[Path], base: str) -> Material:
     found = Material()
     for path in paths:
         if path.is_dir() and is_gpu_folder(path):

@@ -145,15 +145,15 @@ class RunFit:
             "model": self.model,
             "free": self.free,
             "largest": self.largest,
-            "peak_bytes": _bytes_of(at),
+            "peak_bytes": _needed_bytes(at),
             "limited_by": "" if over is None else over.why,
             "limit": self.limit,
             "formula": None,
             "memory_bytes": self.memory,
             "counter": self.counter,
-            "does_not_fit": None if over is None else {"size": over.size, "peak_bytes": _bytes_of(over), "why": over.why},
+            "does_not_fit": None if over is None else {"size": over.size, "peak_bytes": _needed_bytes(over), "why": over.why},
             "target": self.target.text,
-            "tried": [{"size": one.size, "outcome": one.outcome, "peak_bytes": _bytes_of(one), "why": one.why} for one in self.tried],
+            "tried": [{"size": one.size, "outcome": one.outcome, "peak_bytes": _needed_bytes(one), "why": one.why} for one in self.tried],
             "provenance": dict.fromkeys(("largest", "peak_bytes"), Provenance.MODELLED.value) if modelled else {},
         }
 
@@ -161,7 +161,7 @@ class RunFit:
 _SAID: Final = {"fits": "yes", "oom": "no", "fails": "fails"}
 
 
-def _bytes_of(one: Tried | None) -> object:
+def _needed_bytes(one: Tried | None) -> object:
     return None if one is None or one.needed is None else one.needed.value
 
 

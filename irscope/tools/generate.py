@@ -549,7 +549,7 @@ class Capture:
                 ),
                 starts[-1],
             ]
-            whole.events.extend(_end(tape, main, whole, last, self.ending))
+            whole.events.extend(_freed_at_return(tape, main, whole, last, self.ending))
         else:
             whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
             starts = [one.at for one in main.cuts[: len(first_tokens)]]
@@ -608,7 +608,7 @@ def _continue(found: Generation, captured: Capture) -> None:
         found.phases["decode"] = replace(found.phases["decode"], held=done[steps + 1].after)
 
 
-def _end(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], ending: tuple[Cut, Cut] | None) -> list[int]:
+def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], ending: tuple[Cut, Cut] | None) -> list[int]:
     """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
     the last step, `ending` is where it was captured, if not at the end of `main`."""
     begin, over = ending or (main.cuts[-1], Cut(main.end, {}))

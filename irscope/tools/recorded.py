@@ -618,7 +618,7 @@ def memory_series(recording: Recording) -> Series:
             highest[number] = at
     after += [last] * (len(recording.ops) - len(after))
     places = [highest.get(number, after[number]) for number in range(len(recording.ops))]
-    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in _ordered(found))
+    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in _in_usual_order(found))
     data: dict[str, Sequence[object]] = {"operator": range(len(recording.ops))}
     data |= {name.replace(" ", "_"): [found[name][place] for place in places] for name in found}
     return Series("memory over a step by category", Column("operator", Kind.INDEX), columns, data, stacked=True)
@@ -627,7 +627,7 @@ def memory_series(recording: Recording) -> Series:
 _ORDER: Final = ("parameter", "buffer", "input", "optimizer state", "gradient", "activation", "temporary", "workspace")
 
 
-def _ordered(names: Mapping[str, object]) -> list[str]:
+def _in_usual_order(names: Mapping[str, object]) -> list[str]:
     return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
 
@@ -679,7 +679,7 @@ def recorded_panels(picture: str, found: Mapping[int, Recording]) -> list[Panel]
         if picture in ("", "memory") and recording.run("warm"):
             panels += [_titled(panel, label) for panel in panels_of(memory_series(recording))]
         if picture in ("", "categories") and (parts := peak_parts(recording)):
-            names = _ordered(parts)
+            names = _in_usual_order(parts)
             words = f"{label}bytes by category, together the peak of {humanise(sum(parts.values()), Kind.BYTES)}"
             panels.append(bars(words, names, [(Column("bytes", Kind.BYTES, provenance=_MEASURED), [parts[name] for name in names])]))
         if not picture:

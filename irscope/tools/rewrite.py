@@ -54,7 +54,7 @@ def rewrite(
     """
     program = model.program
     if target.suffix.lower() == ".irs":
-        return _as_text(model, passes, target)
+        return _write_text_form(model, passes, target)
     if program.format not in WRITERS:
         raise UsageError(
             f"a model read as {program.format} is not written again",
@@ -104,7 +104,7 @@ def _transformed(model: Model, passes: Runnable | Sequence[Runnable]) -> Sequenc
     return results
 
 
-def _as_text(model: Model, passes: Runnable | Sequence[Runnable], target: Path) -> Rewritten:
+def _write_text_form(model: Model, passes: Runnable | Sequence[Runnable], target: Path) -> Rewritten:
     """Write what transforms leave of any model in the text form; the weights stay where they are."""
     before = len(model.program.graph)
     results = _transformed(model, passes)

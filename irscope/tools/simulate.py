@@ -111,7 +111,7 @@ def run_program(program: Callable[[], Any], name: str, options: Options, files: 
     found = Simulation(name, target, options, applied=changes.applied)
     with _files_apart(found, process, watch, files):
         try:
-            with _environment(options), _time_limit(options.seconds, StopProgram):
+            with _torchrun_environment(options), _time_limit(options.seconds, StopProgram):
                 found.result = program()
         except StopProgram:
             found.outcome = "steps"
@@ -340,7 +340,7 @@ def _prepared(target: Target, options: Options) -> Process:
     from irscope.frontends.simulation.process import Process
 
     if _process is None:
-        with _environment(options):
+        with _torchrun_environment(options):
             _process = Process(target, workspace_policy(target).buffers, options.pending_frees, memory_of(target, options))
     elif _process.machine.target != target:
         raise UsageError("one process simulates one device", code="IRS644", hint="start another process for another one")
@@ -351,7 +351,7 @@ def _prepared(target: Target, options: Options) -> Process:
 
 
 @contextlib.contextmanager
-def _environment(options: Options) -> Iterator[None]:
+def _torchrun_environment(options: Options) -> Iterator[None]:
     """Set what torchrun sets, where it starts the program."""
     from irscope.frontends.simulation.launchers import environment, set_variables
 

@@ -83,12 +83,12 @@ class BudgetRow:
     @property
     def extra(self) -> int | None:
         """FLOPs of what is recomputed."""
-        return _sum(one["extra_flops"] for one in self.partitions)
+        return _sum_of_known(one["extra_flops"] for one in self.partitions)
 
     @property
     def whole(self) -> int | None:
         """FLOPs of all graphs where nothing is recomputed."""
-        return _sum(one["flops"] for one in self.partitions)
+        return _sum_of_known(one["flops"] for one in self.partitions)
 
     @property
     def recomputed(self) -> dict[tuple[str, str], tuple[int, int | None]]:
@@ -96,7 +96,7 @@ class BudgetRow:
         found: dict[tuple[str, str], tuple[int, int | None]] = {}
         for row in (row for one in self.partitions for row in one["recomputed"]):
             count, flops = found.get((row["operator"], row["line"]), (0, 0))
-            found[row["operator"], row["line"]] = count + row["count"], _sum((flops, row["flops"]))
+            found[row["operator"], row["line"]] = count + row["count"], _sum_of_known((flops, row["flops"]))
         return found
 
 
@@ -334,7 +334,7 @@ def _remark(row: BudgetRow, plan: Planned) -> str:
     return ""
 
 
-def _sum(several: Iterable[int | None]) -> int | None:
+def _sum_of_known(several: Iterable[int | None]) -> int | None:
     total = 0
     for one in several:
         if one is None:

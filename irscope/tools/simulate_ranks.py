@@ -527,7 +527,7 @@ class _Search:
 
     def _crossed(self, axes: Sequence[Axis], grids: Sequence[Sequence[int]]) -> dict[int, int]:
         """What differs along two axes may differ again where both do."""
-        self.simulate(sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_distinct, grids)))
+        self.simulate(sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_unique, grids)))
         found = range(self._options.ranks)
         return {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in found}
 
@@ -611,7 +611,7 @@ def all_ranks(program: Program, options: Options, most: int) -> Ranks:
     return Ranks(program, options, target, sorted(classes.values(), key=lambda one: one.order), axes, unknown, search.children.interrupted)
 
 
-def _distinct(stands: Sequence[int]) -> list[int]:
+def _unique(stands: Sequence[int]) -> list[int]:
     return sorted(set(stands))
 
 

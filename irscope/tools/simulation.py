@@ -693,9 +693,9 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         yield Table.of(
             [*totals.items(), ("allocated, the sum", sum(totals.values()))], ["category", "bytes"], "allocated where memory was refused"
         )
-        yield _alive(simulation, alive_then, "alive where memory was refused")
+        yield _alive_table(simulation, alive_then, "alive where memory was refused")
     elif parts:
-        yield _alive(simulation, max((step for _, step in parts), key=lambda step: step.peak["allocated"]).alive, "alive at the peak")
+        yield _alive_table(simulation, max((step for _, step in parts), key=lambda step: step.peak["allocated"]).alive, "alive at the peak")
     if simulation.tape.events:
         rows = simulation.reserved_for()
         title = "what reserved is made of " + ("where memory was refused" if simulation.outcome == "oom" else "at its peak")
@@ -928,7 +928,7 @@ def _shared(simulation: Simulation) -> Table:
     return Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
 
 
-def _alive(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:
+def _alive_table(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:
     return Table.of(grouped(rows, simulation.classes), _ALIVE, title, whole="bytes")
 
 
@@ -946,11 +946,11 @@ def grouped(rows: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str
         names.append(module)
         sums[0] += size
         sums[1] += number
-    made = [(str(category), _together(names), str(line), sums[0], sums[1]) for (category, line, *_), (names, sums) in groups.items()]
+    made = [(str(category), _common_name(names), str(line), sums[0], sums[1]) for (category, line, *_), (names, sums) in groups.items()]
     return sorted(made, key=lambda row: -row[3])
 
 
-def _together(names: Sequence[str]) -> str:
+def _common_name(names: Sequence[str]) -> str:
     """One name for modules that differ in numbers: layers.0-11.dropout."""
     if len(set(names)) == 1:
         return names[0]

@@ -116,7 +116,7 @@ def _call(function: Any, called: Called, types: Inferred) -> Call:
                 args.append(torch.device("cpu"))
             continue
         given = called.args.get(parameter.name)
-        value = _argument(given, "Tensor" in str(parameter.type), types)
+        value = _operand_with_type(given, "Tensor" in str(parameter.type), types)
         if value is None and parameter.has_default_value():
             value = parameter.default_value
         is_default = parameter.has_default_value() and value == parameter.default_value
@@ -128,10 +128,10 @@ def _call(function: Any, called: Called, types: Inferred) -> Call:
     return Call(function, tuple(args[:wanted]), named)
 
 
-def _argument(given: object, is_tensor: bool, types: Inferred) -> object:
+def _operand_with_type(given: object, is_tensor: bool, types: Inferred) -> object:
     """An argument with types for tensors and numbers for formulas; raises CannotCount where a size is open."""
     if isinstance(given, tuple | list):
-        return [_argument(item, is_tensor, types) for item in given]
+        return [_operand_with_type(item, is_tensor, types) for item in given]
     if isinstance(given, SymDim):
         raise CannotCount(f"the size {given} is open; give it with --bind to compare")
     if not isinstance(given, Value):

@@ -461,7 +461,7 @@ def step_panels(picture: str, steps: Mapping[str, Model], swept: Sequence[Series
     if picture == "batch":
         return [panel for series in _of_batches(swept) for panel in panels_of(series)]
     if picture == "categories":
-        return [_categories(steps)]
+        return [_category_bars(steps)]
     if picture == "idle":
         return [_idle(label, model) for label, model in steps.items()]
     if picture == "recompute":
@@ -477,7 +477,7 @@ def _timeline(label: str, model: Model) -> list[Panel]:
     return [panel for series in _of_memory(model) for panel in panels_of(series, label or series.title)]
 
 
-def _categories(steps: Mapping[str, Model]) -> Panel:
+def _category_bars(steps: Mapping[str, Model]) -> Panel:
     found = {label: memory_of(model).at_peak() for label, model in steps.items()}
     known = dict.fromkeys(name for sizes in found.values() for name in sizes)
     names = [name for name in known if any(name in sizes and (sizes[name].value or sizes[name].interval) for sizes in found.values())]

@@ -100,7 +100,7 @@ def differences(
 def _stored(pair: tuple[Value, Value], files: tuple[WeightFiles, WeightFiles]) -> tuple[Stored, Stored] | Unread:
     # Two tensors whose axes lie in the same order are compared as they lie, others element by element in row-major order.
     one, other = (value.type.layout if isinstance(value.type, TensorType) else None for value in pair)
-    a, b = (_one(value, held, row_major=one != other) for value, held in zip(pair, files, strict=True))
+    a, b = (_read_stored(value, held, row_major=one != other) for value, held in zip(pair, files, strict=True))
     if isinstance(a, Unread) or isinstance(b, Unread):
         side, why = ("A", a) if isinstance(a, Unread) else ("B", b)
         assert isinstance(why, Unread)
@@ -108,7 +108,7 @@ def _stored(pair: tuple[Value, Value], files: tuple[WeightFiles, WeightFiles]) -
     return (a, b) if a.count == b.count else Unread("one of them is complex")
 
 
-def _one(value: Value, files: WeightFiles, *, row_major: bool) -> Stored | Unread:
+def _read_stored(value: Value, files: WeightFiles, *, row_major: bool) -> Stored | Unread:
     try:
         return stored_tensor(value, files, row_major=row_major)
     except Unreadable as problem:

@@ -77,7 +77,7 @@ def fusion(ask: Enquiry) -> Iterator[Finding]:
     for pattern, groups in patterns.items():
         changed: dict[Node, Cost] = {}
         for group in groups:
-            changed.update(_fused(group, costs))
+            changed.update(_costs_when_fused(group, costs))
         nodes = tuple(node for group in groups for node in group.nodes)
         before, after = total_of(group.unfused for group in groups), total_of(group.fused for group in groups)
         yield Finding(
@@ -91,7 +91,7 @@ def fusion(ask: Enquiry) -> Iterator[Finding]:
         )
 
 
-def _fused(group: Group, costs: Costs) -> dict[Node, Cost]:
+def _costs_when_fused(group: Group, costs: Costs) -> dict[Node, Cost]:
     """Everything as one node, in the place of the one with most products, and the others for nothing."""
     known = [(node, costs.by_node[node]) for node in group.nodes if node in costs.by_node]
     if len(known) < len(group.nodes) or group.fused is None:

@@ -274,7 +274,7 @@ class _RequestRecorder:
             births.setdefault(one.born, []).append(one)
         for step, node in enumerate(self._timeline.steps):
             for one in births.get(step, ()):
-                owner = Owner(_tensors_of(one), "output" if one.is_output else "activation", one.value.node)
+                owner = Owner(_buffer_tensors(one), "output" if one.is_output else "activation", one.value.node)
                 dying.setdefault(one.dies, []).append((self._take(int_or_zero(one.size), owner, 1, step), owner))
             inside = int_or_zero(self._timeline.inside.get(step))
             if inside:
@@ -301,7 +301,7 @@ class _RequestRecorder:
             self._found.events.append(Event("free", address, found[0], found[0], 1, step, owner))
 
 
-def _tensors_of(one: LiveRange) -> str:
+def _buffer_tensors(one: LiveRange) -> str:
     """The tensor in a buffer, or those that have it in turn."""
     names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""

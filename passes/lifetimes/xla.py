@@ -237,7 +237,7 @@ def _sharding(ctx: PassContext) -> Sharding | None:
     return Sharding(program.graph, ctx.get(Shapes), program.mesh, program.cuts) if program.mesh else None
 
 
-def _counted(ctx: PassContext) -> dict[str, object]:
+def _cost_analysis(ctx: PassContext) -> dict[str, object]:
     """What `cost_analysis()` would say; unknown where the cost of an operator is."""
     counter = _Counter(ctx.get(Shapes), ctx.get(NodeCosts()), _sharding(ctx))
     work, note = counter.of_graph(ctx.program.graph), counter.unknown
@@ -274,7 +274,7 @@ class XlaMemory(Analysis[FusedPlan]):
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary={**result.summary(), **_counted(ctx)},
+            summary={**result.summary(), **_cost_analysis(ctx)},
             units={_WORK[0]: Kind.FLOPS, _WORK[1]: Kind.COUNT},
             notes=(XLA_NOTE, _COUNT_NOTE),
             tables=(

@@ -413,7 +413,7 @@ class Curve(Analysis[PeakCurve]):
 
     def report(self, result: PeakCurve, ctx: PassContext) -> Report:
         points = result.points
-        columns = _columns(result)
+        columns = _curve_columns(result)
         return Report(
             pass_name=self.name,
             options=self.text,
@@ -428,7 +428,7 @@ class Curve(Analysis[PeakCurve]):
         )
 
 
-def _columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
+def _curve_columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
     """What is known at each point."""
     points, peaks = result.points, result.peaks
     found = size_columns(points)

@@ -60,7 +60,7 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
     base = sum(storage.size for storage in storages if storage.is_input and storage.is_output)
     inside = {step: size for step, size in lifetimes.inside.items() if not is_unknown(size)}
     workspace = [_bound_size(inside.get(step, 0)) for step in range(end)]
-    before = _before(nodes, place, order)
+    before = _predecessors(nodes, place, order)
     if cycle := waiting_for_one_another(before):
         names = ", ".join(nodes[op].name for op in cycle[:_NAMED])
         raise PassError(f"{len(cycle)} nodes form a cycle of dependences, so that there is no topological order: {names}", code="IRS366")
@@ -78,7 +78,7 @@ def check_sizes(sizes: Iterable[Dim]) -> None:
         raise PassError(f"orders and places need numbers: sizes depend on {', '.join(names)}", code="IRS352", hint=hint)
 
 
-def _before(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list[set[int]]:
+def _predecessors(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list[set[int]]:
     """For each node those that must run before it: producers of what it reads, and those that shared storage or side effects require."""
     before: list[set[int]] = [set() for _ in nodes]
     last_fixed = -1

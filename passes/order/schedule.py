@@ -398,7 +398,7 @@ def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
         made = numbers.get(node.outputs[0])
         for operand in node.inputs:
             taken = None if operand is None else numbers.get(aliases.storage(operand))
-            if operand is None or made is None or taken is None or not _alike(types, operand, node.outputs[0]):
+            if operand is None or made is None or taken is None or not _have_same_type(types, operand, node.outputs[0]):
                 continue
             one = storages[taken]
             # Whatever else reads the operand comes before this node in the order as written; from now on it has to.
@@ -440,7 +440,7 @@ def _own_parts(node: Node, numbers: dict[Value, int], aliases: Aliases) -> list[
     return [numbers[value] for value in operands if value in numbers and aliases.storage(value) is value]
 
 
-def _alike(types: Inferred, one: Value, other: Value) -> bool:
+def _have_same_type(types: Inferred, one: Value, other: Value) -> bool:
     a, b = types.type_of(one), types.type_of(other)
     return isinstance(a, TensorType) and (a.dtype, a.shape) == (b.dtype, b.shape)
 

@@ -84,7 +84,7 @@ def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
         return None
     between = [node for node in before if node is not scores]
     nodes = sorted({scores, softmax, mixed, *between, *behind}, key=lambda node: node.order)
-    query, key = _operands(scores)
+    query, key = _factors_of_product(scores)
     masks = [operand for node in between for operand in node.inputs if operand is not None]
     causal, why = _masks_future(masks, triangles)
     return Attention(tuple(nodes), query, key, causal, why)
@@ -98,11 +98,11 @@ def _mixes_activations(node: Node) -> bool:
     """Whether a node is a product of two values that both change from run to run."""
     if not is_product(node):
         return False
-    left, right = _operands(node)
+    left, right = _factors_of_product(node)
     return left is not None and right is not None and not is_constant(left) and not is_constant(right)
 
 
-def _operands(node: Node) -> tuple[Value | None, Value | None]:
+def _factors_of_product(node: Node) -> tuple[Value | None, Value | None]:
     """The two factors of a product."""
     factors = factors_of(node)
     if factors is None or len(node.inputs) <= factors.right:

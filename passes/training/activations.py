@@ -278,7 +278,7 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
                 Quantity(peak.value, peak.provenance),
                 left,
                 device,
-                _module(op),
+                _module_path(op),
             ),
             times.said_of(op),
         )
@@ -301,7 +301,7 @@ def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> s
             _nine_digits(one.idle_seconds),
             NEVER if one.recompute_seconds is None else _nine_digits(one.recompute_seconds),
             one.recompute_bytes,
-            _module(ops[one.created]),
+            _module_path(ops[one.created]),
             times.said,
         )
         for one in kept
@@ -309,7 +309,7 @@ def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> s
     return _csv_text(ACTIVATIONS, rows)
 
 
-def _module(op: StepOp) -> str:
+def _module_path(op: StepOp) -> str:
     return op.scope.module or WHOLE
 
 

@@ -201,7 +201,15 @@ class StoreAs(Analysis[Storing]):
             Column("kept", help="why it stays as it is"),
         ]
         rows = [
-            (one.weight.name, one.weight.type.shape, one.before, one.after, _bits(one), "" if one.kept else one.decibels, one.kept)
+            (
+                one.weight.name,
+                one.weight.type.shape,
+                one.before,
+                one.after,
+                _bits_each(one),
+                "" if one.kept else one.decibels,
+                one.kept,
+            )
             for one in sorted(result.matrices, key=lambda one: -one.before)
         ]
         sums = [(kept, *numbers) for kept, numbers in _by_reason(result).items()]
@@ -416,7 +424,7 @@ def _sum(size: int, result: Storing) -> object:
     return Quantity(size, lo=size) if result.unsized else size
 
 
-def _bits(one: Stored) -> float | None:
+def _bits_each(one: Stored) -> float | None:
     return 8 * one.after / one.count if one.count else None
 
 

@@ -563,7 +563,7 @@ class _Teller:
     def _ops(self, runs: _Runs, mapping: NodeMap | None, nodes: Sequence[int | None]) -> Iterator[OpRecord]:
         names = [kernel.name for kernel in runs.warm]
         same = [run for run in runs.timed if [kernel.name for kernel in run] == names]
-        before = _before(runs.warm)
+        before = _bytes_before(runs.warm)
         for index, kernel in enumerate(runs.warm):
             node = nodes[index]
             sources = self._labels(mapping.sources[node]) if mapping is not None and node is not None else ()
@@ -629,7 +629,7 @@ def running_nodes(kernels: Sequence[Kernel], nodes: Sequence[OnnxNode]) -> list[
 
 def _events(run: str, kernels: Sequence[Kernel], ops: Sequence[OpRecord]) -> Iterator[MemoryEvent]:
     """How the bytes in use differ after each operator from those after the one before."""
-    in_use = _before(kernels)
+    in_use = _bytes_before(kernels)
     if len(kernels) != len(ops) or in_use is None:
         return
     start = kernels[0].started
@@ -640,7 +640,7 @@ def _events(run: str, kernels: Sequence[Kernel], ops: Sequence[OpRecord]) -> Ite
             in_use = kernel.memory.requested
 
 
-def _before(kernels: Sequence[Kernel]) -> int | None:
+def _bytes_before(kernels: Sequence[Kernel]) -> int | None:
     """Bytes in use when the run began."""
     first = kernels[0].memory if kernels else None
     return first.requested - first.change if first is not None else None

@@ -79,7 +79,7 @@ def _list_copy(operand: TensorType, batch: tuple[Dim, ...]) -> Dim:
     shape = operand.shape or ()
     if shape[:-2] != batch and product(batch) != product(shape[:-2]) and (product(shape[:-2]) != 1 or len(batch) > 1):
         return product((*batch, *shape[-2:])) * ((operand.dtype.bits or 32) // 8)
-    return _bytes(operand) if is_viewable(operand, (product(batch), *shape[-2:])) is False else 0
+    return _type_bytes(operand) if is_viewable(operand, (product(batch), *shape[-2:])) is False else 0
 
 
 def linear_copy(call: OpCall) -> Dim:
@@ -89,10 +89,10 @@ def linear_copy(call: OpCall) -> Dim:
         return 0
     shape = x.shape or ()
     rows = floordiv(_elements(x), shape[-1]) if not isinstance(shape[-1], int) or shape[-1] else 0
-    return _bytes(x) if is_viewable(x, (rows, shape[-1])) is False else 0
+    return _type_bytes(x) if is_viewable(x, (rows, shape[-1])) is False else 0
 
 
-def _bytes(type_: TensorType) -> Dim:
+def _type_bytes(type_: TensorType) -> Dim:
     found = type_.nbytes
     return 0 if found is None else found
 

@@ -109,12 +109,12 @@ def _single_repeats(given: Repeated, most: int, stop: Callable[[], bool]) -> Ite
         if storage.is_input or storage.is_output or not storage.touches[0] < peak_at < storage.touches[-1] or peak_at in storage.touches:
             continue
         late = next(op for op in storage.touches if op > peak_at)
-        copies = _copies(given, number, late)
+        copies = _recomputed_before(given, number, late)
         if copies and given.spent + sum(given.recipe.cost[op] or 0 for op in copies) <= most:
             yield _with(given, number, late, copies)
 
 
-def _copies(given: Repeated, number: int, late: int) -> list[int]:
+def _recomputed_before(given: Repeated, number: int, late: int) -> list[int]:
     """Operators to run again right before `late`, so that it and what comes later find the content; empty where that is impossible."""
     reads, makes = given.recipe.reads, given.recipe.makes
     storages = given.problem.storages

@@ -176,7 +176,7 @@ def _slow(dataset: Dataset) -> Table:
     return Table.of(rows, ["model", "cpu_seconds:seconds", "size:bytes", "nodes:count", "status"], "models by the time that irscope took")
 
 
-def _same(dataset: Dataset) -> Table:
+def _copies_table(dataset: Dataset) -> Table:
     found = _columns(dataset.read(MODELS, ["uri", "content", "size"]))
     groups: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for uri, content, size in zip(found["uri"], found["content"], found["size"], strict=True):
@@ -194,7 +194,7 @@ SETS: Final[Mapping[str, tuple[str, Callable[[Dataset], Table]]]] = {
     "unknown_ops": ("operators that irscope has no record of", lambda dataset: census_table(dataset, unknown=True)),
     "signatures": ("operators with the shapes and types that they are used with", _signatures),
     "slow": ("models by the time that irscope took", _slow),
-    "same": ("models of one content under several names", _same),
+    "same": ("models of one content under several names", _copies_table),
 }
 """Questions that have a name, each with what it answers."""
 
@@ -289,7 +289,7 @@ def diff_document(old: Dataset, new: Dataset) -> Document:
         for key in _CHANGES:
             one, two = before[place].get(key), after[place].get(key)
             if one != two:
-                rows.append((place, key, _shown(one, key), _shown(two, key), _factor(one, two)))
+                rows.append((place, key, _shown(one, key), _shown(two, key), _ratio_of(one, two)))
     changed = len({row[0] for row in rows})
     came, went = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
     tables = [
@@ -320,7 +320,7 @@ def _shown(value: Any, key: str) -> str:
     return humanise(value, kind) if kind.is_number else str(value)
 
 
-def _factor(one: Any, two: Any) -> float | None:
+def _ratio_of(one: Any, two: Any) -> float | None:
     return two / one if isinstance(one, int | float) and isinstance(two, int | float) and one and not isinstance(one, bool) else None
 
 

@@ -62,11 +62,11 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
 
     first, second = compared.a.model, compared.b.model
     sizes = {one.symbol: one for one in stated_sizes(first.program, first.options.bind) if one.is_open}
-    a, problem = _bound(first, {name: one.size for name, one in sizes.items()})
+    a, problem = _at_sizes(first, {name: one.size for name, one in sizes.items()})
     own_name = {name: own for own, name in compared.renamed.items()}
     others = {one.symbol: one for one in stated_sizes(second.program, second.options.bind) if one.is_open}
     wanted = {own_name.get(name, name): sizes.get(name, one).size for name, one in others.items()}
-    b, refused = _bound(second, wanted)
+    b, refused = _at_sizes(second, wanted)
     told = {name: f"{name}={one.size} ({one.source})" for name, one in {**others, **sizes}.items()}
     notes = [f"numbers are for {', '.join(told.values())}; --bind gives other sizes"] if told else []
     notes += [f"{name} is not at these sizes: {said}" for name, said in (("A", problem), ("B", refused)) if said]
@@ -77,7 +77,7 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     return Decision(cards[0], cards[1], chosen, bool(told), tuple(notes))
 
 
-def _bound(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
+def _at_sizes(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
     """The model at these sizes; as it is, and why, where it cannot have them."""
     if not sizes:
         return model, ""
@@ -96,12 +96,17 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
     document = model_comparison(compared, everything=everything)
     (report,) = document.reports
     compiled = compared.b.is_compiled and not compared.a.is_compiled
-    rows = {**_rows(decision), **(_compiled_rows(compared) if compiled else {})}
+    rows = {**_measure_rows(decision), **(_compiled_rows(compared) if compiled else {})}
     kinds = {**{name: kind for name, (_, kind) in _ROWS.items()}, **_COMPILED}
     units = {**{name: kinds[name] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
     weights = weights_headline(compared)
     if compared.has_graph:
-        headline: tuple[str, ...] = (*(_compiled_verdict(rows) if compiled else ()), *_verdict(decision), _changes(rows, _SAID), *weights)
+        headline: tuple[str, ...] = (
+            *(_compiled_verdict(rows) if compiled else ()),
+            *_fits_text(decision),
+            _changes(rows, _SAID),
+            *weights,
+        )
     else:
         headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
     shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
@@ -144,7 +149,7 @@ DECISIVE_MEASURES: Final[Mapping[str, str]] = {"time": "time", "energy": "energy
 
 def decisive_measures(decision: Decision) -> dict[str, Measure]:
     """By how much B is above A."""
-    rows = _rows(decision)
+    rows = _measure_rows(decision)
     found: dict[str, Measure] = {}
     for name, key in DECISIVE_MEASURES.items():
         cells = rows.get(key, {})
@@ -158,7 +163,7 @@ def decisive_measures(decision: Decision) -> dict[str, Measure]:
     return found
 
 
-def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
+def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
     """Both numbers, their difference and how large it is; what neither has is left out."""
     found: dict[str, dict[str, Cell]] = {}
     sides = [_numbers(card) for card in (decision.a, decision.b)]
@@ -169,11 +174,11 @@ def _rows(decision: Decision) -> dict[str, dict[str, Cell]]:
             name == "peak_memory_bytes" and all(side["peak_allocated"].shown is not None for side in sides)
         ):
             continue
-        found[name] = _beside(a, b)
+        found[name] = _both_and_difference(a, b)
     return found
 
 
-def _beside(a: Quantity, b: Quantity) -> dict[str, Cell]:
+def _both_and_difference(a: Quantity, b: Quantity) -> dict[str, Cell]:
     """Both numbers, their difference and how large it is."""
     known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
     return {
@@ -217,7 +222,7 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
 
 def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Sequence[str]) -> dict[str, dict[str, Cell]]:
     """Rows of the numbers of these names."""
-    return {name: _beside(a.get(name, UNKNOWN), b.get(name, UNKNOWN)) for name in names}
+    return {name: _both_and_difference(a.get(name, UNKNOWN), b.get(name, UNKNOWN)) for name in names}
 
 
 def compiled_headline(compared: ModelComparison) -> list[str]:
@@ -288,7 +293,7 @@ def share_of(a: object, b: object) -> float | None:
     return b / a - 1 if a else 0.0 if not b else math.inf
 
 
-def _verdict(decision: Decision) -> list[str]:
+def _fits_text(decision: Decision) -> list[str]:
     """Which of them fits."""
     fits = [card.memory.fits.value for card in (decision.a, decision.b)]
     where = f"on {decision.chosen.device.title}"

@@ -289,7 +289,7 @@ def _shown_places(a: Sequence[int], b: Sequence[int]) -> list[int]:
 def model_panels(compared: ModelComparison) -> list[Panel]:
     """Two models: the least time of nodes where it differs, of all nodes where it never does."""
     a, b = (_least_by_node(side) for side in (compared.a, compared.b))
-    pairs = [(row, _sum_of(a, compared.a, row.a), _sum_of(b, compared.b, row.b)) for row in compared.rows]
+    pairs = [(row, _seconds_of_nodes(a, compared.a, row.a), _seconds_of_nodes(b, compared.b, row.b)) for row in compared.rows]
     differing = [pair for pair in pairs if pair[1] != pair[2]]
     shown: list[tuple[Row, float, float]] = differing or pairs
     names = [f"{module}: {name_of(compared, row)}" if (module := compared.module(row)) else name_of(compared, row) for row, _, _ in shown]
@@ -304,7 +304,7 @@ def _least_by_node(side: Side) -> dict[Node, float]:
     return {one.node: bounds.seconds_of(one) for one in bounds.nodes}
 
 
-def _sum_of(seconds: dict[Node, float], side: Side, numbers: tuple[int, ...]) -> float:
+def _seconds_of_nodes(seconds: dict[Node, float], side: Side, numbers: tuple[int, ...]) -> float:
     return sum(seconds.get(side.nodes[number], 0.0) for number in numbers)
 
 

@@ -197,7 +197,7 @@ class Change:
 
 def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
     """Every difference between two matched nodes except their module."""
-    found = [*_types(one, other), *_attributes(one, other), *_weights(one, other)]
+    found = [*_types(one, other), *_attribute_changes(one, other), *_weight_changes(one, other)]
     flops = a.flops(one), b.flops(other)
     if flops[0] != flops[1]:
         found.append(Change("flops", _known_or_unknown(flops[0]), _known_or_unknown(flops[1])))
@@ -206,7 +206,7 @@ def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
 
 def does_the_same(one: Node, other: Node) -> bool:
     """Whether two matched nodes have the same attributes and weights, apart from sizes."""
-    return not any(_attributes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
+    return not any(_attribute_changes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
         _weight_key(value) for value in weights_of(other)
     ]
 
@@ -225,7 +225,7 @@ def _types(one: Node, other: Node) -> Iterator[Change]:
             yield Change("dtype", first.text, second.text)
 
 
-def _attributes(one: Node, other: Node) -> Iterator[Change]:
+def _attribute_changes(one: Node, other: Node) -> Iterator[Change]:
     if one.attrs == other.attrs:
         return
     for key in dict.fromkeys((*one.attrs, *other.attrs)):
@@ -264,7 +264,7 @@ def _default(op: str, key: str) -> object:
     return tuple(default) if isinstance(default, list) else default
 
 
-def _weights(one: Node, other: Node) -> Iterator[Change]:
+def _weight_changes(one: Node, other: Node) -> Iterator[Change]:
     left, right = weights_of(one), weights_of(other)
     if [_weight_key(value) for value in left] == [_weight_key(value) for value in right]:
         return
@@ -494,7 +494,7 @@ class ModelComparison:
     @cached_property
     def modules(self) -> dict[str, tuple[ModuleSums, ModuleSums]]:
         """Sums by dotted path, in the order in which modules come; an empty path is the model."""
-        first, second = _sums(self, 0), _sums(self, 1)
+        first, second = _module_sums(self, 0), _module_sums(self, 1)
         return {path: (first.get(path, ModuleSums()), second.get(path, ModuleSums())) for path in dict.fromkeys((*first, *second))}
 
     @cached_property
@@ -569,7 +569,7 @@ def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:
     for group in made:
         if group.keeps:
             continue
-        place = group.a[0] if group.a else _behind(found, group.b[0])
+        place = group.a[0] if group.a else _nearest_matched(found, group.b[0])
         before.setdefault(place, []).append(Row(group.kind.value, group.a, group.b))
     rows = before.get(-1, [])
     for number, mate in enumerate(found.mate_a):
@@ -583,7 +583,7 @@ def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:
     return rows
 
 
-def _behind(found: Matching, number: int) -> int:
+def _nearest_matched(found: Matching, number: int) -> int:
     """The match of the nearest matched predecessor; -1 where there is none."""
     while number >= 0 and found.mate_b[number] < 0:
         number -= 1
@@ -607,7 +607,7 @@ def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
     return total_of(weight.type.nbytes for weight in weights)
 
 
-def _sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
+def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
     side = compared.sides[which]
     found: dict[str, ModuleSums] = {"": ModuleSums()}
     counted: set[Value] = set()
@@ -711,7 +711,7 @@ def totals(compared: ModelComparison) -> list[Total]:
     if compared.own is not None:
         first, second = compared.own
         found.append(Total("peak_as_run_bytes", Kind.BYTES, _sized_peak(first), _sized_peak(second)))
-    return [*found, *_device(compared)]
+    return [*found, *_device_totals(compared)]
 
 
 def _both(compared: ModelComparison, key: str, kind: Kind, read: Callable[[Side], Dim | None]) -> Total:
@@ -735,7 +735,7 @@ def _is_sized(side: Side) -> bool:
     return side.has_graph and not side.timeline.unsized
 
 
-def _device(compared: ModelComparison) -> Iterator[Total]:
+def _device_totals(compared: ModelComparison) -> Iterator[Total]:
     """What an allocator counts on the device, where PyTorch runs both models."""
     memories = [side.device_memory for side in compared.own or compared.sides]
     first, second = memories

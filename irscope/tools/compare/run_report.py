@@ -224,7 +224,7 @@ def _times(compared: RunComparison) -> dict[str, object]:
         found["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run; {recording.energy.sampling}")
     spent = _predicted_energy(compared)
     if spent is not None:
-        found["energy_predicted_joules"] = _between(*spent.joules)
+        found["energy_predicted_joules"] = _modelled_interval(*spent.joules)
         if recording.energy is None:
             found["energy_joules"] = Quantity(None, Provenance.UNKNOWN, note="no counter of energy could be read")
     return found
@@ -251,7 +251,7 @@ def _predicted_energy(compared: RunComparison) -> Spent | None:
     return found
 
 
-def _between(low: float, high: float | None) -> Quantity:
+def _modelled_interval(low: float, high: float | None) -> Quantity:
     value = math.sqrt(low * high) if high is not None else low or None
     return Quantity(value, _MODELLED, note="from stated constants", lo=low, hi=high)
 
@@ -272,8 +272,8 @@ def energy_tables(compared: RunComparison) -> Iterator[Table]:
     for one in spent.shares:
         share = seconds.get(one.family, 0.0) / whole if whole else None
         joules = None if share is None else share * energy.joules_per_run
-        rows.append((one.family, one.nodes, _between(*one.joules), share, joules))
-    rows.append(("sum", spent.nodes, _between(*spent.joules), 1.0 if whole else None, energy.joules_per_run if whole else None))
+        rows.append((one.family, one.nodes, _modelled_interval(*one.joules), share, joules))
+    rows.append(("sum", spent.nodes, _modelled_interval(*spent.joules), 1.0 if whole else None, energy.joules_per_run if whole else None))
     columns = (
         Column("class"),
         Column("nodes", Kind.COUNT),

@@ -674,7 +674,7 @@ def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
     if recording.complete:
         shares.append((len(found.ops_of.keys() | folded(nodes, recording)), len(nodes), "of the model's nodes are in it"))
     if not _other_inputs(side, recording):
-        alike, known = _alike(nodes, ops, found)
+        alike, known = _count_agreeing_types(nodes, ops, found)
         shares.append((alike, known, "of its operators make what the model's nodes make"))
     for part, whole, text in shares:
         if whole and part / whole < _FEW:
@@ -683,7 +683,7 @@ def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
             raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded")
 
 
-def _alike(nodes: Sequence[Node], ops: Sequence[OpRecord], found: RunMatching) -> tuple[int, int]:
+def _count_agreeing_types(nodes: Sequence[Node], ops: Sequence[OpRecord], found: RunMatching) -> tuple[int, int]:
     """Of the operators with one node and recorded result types: how many agree with the node, and how many there are."""
     alike = known = 0
     for index, steps in found.nodes_of.items():

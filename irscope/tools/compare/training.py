@@ -71,7 +71,7 @@ def side_of_step(model: Model) -> TrainingSide:
     times = StepTimes(memory.target.device, trace)
     ops = [op for op in trace.in_step(trace.steady) if _runs(times, op)]
     span = next(one for one in tape.spans if one.name == trace.steady.name)
-    moved = [_moved(times, op) for op in ops]
+    moved = [_moved_bytes(times, op) for op in ops]
     generated = sum(op.call is not None and OpRole.GENERATED in op.call.spec.roles for op in ops)
     figures = {
         "first_step_allocated": memory.counter("allocated", 0),
@@ -105,10 +105,10 @@ def side_of_step(model: Model) -> TrainingSide:
 
 def _runs(times: StepTimes, op: StepOp) -> bool:
     """Whether a kernel runs on the device: none does for a view, or where memory is only asked for."""
-    return not op.is_view and any(piece.on_device for piece in (*op.reads, *op.writes)) and _moved(times, op) != 0
+    return not op.is_view and any(piece.on_device for piece in (*op.reads, *op.writes)) and _moved_bytes(times, op) != 0
 
 
-def _moved(times: StepTimes, op: StepOp) -> int | None:
+def _moved_bytes(times: StepTimes, op: StepOp) -> int | None:
     cost = times.cost(op)
     found = None if cost is None else (cost.read, cost.written)
     return sum(one for one in found if isinstance(one, int)) if found is not None and all(isinstance(one, int) for one in found) else None
