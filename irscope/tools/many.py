@@ -134,10 +134,11 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
 def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> Table:
     fields = [_cells_of(row.card, short=short) for row in rows]
     sizes = [_sizes_text(row) if short else str(one.get("sizes") or "") or _sizes_text(row) for one, row in zip(fields, rows, strict=True)]
-    keys = [*_NUMBERS, *_DETAILS]
+    first = [*_NUMBERS, *_DETAILS]
+    keys = [*first, *(key for key in FIELD_KINDS if key not in first and any(one.get(key) is not None for one in fields))]
     columns = [
         Column("model"),
-        *(Column(key, FIELD_KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key in _DETAILS) for key in keys),
+        *(Column(key, FIELD_KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key not in _NUMBERS) for key in keys),
     ]
     # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
     at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)
