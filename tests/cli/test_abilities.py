@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from irscope.cli import abilities
-from irscope.cli.abilities import Ability, Entry, tried
-from irscope.cli.doctor import lacking
+from irscope.cli import doctor
+from irscope.cli.doctor import Ability, Entry, lacking, tried
 
 
 def internals() -> Any:
@@ -21,7 +20,7 @@ def internals() -> Any:
 def test_every_ability_works_with_the_torch_of_the_tests() -> None:
     pytest.importorskip("torch")
     found, entries = tried()
-    assert [(one.name, one.problem) for one in found] == [(name, "") for name in abilities._TRIALS]
+    assert [(one.name, one.problem) for one in found] == [(name, "") for name in doctor._TRIALS]
     assert [one.name for one in entries if one.here and not one.problem] == list(internals().ENTRIES)
 
 
@@ -34,15 +33,15 @@ def test_a_part_of_torch_that_is_missing_is_a_finding_and_named(monkeypatch: pyt
     pytest.importorskip("torch")
     module = internals()
     monkeypatch.setattr(module, "_DENSE", ("is_gone", "is_gone_too"))
-    rows = [Entry(*row) for row in abilities._entries()]
+    rows = [Entry(*row) for row in doctor._entries()]
     (found,) = lacking([], rows, "2.99")
     assert found.problem.startswith("torch 2.99 differs inside from those that are known (dense tensors): ")
     assert found.problem.endswith("torch._prims_common has no is_gone or is_gone_too")
 
 
 def test_a_process_that_dies_leaves_every_ability_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abilities, "python", lambda arguments: abilities_python(["-c", "import os; os.abort()"]))
+    monkeypatch.setattr(doctor, "python", lambda arguments: abilities_python(["-c", "import os; os.abort()"]))
     assert all("not known" in one.problem for one in tried()[0])
 
 
-abilities_python = abilities.python
+abilities_python = doctor.python

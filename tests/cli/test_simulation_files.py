@@ -161,7 +161,7 @@ def predicted_with(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> 
         lines.append(arguments_of(Program(script), options, *more))
         raise LookupError
 
-    monkeypatch.setattr("irscope.tools.explain.prediction.arguments_of", asked)
+    monkeypatch.setattr("irscope.tools.explain.arguments_of", asked)
     with pytest.raises(LookupError):
         explain_file(path, script)
     [line] = lines

@@ -2,35 +2,223 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
+import re
+import tempfile
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from irscope import processes
 from irscope.devices.catalogue import DEFAULT_TORCH, torch_version
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.detect import detect
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot
+from irscope.immutable import immutable
 from irscope.passes.lifetimes.timeline import shown_steps
 from irscope.recording import read_recording
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
-from irscope.tools.compare.memory import Request
+from irscope.tools.compare.memory import MemoryComparison, Request, compare_runs, of_snapshot
 from irscope.tools.explain.changes import Outcome, try_changes
 from irscope.tools.explain.faults import Fault, faults_of
-from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History
-from irscope.tools.explain.prediction import SCRIPTS, Prediction, predict
+from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History, rounded
 from irscope.tools.explain.recorded import snapshot_of
 from irscope.tools.explain.sources import Sources
-from irscope.tools.explain.space import ROUNDING, Space
+from irscope.tools.simulate_ranks import Program, arguments_of
 from irscope.tools.simulation import Options, grouped
 from irscope.tools.simulation_files import SNAPSHOT_DEVICE, SNAPSHOT_TORCH
+
+ALLOCATED: Final = "allocated"
+ROUNDING: Final = "rounding of blocks"
+FRAGMENT: Final = "free parts of segments in use"
+CACHED: Final = "free segments in the cache"
+
+
+@dataclass
+class Piece:
+    """Adjacent memory that the device gave."""
+
+    address: int
+    size: int
+    blocks: list[int] = field(default_factory=list)
+    """Those alive in it, by address."""
+    used: int = 0
+
+    @property
+    def free(self) -> int:
+        return max(self.size - self.used, 0)
+
+
+class Space:
+    """The memory of the device at the moment that is explained."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._moment = history.moment
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """By address, with what is alive in them."""
+        found = [Piece(begin, end - begin) for begin, end in self._given()]
+        starts = [one.address for one in found]
+        blocks = self._history.blocks
+        alive = self._history.alive(self._moment)
+        alive = alive[np.argsort(blocks.address[alive], kind="stable")]
+        for number, address, size in zip(alive.tolist(), blocks.address[alive].tolist(), rounded(blocks.size[alive]).tolist(), strict=True):
+            at = bisect_right(starts, address) - 1
+            if at >= 0 and address < found[at].address + found[at].size:
+                found[at].blocks.append(number)
+                found[at].used += size
+        return found
+
+    def _given(self) -> list[tuple[int, int]]:
+        """What the device has given at the moment: what it has at the end, and back from there."""
+        history = self._history
+        now = {segment.address: segment.address + segment.size for segment in history.snapshot.held()}
+        about = np.flatnonzero(history.acts("segment_alloc", "segment_map", "segment_free", "segment_unmap"))
+        gives = history.acts("segment_alloc", "segment_map")
+        if history.snapshot.held():
+            # Backwards: what was given then is not there before, and what was given back is.
+            for at in about[about >= self._moment][::-1].tolist():
+                _change(now, int(history.address[at]), int(history.size[at]), more=not gives[at])
+        else:
+            for at in about[about < self._moment].tolist():
+                _change(now, int(history.address[at]), int(history.size[at]), more=bool(gives[at]))
+        return sorted(now.items())
+
+    def parts(self) -> list[tuple[str, int, int]]:
+        """What reserved is made of, with the number of blocks or segments; the bytes add up to it."""
+        blocks = self._history.blocks
+        inside = np.array([number for one in self.pieces for number in one.blocks], dtype=np.int64)
+        asked = int(blocks.size[inside].sum())
+        used = sum(one.used for one in self.pieces)
+        broken = [one for one in self.pieces if one.blocks and one.free]
+        whole = [one for one in self.pieces if not one.blocks]
+        return [
+            (ALLOCATED, len(inside), asked),
+            (ROUNDING, len(inside), used - asked),
+            (FRAGMENT, len(broken), sum(one.free for one in broken)),
+            (CACHED, len(whole), sum(one.size for one in whole)),
+        ]
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that the device has given."""
+        return sum(one.size for one in self.pieces)
+
+    def keepers(self) -> Iterator[tuple[str, str, str, int, int, int]]:
+        """Who keeps segments that are partly free: category, module, line, segments, bytes of its own in them, and the bytes that are free.
+
+        Of several in a segment it is the one that stays longest.
+        """
+        history = self._history
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for one in self.pieces:
+            if not one.blocks or not one.free:
+                continue
+            last = max(one.blocks, key=lambda number: (int(history.blocks.died[number]), -int(history.blocks.born[number])))
+            key = str(history.category[last]), history.module(last), history.line(last)
+            row = found.setdefault(key, [0, 0, 0])
+            row[0] += 1
+            row[1] += int(history.blocks.size[last])
+            row[2] += one.free
+        for key, (count, own, free) in sorted(found.items(), key=lambda item: -item[1][2]):
+            yield (*key, count, own, free)
+
+
+def _change(now: dict[int, int], address: int, size: int, *, more: bool) -> None:
+    """Add a range to, or take it from, what is there; adjacent segments stay apart, mapped pages of one join."""
+    end = address + size
+    if more:
+        now[address] = max(end, now.get(address, end))
+        return
+    if now.get(address) == end:
+        del now[address]
+        return
+    for begin, stop in list(now.items()):
+        if begin < end and address < stop:
+            del now[begin]
+            if begin < address:
+                now[begin] = address
+            if end < stop:
+                now[end] = stop
+
+
+SCRIPTS: Final = (".py", ".pyw")
+_SECONDS: Final = 1800
+_SAID: Final = re.compile(r"irscope: error (IRS\d+): (.*)")
+_LITTLE: Final = 4096
+_LITTLE_SHARE: Final = 0.001
+"""Bytes, and part of a request, that it may differ by."""
+
+
+@immutable(slots=False)
+class Prediction:
+    """What was to be expected."""
+
+    snapshot: Snapshot
+    compared: MemoryComparison
+    """A is the prediction, B what happened."""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """What the simulation of a script says, with what settings save."""
+
+    @functools.cached_property
+    def agreed(self) -> tuple[int, int]:
+        """How many requests are as expected, and how many of those differ by little, as what kernels take for themselves does by device."""
+        a, b = self.compared.sides
+        at, little = self.compared.same, 0
+        for (expected, _), (happened, _) in zip(a[at:], b[at:], strict=False):
+            far = abs(expected.size - happened.size)
+            if far > max(_LITTLE, _LITTLE_SHARE * max(expected.size, happened.size)):
+                break
+            at, little = at + 1, little + (far > 0)
+        return at, little
+
+    def parting(self) -> tuple[int, Request | None, Request | None] | None:
+        """The number of the first request that differs, with what was expected and what happened; None where all are as expected."""
+        at = self.agreed[0]
+        both = [side[at][0] if at < len(side) else None for side in self.compared.sides]
+        return None if both == [None, None] else (at + 1, both[0], both[1])
+
+
+def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: Options, *, tries: bool) -> Prediction:
+    """Simulate a script, or a run of a model, and compare."""
+    with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+        path = Path(folder, "predicted.pickle")
+        if target.endswith(SCRIPTS):
+            line = arguments_of(Program(target, arguments), options, "--quiet", "--format", "json", "-o", str(path), *["--try"] * tries)
+        else:
+            given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf}
+            named = [part for flag, value in given.items() if value for part in (flag, value)]
+            line = ["export", "--quiet", *named, "-o", str(path), target]
+        try:
+            done = processes.run(processes.irscope(line), seconds=_SECONDS)
+        except processes.Late:
+            raise LoadError(f"it cannot be predicted: that took more than {_SECONDS} s", where=target) from None
+        if not path.exists():
+            said = done.complaints
+            told = _SAID.fullmatch(said[-1]) if said else None
+            why = told[2].removeprefix(f"{target}: ") if told else said[-1] if said else "nothing was written"
+            raise LoadError(f"it cannot be predicted: {why}", code=told[1] if told else None, where=target)
+        predicted = read_snapshot(path)
+        found: Mapping[str, Any] = {}
+        if target.endswith(SCRIPTS):
+            try:
+                found = json.loads(done.text)
+            except ValueError:
+                found = {}
+        return Prediction(predicted, compare_runs(of_snapshot(predicted), of_snapshot(snapshot)), found)
+
 
 _ALIVE: Final = ["category", "module", "line", "bytes", "blocks:count"]
 _MOST_STEPS: Final = 200

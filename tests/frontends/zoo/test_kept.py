@@ -33,8 +33,8 @@ sys.exit(code)
 """
 SERVER = """
 import contextlib, io, json, os, sys
-from irscope.frontends.zoo import sources
-with sources.noting_changes():
+from irscope.frontends.zoo import kept
+with kept.noting_changes():
     from irscope.frontends.eager import steptrace
     from irscope.frontends.simulation.process import import_ahead
     from irscope.frontends.zoo import load
@@ -47,7 +47,7 @@ for line in sys.stdin:
         os.chdir(folder)
         del os.environ["IRSCOPE_NO_CACHE"]
         os.environ.update(variables)
-        sources._BEGUN = sources._process_began()  # as of a process that was started now
+        kept._BEGUN = kept._process_began()  # as of a process that was started now
         made = []
         for module, name in ((load, "capture_module"), (steptrace, "training_program")):
             def counted(*args, capture=getattr(module, name), **kwargs):
@@ -213,8 +213,8 @@ def test_what_a_module_read_once_counts_for_every_program_of_the_process(project
 
 
 def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from irscope.frontends.zoo import sources
-    from irscope.frontends.zoo.sources import described, still_holds, watching
+    from irscope.frontends.zoo import kept
+    from irscope.frontends.zoo.kept import described, still_holds, watching
 
     data, absent = tmp_path / "data", tmp_path / "absent"
     data.write_text("a")
@@ -227,7 +227,7 @@ def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path, monkey
     assert watched.opened == {str(tmp_path), str(data), str(absent)}
     assert described(watched, []) is None, "it may have been written since it was read"
     time.sleep(0.1)
-    monkeypatch.setattr(sources, "_BEGUN", time.time_ns())
+    monkeypatch.setattr(kept, "_BEGUN", time.time_ns())
     about = described(watched, [])
     assert about is not None and still_holds(about)
     before = data.stat()
@@ -239,14 +239,14 @@ def test_files_and_what_was_not_there_are_looked_at_again(tmp_path: Path, monkey
     absent.write_text("")
     assert not still_holds(about)
 
-    monkeypatch.setattr(sources, "_latest", [])
+    monkeypatch.setattr(kept, "_latest", [])
     with watching() as outside:
         subprocess.run([sys.executable, "-c", ""], check=True)
     assert described(outside, []) is None
     with watching() as later:
         pass
     assert described(later, []) is None, "it may have kept what the other program said"
-    monkeypatch.setattr(sources, "_latest", [])
+    monkeypatch.setattr(kept, "_latest", [])
 
 
 def test_an_entry_is_of_this_user_alone_and_damage_is_a_miss(home: Path) -> None:
