@@ -108,7 +108,7 @@ def neighbours_message(frame: FrameType | None) -> Any:
     """Return what a stage of a pipeline is sent by its neighbour, where it waits for that in `frame`; None elsewhere.
 
     The next stage sends what gradients of its inputs are like, from 2.12 on: as those inputs, which this stage made. What the
-    stage before makes only another rank knows.
+    stage before makes only another rank knows; it is taken to be what an earlier stage of this rank makes, if there is one.
     """
     while frame is not None and frame.f_globals.get("__name__") != _STAGES:
         frame = frame.f_back
@@ -120,6 +120,13 @@ def neighbours_message(frame: FrameType | None) -> Any:
         metas = frame.f_globals["extract_tensor_metas"](tuple(passed), allow_none=True)
         return frame.f_globals["_StageBackwardMeta"](backward_metas=metas)
     number = stage.stage_index
+    caller = asking
+    while caller is not None and "next_stage_args" not in caller.f_locals:
+        caller = caller.f_back
+    others = caller.f_locals["self"]._stages if caller is not None else ()
+    earlier = [one for one in others if one.stage_index < number and one._stage_meta.outputs]
+    if earlier:
+        return frame.f_globals["_StageForwardMeta"](forward_metas=earlier[-1]._stage_meta.outputs)
     raise NotImplementedError(
         f"stage {number} of the pipeline asks stage {number - 1}, on another rank, which tensors it gets, and only that rank knows: "
         "give PipelineStage its input_args and output_args"

@@ -73,6 +73,8 @@ class Objects:
         """What the sender has is not known, unless it is a stage of a pipeline that answers this rank's own."""
         answer = internals.neighbours_message(sys._getframe(1))
         if answer is not None:
+            if hasattr(answer, "forward_metas"):
+                self._unknown("what an earlier stage of this rank hands on")
             self._receive(answer, src, kwargs["group"], kwargs["device"])
             object_list[0] = answer
         elif any(one is None for one in object_list):

@@ -46,3 +46,24 @@ def test_objects_of_other_ranks(tmp_path: Path, rank: int) -> None:
     answered = {one["line"].rpartition(":")[2]: one["value"] for one in json.loads(done.stdout)["answers"]}
     lines = EXCHANGE.splitlines()
     assert answered[str(1 + next(place for place, text in enumerate(lines) if "recv_object_list" in text))] is None
+
+
+STAGES = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+layers = [nn.Linear(256, 256).cuda() for _ in range(2)]
+stages = [PipelineStage(layer, rank + 2 * number, 4, torch.device("cuda")) for number, layer in enumerate(layers)]
+schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4, loss_fn=lambda made, wanted: (made - wanted).sum())
+schedule.step(torch.randn(32, 256, device="cuda"))
+print("gradients", [tuple(layer.weight.grad.shape) for layer in layers])
+"""
+
+
+def test_what_a_stage_between_hands_on_is_taken_to_be_as_this_ranks_earlier_one(tmp_path: Path) -> None:
+    done = simulate(tmp_path, STAGES, "--world", "2", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "gradients [(256, 256), (256, 256)]" in done.stderr
+    assert "what an earlier stage of this rank hands on" in {one["value"] for one in json.loads(done.stdout)["answers"]}
