@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import sys
 
+
+def main() -> int:
+    """Run the command line; Ctrl-C ends it in one line also while its modules are still read."""
+    try:
+        from irscope.cli.main import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        sys.stderr.write("irscope: interrupted\n")
+        return 130
+
+
 if __name__ == "__main__":
     if not sys.flags.safe_path:
         # `python -m` puts the working folder first, where a file that came with a model may be called torch.py.
         del sys.path[0]
-    from irscope.cli.main import main
-
     sys.exit(main())

@@ -14,15 +14,14 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from irscope.immutable import immutable
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 else:
     Pipe = Any
 
+T = TypeVar("T")
 Stream = int | IO[bytes] | None
 PIPE: Final = subprocess.PIPE
 NOWHERE: Final = subprocess.DEVNULL
@@ -364,27 +364,13 @@ def fork() -> int:
 _STARTING: Final = threading.Lock()
 
 
-@contextmanager
-def pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Give a pool of so many processes, one for each task: what it leaves in memory is gone when it ends."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    folder = _new_folder()
-    try:
-        with (
-            _safe_path(),
-            ProcessPoolExecutor(count, get_context("spawn"), initializer=_settle, initargs=(folder,), max_tasks_per_child=1) as executor,
-        ):
-            yield executor
-    finally:
-        _delete(folder)
-
-
 class Worker:
-    """A process that runs a function with a pipe and an argument until the pipe is closed."""
+    """A process that runs a function with a pipe and an argument until the pipe is closed.
 
-    def __init__(self, function: Callable[..., None], argument: object, name: str, preload: Sequence[str] = ()) -> None:
+    It is a copy of one that has imported `preload`, where that is not None and the system can do it.
+    """
+
+    def __init__(self, function: Callable[..., None], argument: object, name: str, preload: Sequence[str] | None = None) -> None:
         import multiprocessing
 
         self._folder = _new_folder()
@@ -417,6 +403,51 @@ class Worker:
         return self._process.exitcode or 0
 
 
+def each(function: Callable[..., T], asked: Sequence[tuple[object, ...]], count: int) -> Generator[T | None, None, None]:
+    """Yield what a function returns for each, in order; `count` run at once, each in a process of its own: what it leaves in memory is
+    gone when it ends. Where its process was killed it is None. Those under way are killed when nobody asks for more.
+
+    A pool of the standard library waits for ever when it is shut down while processes of one task each are under way (Python 3.11).
+    """
+    from multiprocessing.connection import wait
+
+    running: dict[Any, tuple[int, Worker]] = {}
+    done: dict[int, tuple[T | None, BaseException | None]] = {}
+    begun = 0
+    try:
+        for number in range(len(asked)):
+            while number not in done:
+                while len(running) < count and begun < len(asked):
+                    worker = Worker(_answer, (function, asked[begun]), "irscope-one")
+                    running[worker.pipe] = begun, worker
+                    begun += 1
+                for pipe in wait(list(running)):
+                    place, worker = running[pipe]
+                    try:
+                        done[place] = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        done[place] = None, None
+                    del running[pipe]
+                    worker.end(_PATIENCE)
+            answer, error = done.pop(number)
+            if error is not None:
+                raise error
+            yield answer
+    finally:
+        for _, worker in running.values():
+            worker.end(0)
+
+
+def _answer(pipe: Any, asked: tuple[Callable[..., object], tuple[object, ...]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asks ends it
+    function, arguments = asked
+    try:
+        answer: tuple[object, BaseException | None] = function(*arguments), None
+    except Exception as error:
+        answer = None, error
+    pipe.send(answer)
+
+
 def _work(folder: str, function: Callable[..., None], pipe: Any, argument: object) -> None:
     _settle(folder)
     try:
@@ -433,11 +464,11 @@ def _settle(folder: str) -> None:
     os.environ.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
 
 
-def _copying(preload: Sequence[str]) -> Any:
+def _copying(preload: Sequence[str] | None) -> Any:
     """Return what starts processes as copies of one that has imported what they need, where the system can do that."""
     import multiprocessing
 
-    if "forkserver" in multiprocessing.get_all_start_methods():
+    if preload is not None and "forkserver" in multiprocessing.get_all_start_methods():
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         return context

@@ -137,10 +137,6 @@ _MEANT = {"help": "--help", "version": "--version", "diff": "compare"}
 """What other programs call a command."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM came: what Ctrl-C cleans up is cleaned up."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     # Modules and graphs are millions of objects that stay: a collector that looks at them all again and again takes a tenth of the time.
@@ -152,16 +148,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         debug = debug or "--debug" in arguments[:end]
         arguments = [argument for argument in arguments[:end] if argument != "--debug"] + arguments[end:]
     _open_standard_streams()
+    terminated: list[int] = []
     try:
-        with _sigterm_as_interrupt():
-            return _dispatch(_meant(arguments))
+        with _sigterm_as_interrupt(terminated):
+            code = _dispatch(_meant(arguments))
+        # What ends by itself once it is interrupted, with what it has so far, says so by its code.
+        return ExitCode.TERMINATED if terminated and code == ExitCode.INTERRUPTED else code
     except IrscopeError as error:
         if debug:
             raise
         _complain(error)
         return error.exit_code
-    except KeyboardInterrupt as stop:
-        terminated = isinstance(stop, _Terminated)
+    except KeyboardInterrupt:
         sys.stderr.write(f"irscope: {'terminated' if terminated else 'interrupted'}\n")
         return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except BrokenPipeError:
@@ -204,14 +202,15 @@ def _open_standard_streams() -> None:
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """What ends a process politely runs the same clean-up as Ctrl-C, where this is the thread that gets signals."""
+def _sigterm_as_interrupt(came: list[int]) -> Iterator[None]:
+    """Let SIGTERM clean up as Ctrl-C does, where this is the thread that gets signals; `came` keeps that it was SIGTERM."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        came.append(number)
+        raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
     try:

@@ -8,7 +8,6 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 
 from irscope.cli.args import open_from, progress_from, selection, write_answer
@@ -17,7 +16,7 @@ from irscope.errors import Cancelled, ExitCode, IrscopeError, UsageError
 from irscope.passkit.instruments import Instrument
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import default_registry
-from irscope.processes import pool
+from irscope.processes import each
 from irscope.report.printable import one_line
 from irscope.session import Results
 from irscope.tools.card import make_card
@@ -93,20 +92,17 @@ def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, 
             gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
         return
     # A process of its own for each: what one leaves in memory is gone when it ends.
-    with pool(min(args.jobs, len(asked))) as workers:
-        pending: list[Future[Row]] = [workers.submit(analyse, args, model, sizes, chosen) for model, sizes in asked]
-        try:
-            for done, ((model, sizes), one) in enumerate(zip(asked, pending, strict=True)):
-                for watcher in watching:
-                    watcher.part(done, len(asked), model)
-                try:
-                    yield one.result()
-                except (OSError, RuntimeError) as error:  # the process was killed, such as for its memory
-                    yield Row(model, sizes, error=IrscopeError(f"its process ended: {type(error).__name__}", where=model))
-        finally:
+    rows = each(analyse, [(args, model, sizes, chosen) for model, sizes in asked], args.jobs)
+    try:
+        for done, (model, sizes) in enumerate(asked):
             for watcher in watching:
-                watcher.ended()
-            workers.shutdown(wait=False, cancel_futures=True)
+                watcher.part(done, len(asked), model)
+            # None where the process was killed, such as for its memory.
+            yield next(rows) or Row(model, sizes, error=IrscopeError("its process ended", where=model))
+    finally:
+        for watcher in watching:
+            watcher.ended()
+        rows.close()
 
 
 def analyse(

@@ -526,6 +526,48 @@ def test_sigterm_cleans_up_as_an_interrupt_does(open_relu: Path) -> None:
     assert (open_relu.parent / "cleaned").exists()
 
 
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run --jobs 2 A B C D", "audit --jobs 1 A B C D -o OUT", "run A B C D"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_commands_with_processes_and_leave_nothing(command: str, sent: signal.Signals, open_relu: Path) -> None:
+    here = open_relu.parent
+    (here / "tmp").mkdir()
+    script = here / "waits.py"
+    script.write_text(
+        "import time\nfrom pathlib import Path\nfrom irscope.api import analysis\n"
+        "@analysis('waits')\ndef Waits(graph, ctx):\n    'Waits.'\n"
+        f"    Path({str(here / 'started')!r}).touch()\n    time.sleep(4)\n"
+    )
+    models = {letter: str(open_relu.rename(here / f"{letter}.irs") if letter == "A" else here / f"{letter}.irs") for letter in "ABCD"}
+    for letter in "BCD":
+        Path(models[letter]).write_text(Path(models["A"]).read_text() + f"# {letter}\n")
+    words = [{**models, "OUT": str(here / "out")}.get(word, word) for word in command.split()]
+    line = [sys.executable, "-m", "irscope", *words, "--passes", f"{script}:Waits"]
+    with subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(here / "tmp")}
+    ) as process:
+        while not (here / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(sent)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + sent, err
+    assert "Traceback" not in err and not list((here / "tmp").iterdir())
+
+
+@posix
+def test_an_interrupt_while_modules_are_read_is_one_line(tmp_path: Path) -> None:
+    """The module of the command line raises what Ctrl-C raises, as it does in the first tenths of a second."""
+    code = (
+        "import sys, builtins\nreal = builtins.__import__\n"
+        "def stops(name, *rest):\n    if name == 'irscope.cli.main':\n        raise KeyboardInterrupt\n    return real(name, *rest)\n"
+        "builtins.__import__ = stops\nfrom irscope.__main__ import main\nsys.exit(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "irscope: interrupted\n")
+
+
 @pytest.mark.parametrize("name", ["x" * 100_000, "\x1b[2J" * 30_000, "名" * 50_000, "a b " * 40_000])
 def test_a_message_is_one_short_line(name: str) -> None:
     for text in (name, f"model.onnx: node {name} has no type (irscope explain IRS204)"):

@@ -40,7 +40,7 @@ def test_wheel_carries_version_licence_manual_and_console_script(wheel: Path, ro
         licence = archive.read(f"{info}/licenses/LICENSE").decode()
     assert f"Version: {irscope.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
-    assert "irscope = irscope.cli.main:main" in scripts
+    assert "irscope = irscope.__main__:main" in scripts
     assert manual == (root / "docs" / "irscope.1").read_text(encoding="utf-8")
     assert licence == (root / "LICENSE").read_text(encoding="utf-8")
 

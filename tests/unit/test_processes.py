@@ -43,8 +43,7 @@ def test_nothing_in_the_working_folder_is_imported(path: str | None, tmp_path: P
         monkeypatch.setenv("PYTHONPATH", path)
     assert processes.run(processes.irscope(["--version"])).code == 0
     assert processes.run(processes.python(["-c", "import json, irscope"])).code == 0
-    with processes.pool(1) as pool:
-        assert pool.submit(os.getcwd).result() == str(tmp_path)
+    assert list(processes.each(os.getcwd, [()], 1)) == [str(tmp_path)]
 
 
 @posix
@@ -100,6 +99,25 @@ def test_what_a_worker_leaves_is_deleted_too(end: str, code: int | None, tempora
     assert folder.parent.parent == temporary
     found = worker.end(0 if end == "hangs" else 10)
     assert (found == code or code is None) and not list(temporary.glob("irscope-*"))
+
+
+@posix
+def test_functions_in_processes_of_their_own_answer_in_order(temporary: Path) -> None:
+    assert list(processes.each(_one, [(0.5, 1), (0.0, 2), (0.0, None), (0.0, 4)], 3)) == [1, 2, None, 4]
+    with pytest.raises(ZeroDivisionError):
+        list(processes.each(divmod, [(1, 0)], 1))
+    started = time.monotonic()
+    rest = processes.each(_one, [(0.0, 1), (60.0, 2), (60.0, 3), (60.0, 4)], 2)
+    assert next(rest) == 1
+    rest.close()
+    assert time.monotonic() - started < 30 and not list(temporary.glob("irscope-*"))
+
+
+def _one(seconds: float, answer: int | None) -> int:
+    time.sleep(seconds)
+    if answer is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(answer or 0)
 
 
 @pytest.mark.parametrize(
