@@ -404,7 +404,12 @@ def _normalization(use: Use) -> Kernel:
         return _moving(use, KernelClass.BATCH_NORM)
     if "momentum" in use.attrs or _normalizes_batch(use):
         return _moving(use, KernelClass.BATCH_STATISTICS)
-    return _moving(use, KernelClass.GROUP_NORM if "num_groups" in use.attrs else KernelClass.ROW_NORM)
+    if "num_groups" not in use.attrs:
+        return _moving(use, KernelClass.ROW_NORM)
+    made, given = _moving(use, KernelClass.GROUP_NORM), use.operands[0]
+    # PyTorch's kernel takes channels first alone: what lies otherwise is laid out anew (native_group_norm in ATen's group_norm.cpp).
+    is_copied = isinstance(given, TensorType) and not _is_row_major(given)
+    return replace(made, read=made.read + _COPIED * _bytes(given)) if is_copied else made
 
 
 def _normalizes_batch(use: Use) -> bool:

@@ -31,6 +31,7 @@ from irscope.passes.cost import clock as clocks
 from irscope.passes.cost.clock import STEPPED, Columns, Machine, clock_of, durations, names_of
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.cost.kernels import MATRIX, Kernel, KernelClass
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.time import Timer
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
@@ -93,11 +94,21 @@ def captured(row: Mapping[str, str]) -> Any:
         return irscope.capture(Measured().eval(), x, device="cuda" if find_device(row["device"]).kind == "gpu" else "cpu")
 
 
-def kernels_of(row: Mapping[str, str], cache: Path) -> list[tuple[Kernel, float]]:
-    """The kernels of a row with the bytes that each reads from the cache; nothing where the model cannot be captured."""
+@dataclass
+class Counted:
+    """A row of the table as it is predicted."""
+
+    kernels: list[tuple[Kernel, float]]
+    """Each with the bytes that it reads from the cache; none where the model cannot be captured."""
+    least: float = 0.0
+    """The bound of the device, in seconds."""
+
+
+def counted(row: Mapping[str, str], cache: Path) -> Counted:
+    """Return the kernels and the bound of a row."""
     path = cache / "-".join([row["model"], *(row[key] for key in ("image", "batch", "layout", "work", "device"))])
     if not path.is_file():
-        found: list[tuple[Kernel, float]] = []
+        found = Counted([])
         try:
             manager = captured(row).manager
             clock = clock_of(find_device(row["device"]))
@@ -105,7 +116,8 @@ def kernels_of(row: Mapping[str, str], cache: Path) -> list[tuple[Kernel, float]
             entries = manager.get(NodeCosts()).entries
             timer = Timer(clock, manager.get(Shapes()), manager.get(Alias()))
             kernels, near = timer.described(entries, [None] * len(entries))
-            found = [(kernel, read) for kernel, read in zip(kernels, near, strict=True) if kernel is not None]
+            known = [(kernel, read) for kernel, read in zip(kernels, near, strict=True) if kernel is not None]
+            found = Counted(known, manager.get(Roofline(device=row["device"])).least)
         except Exception as error:  # a model that timm no longer has, or that nobody can capture
             print(f"{row['model']}: {type(error).__name__}: {error}")
         path.write_bytes(pickle.dumps(found))
@@ -124,15 +136,16 @@ class Rows:
     real: np.ndarray
     families: np.ndarray
     models: list[str]
+    least: np.ndarray
 
     @classmethod
-    def of(cls, device: str, rows: Sequence[tuple[Mapping[str, str], list[tuple[Kernel, float]]]]) -> Rows:
+    def of(cls, device: str, rows: Sequence[tuple[Mapping[str, str], Counted]]) -> Rows:
         clock = clock_of(find_device(device))
         assert clock is not None
         numbers: dict[tuple[Kernel, float], int] = {}
         counts: dict[tuple[int, int], int] = {}
-        for place, (_, kernels) in enumerate(rows):
-            for one in kernels:
+        for place, (_, found) in enumerate(rows):
+            for one in found.kernels:
                 key = (place, numbers.setdefault(one, len(numbers)))
                 counts[key] = counts.get(key, 0) + 1
         pairs = np.array(list(counts))
@@ -145,6 +158,7 @@ class Rows:
             np.array([float(row["step_ms"]) / 1e3 for row, _ in rows]),
             np.array([family(row["model"]) for row, _ in rows]),
             [row["model"] for row, _ in rows],
+            np.array([found.least for _, found in rows]),
         )
 
     def predicted(self, table: Mapping[str, float]) -> np.ndarray:
@@ -234,6 +248,12 @@ def told(what: str, rows: Rows, predicted: np.ndarray) -> None:
     worst = sorted(range(len(error)), key=lambda place: -abs(math.log(predicted[place] / rows.real[place])))[:10]
     print(f"{what}: {len(error)} rows, median {np.median(error):.1%}, 90 % within {np.quantile(error, 0.9):.1%}")
     print("   ", ", ".join(f"{rows.models[place]} {predicted[place] / rows.real[place]:.2f}" for place in worst))
+    beaten = np.flatnonzero(rows.least > rows.real)
+    models = ", ".join(rows.models[place] for place in beaten)
+    print(
+        f"    least time {np.median(rows.least / rows.real):.2f} of the real one, longer in {len(beaten)} ({len(beaten) / len(error):.1%})",
+        models,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -253,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts: dict[tuple[str, str, str], Rows] = {}
     for group, rows in groups.items():
         chosen = random.Random(7).sample(rows, args.most) if 0 < args.most < len(rows) else rows
-        known = [(row, kernels) for row in chosen if (kernels := kernels_of(row, args.cache))]
+        known = [(row, found) for row in chosen if (found := counted(row, args.cache)).kernels]
         parts[group] = Rows.of(group[0], known)
     write(fit_all(parts), args.write)
 

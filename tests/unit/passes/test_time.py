@@ -78,6 +78,17 @@ def test_an_image_with_channels_innermost_has_efficiencies_of_its_own() -> None:
     assert last.nodes[0].kernel is not None and last.nodes[0].kernel.last and first.seconds != last.seconds
 
 
+def test_a_group_norm_lays_channels_first_before_it_reads() -> None:
+    def normed(layout: str) -> Timing:
+        inputs = f"input %x: f16[64,64,56,56]{layout}\ninput %w: f16[64]"
+        return timing(program("%y: f16[64,64,56,56] = nn.group_norm(%x, %w, %w) {num_groups=8}\nreturn %y", inputs))
+
+    first, last = normed(""), normed("<200704,1,3584,64>")
+    assert classes(first) == classes(last) == ["GROUP_NORM"]
+    # Read and written once; a copy is three more reads. What starting a kernel takes is the same.
+    assert last.nodes[0].seconds == pytest.approx(2.5 * first.nodes[0].seconds, rel=0.03)
+
+
 def test_elementwise_kernels_are_told_apart_by_how_operands_lie() -> None:
     body = """%same: f16[512,1024] = math.add(%a, %a)
 %mixed: f32[512,1024] = math.add(%a, %f)
