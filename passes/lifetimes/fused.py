@@ -19,6 +19,7 @@ from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.spec import Family, OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
+from irscope.passes.lifetimes.library import Library
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant, read_values
 from irscope.passes.lifetimes.sharded import Exchange, Sharding
 from irscope.report.values import Provenance, Quantity
@@ -32,6 +33,8 @@ _POINTER: Final = 8
 XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
+_PATHS: Final = 2000
+"""Nodes that are looked at for a path, at most."""
 COMPUTED: Final = 32
 """Bits of the floats that products are computed in, at least."""
 _PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
@@ -145,11 +148,20 @@ class Body:
         self._alias()
         self.users = self._users()
         self.fused: set[Node] = set()
+        self.again: set[Node] = set()
+        """Nodes whose result is stored for some readers, and computed again in the kernels of others."""
+        self.into: dict[Node, frozenset[Node]] = {}
+        """The kernels in which each node is computed, by the nodes that make their results."""
+        self.library: dict[Node, Node] = {}
+        """Nodes that the library computes in one kernel, with the one that makes its result."""
+        self._members: dict[Node, list[Node]] = {}
+        self._leaves: dict[Node, frozenset[Value]] = {}
         self.is_loose = is_loose
         """Whether nothing is fused, and nothing written over: for an upper end."""
         if not is_loose:
+            self.library = Library(self.place, self.users, self.root, self.types.type_of, self._is_copied).kernels()
             self._fuse()
-        self._leaves: dict[Node, frozenset[Value]] = {}
+            self._leaves.clear()
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -219,10 +231,15 @@ class Body:
     # -- fusion ---------------------------------------------------------------------------------------------------
 
     def _fuse(self) -> None:
-        """From the last node to the first: whether a node goes into the kernels that read it."""
-        kernels: dict[Node, frozenset[Node]] = {}
+        """From the last node to the first: into which of the kernels that read it a node goes (InstructionFusion of XLA)."""
         for node in reversed(self.steps):
-            kernels[node] = frozenset({node})
+            last = self.library.get(node)
+            if last is not None:
+                self.into[node] = frozenset({last})
+                if node is not last:
+                    self.fused.add(node)
+                continue
+            self.into[node] = frozenset({node})
             spec = find_op(node.op)
             if spec is None or spec.family not in FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
                 continue
@@ -230,30 +247,53 @@ class Body:
             if output in self.roots:
                 continue
             readers = self.users.get(output, [])
-            into = [user for user in readers if user is not None]
-            if not readers:
-                self.fused.add(node)  # nothing reads it
+            taking = [user for user in readers if user is not None and self.takes(user, output)]
+            where = frozenset().union(*(self.into[user] for user in taking))
+            is_all = len(taking) == len(readers)
+            if not self._is_free(node):
+                is_dear = spec.family is Family.REDUCTION or self.is_dear(node, spec)
+                if is_dear and (
+                    not is_all or len(where) > 1 or any(self.elements(user.outputs[0]) > self.elements(output) for user in taking)
+                ):
+                    continue
+                if not is_dear and not self.is_unary(node) and not (is_all and (len(where) < 2 or self._on_all_paths(node, taking))):
+                    continue
+            if is_all:
+                self.fused.add(node)
+                self.into[node] = where
+            elif taking:
+                self.again.add(node)
+                self.into[node] |= where
+
+    def _on_all_paths(self, node: Node, users: Iterable[Node]) -> bool:
+        """Whether nothing that is stored comes of a node and goes into the kernel of one of its users."""
+        self._leaves.clear()  # of a time when fewer nodes were fused
+        stored = {leaf.node for user in users for leaf in self.leaves(user)} - {None, node}
+        seen: set[Node] = set()
+        waiting = [one for one in stored if one is not None]
+        while waiting:
+            at = waiting.pop()
+            if at is node or len(seen) > _PATHS:
+                return False
+            if at in seen or self.place.get(at, -1) < self.place[node]:
                 continue
-            if len(into) < len(readers) or not all(self.takes(user, output) for user in into):
-                continue
-            where = frozenset().union(*(kernels[user] for user in into))
-            is_small = self._is_free(node)
-            if spec.family is Family.REDUCTION or (
-                len(where) > 1 and not is_small and (not self.is_unary(node) or self.is_dear(node, spec))
-            ):
-                continue
-            if not is_small and self.is_dear(node, spec) and any(self.elements(user.outputs[0]) > self.elements(output) for user in into):
-                continue
-            self.fused.add(node)
-            kernels[node] = where
+            seen.add(at)
+            waiting.extend(made for value in read_values(at) if (made := self.root(value).node) is not None)
+        return True
+
+    def goes_into(self, made: Node | None, user: Node, value: Value) -> bool:
+        """Whether the node that makes a value is computed in the kernel of a reader."""
+        return made is not None and (made in self.fused or (made in self.again and self.takes(user, value)))
 
     def takes(self, user: Node, value: Value) -> bool:
         """Whether a node takes what makes its operand into its kernel."""
         spec = find_op(user.op)
         if spec is not None and spec.family in _PRODUCTS and not user.regions:
             operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
-            return bool(operands) and all(self._widened(user) or self._is_turned(user, place) for place in operands)
+            return bool(operands) and all(self._is_copied(user, place) for place in operands)
         if spec is None or user.regions or spec.family not in FUSED or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles):
+            return False
+        if user in self.library:
             return False
         return OpRole.WRITE_PART not in spec.roles or self.root(user.inputs[0] or value) is not value
 
@@ -269,10 +309,23 @@ class Body:
         return made is not None and made in self.place and self._is_free(made)
 
     def is_unary(self, node: Node) -> bool:
-        """Whether at most one of the operands is as large as the result."""
-        own = self.elements(node.outputs[0])
+        """Whether at most one operand has as many axes as the result, or all have no more elements (EffectivelyAtMostUnary)."""
         operands = {self.root(value) for value in node.inputs if value is not None}
-        return sum(self.breadth(value) >= own for value in operands) <= 1
+        if sum(self.elements(value) for value in operands) <= self.elements(node.outputs[0]):
+            return True
+        own = self._axes_of(node.outputs[0])
+        return sum(self._axes_of(value) >= own for value in operands if not self._is_repeated(value)) <= 1
+
+    def _axes_of(self, value: Value) -> int:
+        type_ = self.types.type_of(value)
+        return sum(size != 1 for size in type_.shape or ()) if isinstance(type_, TensorType) else 0
+
+    def _is_repeated(self, value: Value) -> bool:
+        """Whether a value is made of fewer numbers, or of none."""
+        spec = find_op(value.node.op) if value.node is not None else None
+        if spec is None:
+            return value.role is Role.CONSTANT and self.elements(value) == 1
+        return OpRole.SPREAD in spec.roles or spec.family is Family.CREATION
 
     def breadth(self, value: Value) -> int:
         """Elements that have to be read for a value: of a repeated one those that are repeated."""
@@ -304,7 +357,7 @@ class Body:
             for value in read_values(node):
                 root = self.root(value)
                 made = root.node
-                if made is not None and made in self.fused:
+                if made is not None and self.goes_into(made, node, root):
                     parts |= self.leaves(made)
                 else:
                     parts.add(root)
@@ -315,8 +368,10 @@ class Body:
         """Kernels in the order in which they become ready, first in, first out: arguments before them, and what reads several when the
         last of them is there (BFScheduler of XLA)."""
         made: list[Kernel] = []
+        for node, last in self.library.items():
+            self._members.setdefault(last, []).append(node)
         for node in self.steps:
-            if self.has_buffer(node):
+            if self.has_buffer(node) and (node.regions or not all(output in self.roots for output in node.outputs)):
                 made.extend(self._kernels_of(node))
         readers: dict[object, list[Kernel]] = {}
         missing: dict[int, int] = {}
@@ -353,22 +408,24 @@ class Body:
         reads: dict[object, None] = {value: None for value in sorted(self.leaves(node), key=self._order)}
         makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
         spec = find_op(node.op)
-        if spec is not None and spec.family in _PRODUCTS:
-            wide = self._widened(node)
-            for place, value in enumerate(node.inputs[:2]):
+        for each in (one for one in self._members.get(node, [node]) if is_product(one) or _is_convolution(one)):
+            wide = self._widened(each)
+            for place, value in enumerate(each.inputs[:2]):
                 root = None if value is None else self.root(value)
-                if root is None or not (wide or self._is_turned(node, place)):
+                if root is None or not self._is_copied(each, place):
                     continue
-                copy, size = ("copy", node, place), self.size(root) * (wide or 1)
+                copy, size = ("copy", each, place), self.size(root) * (wide or 1)
                 made = root.node
-                sources = self.leaves(made) if made is not None and made in self.fused else (root,)
-                before.append(Kernel(node, dict.fromkeys(sources), [(copy, size)]))
+                sources = self.leaves(made) if made is not None and self.goes_into(made, each, root) else (root,)
+                before.append(Kernel(each, dict.fromkeys(sources), [(copy, size)]))
                 for source in sources:
                     reads.pop(source, None)
                 reads[copy] = None
-            for place, value in enumerate(node.inputs[:2]):  # an operand may be both as it is and copied
-                if value is not None and ("copy", node, place) not in reads and (root := self.root(value)).node not in self.fused:
+            for place, value in enumerate(each.inputs[:2]):  # an operand may be both as it is and copied
+                if value is not None and ("copy", each, place) not in reads and (root := self.root(value)).node not in self.fused:
                     reads[root] = None
+        if spec is not None and spec.family in _PRODUCTS:
+            wide = self._widened(node)
             if wide and makes and self._wide_result(makes[0]) > makes[0][1]:
                 product = ("product", node, 0)
                 before.append(Kernel(node, reads, [(product, self._wide_result(makes[0]))]))
@@ -400,6 +457,13 @@ class Body:
 
     def _order(self, value: Value) -> tuple[int, int]:
         return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
+
+    def _is_copied(self, node: Node, place: int) -> bool:
+        """Whether a product has a copy of an operand, in another order or element type."""
+        spec = find_op(node.op)
+        if spec is None or spec.family not in _PRODUCTS or node.regions or place > 1:
+            return False
+        return bool(self._widened(node)) or self._is_turned(node, place)
 
     def _widened(self, node: Node) -> int:
         """How many times as large a product's operands are in f32, to which they are converted; 0 where they are multiplied as they are."""
@@ -452,7 +516,7 @@ class Body:
             if root is None:
                 continue
             made = root.node
-            if made is not None and made in self.fused:
+            if made is not None and self.goes_into(made, node, root):
                 found |= self._written_over(made)
             else:
                 found.add(root)
@@ -541,11 +605,16 @@ class Body:
         for region in node.regions:
             is_loop = control_of(node) is Control.LOOP
             state = [value for value in region.inputs if value not in self.roots] if is_loop else []
-            body = Body(region, self.types, state, self, self.is_loose)
+            body = type(self)(region, self.types, state, self, self.is_loose)
             plan = body.plan(is_main=not is_loop)
             self.unsized.extend(plan.unsized)
             most = max(most, *heights((one for one in plan.storages if not one.is_output), plan.inside, len(plan.steps)), 0)
         return most
+
+
+def _is_convolution(node: Node) -> bool:
+    spec = find_op(node.op)
+    return spec is not None and spec.family is Family.CONVOLUTION
 
 
 def is_product(node: Node | None) -> bool:
@@ -596,10 +665,12 @@ def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
                 break
 
 
-def plan_fused(graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None) -> FusedPlan:
+def plan_fused(
+    graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None, kind: type[Body] = Body
+) -> FusedPlan:
     """The buffers of a program, and sums of them; of a sharded one on one device."""
     given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
-    body = Body(graph, types, given)
+    body = kind(graph, types, given)
     if sharding is not None:
         body.parts, body.partial = sharding.parts, frozenset(one.node for one in sharding.exchanges)
     plan = body.plan(is_main=True)

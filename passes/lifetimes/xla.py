@@ -21,7 +21,7 @@ from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.fused import COMPUTED, FUSED, SCATTERED, XLA_NOTE, Body, FusedPlan, is_product, plan_fused
+from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, XLA_NOTE, Body, FusedPlan, is_product, plan_fused
 from irscope.passes.lifetimes.sharded import Sharding
 from irscope.passes.sizes import dim_cell
 from irscope.passkit.base import Analysis, PassContext
@@ -64,6 +64,8 @@ class _Simplified(Body):
             if kept is not None:
                 self.roots[output] = kept
                 continue
+            if any(isinstance(user, Node) and user.regions for user in output.users or ()):
+                continue  # a loop writes over each of its states
             operands = tuple(None if value is None else self._name(value) for value in node.inputs)
             first = seen.setdefault((node.op, str(dict(node.attrs)), operands, str(self.types.type_of(output))), output)
             if first is not output:
@@ -122,7 +124,6 @@ class _Counter:
         body = _Simplified(graph, self._types, (), around)
         if self._sharding is not None:
             body.parts = self._sharding.parts
-        kernels = _kernels(body)
         flops: Dim = 0
         functions: Dim = 0
         for node in body.steps:
@@ -133,7 +134,7 @@ class _Counter:
                 once: Work = (dim_max(*(one[0] for one in inside)), dim_max(*(one[1] for one in inside)))
                 times = 1
             else:
-                once, times = self._of_node(node, body), kernels[node]
+                once, times = self._of_node(node, body), len(body.into[node])
             flops, functions = flops + once[0] * times, functions + once[1] * times
         return flops, functions
 
@@ -201,31 +202,6 @@ class _Counter:
         return isinstance(type_, TensorType) and type_.dtype.is_float and (type_.dtype.bits or COMPUTED) < COMPUTED
 
 
-def _kernels(body: Body) -> dict[Node, int]:
-    """In how many kernels each node is computed. What is stored for some of its readers is computed again in others, where that reads
-    no more than its result (EffectivelyAtMostUnary of XLA)."""
-    found: dict[Node, frozenset[Node]] = {}
-    for node in reversed(body.steps):
-        own = frozenset() if node in body.fused else frozenset({node})
-        found[node] = own
-        spec = find_op(node.op)
-        if len(node.outputs) != 1 or spec is None:
-            continue
-        output = node.outputs[0]
-        readers = [user for user in body.users.get(output, []) if user is not None]
-        if node in body.fused:
-            found[node] = frozenset().union(*(found[user] for user in readers))
-        elif (
-            spec.family in FUSED
-            and spec.family is not Family.REDUCTION
-            and OpRole.WRITE_PART not in spec.roles
-            and body.is_unary(node)
-            and not body.is_dear(node, spec)
-        ):
-            found[node] = own.union(*(found[user] for user in readers if body.takes(user, output)))
-    return {node: len(kernels) for node, kernels in found.items()}
-
-
 def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:
     rows = [(one.node.name, one.kind, size, one.devices) for one, size in plan.exchanges]
     columns = ["at:node", "exchange", "bytes:bytes", "devices:count"]
@@ -256,7 +232,7 @@ class XlaMemory(Analysis[FusedPlan]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
         types, program = ctx.get(Shapes), ctx.program
-        plan = plan_fused(graph, types, program.aliased, _sharding(ctx))
+        plan = plan_fused(graph, types, program.aliased, _sharding(ctx), _Simplified)
         plan.devices = math.prod(program.mesh.values())
         return plan
 
