@@ -83,8 +83,7 @@ def _evaluate_quantize(call: OpCall) -> Known | None:
     found = limits(result.dtype)
     if found is None:
         return round_to((scaled + zero).astype(np.float64), result.dtype, bool(call.attr("saturate"))) if result.dtype.is_float else None
-    made: Array = np.clip(np.rint(scaled) + zero.astype(np.float64), *found).astype(numpy_dtype(result.dtype))
-    return made
+    return np.asarray(np.clip(np.rint(scaled) + zero.astype(np.float64), *found).astype(numpy_dtype(result.dtype)))
 
 
 def _evaluate_dequantize(call: OpCall) -> Known | None:
@@ -119,7 +118,7 @@ def _evaluate_dynamic(call: OpCall) -> tuple[Known | None, ...] | None:
     if not scale:
         return None
     zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
-    return np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), np.asarray(scale), np.asarray(zero)
+    return np.asarray(np.clip(np.rint(x / scale) + zero, 0, 255).astype(np.uint8)), np.asarray(scale), np.asarray(zero)
 
 
 def _infer_fake(call: OpCall) -> tuple[Type, ...]:

@@ -480,7 +480,8 @@ class Inference(RuleContext):
             return
         if answer is None:
             return
-        arrays = (answer,) if isinstance(answer, np.ndarray) else answer
+        # numpy's functions make scalars of arrays without axes.
+        arrays = answer if isinstance(answer, tuple) else (np.asarray(answer),)
         for output, array, shape in zip(node.outputs, arrays, shapes, strict=False):
             if array is not None and array.shape == shape:
                 self._know(output, array)

@@ -118,17 +118,18 @@ class OrtPlan:
 
 def plan_ort(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
     """Order, buffers and two simulated runs. `known` are types as the session knows them, `inside` bytes that graphs inside nodes take."""
-    return plan_launches(graph, launches_of(graph, types, known), types, options, inside)
+    return plan_launches(graph, launches_of(graph, types, known, is_session=options.file_order), types, options, inside)
 
 
-def launches_of(graph: Graph, types: Inferred, known: Inferred) -> Launches:
-    """The kernels of a graph as a session keeps them."""
-    found = without_double_casts(with_half_casts(read_launches(graph, types, known), types, known))
+def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: bool = False) -> Launches:
+    """The kernels of a graph as a session keeps them; one that is a session's already has its DequantizeLinear."""
+    read = read_launches(graph, types, known)
+    found = without_double_casts(with_half_casts(read if is_session else with_own_dequantized(read, types, known), types, known))
     for launch in found.launches:
         if launch.name == _IF:
             branch = types.branches.get(launch.node)
             regions = launch.node.regions if branch is None or branch.taken is None else (launch.node.regions[branch.taken],)
-            launch.inner = tuple(launches_of(region, types, known) for region in regions)
+            launch.inner = tuple(launches_of(region, types, known, is_session=is_session) for region in regions)
     return found
 
 
@@ -433,6 +434,7 @@ def _as_float(type_: Type) -> Type:
 # Casts that a session inserts, and those it takes out, in every graph, also with graph optimisations off.
 
 _CAST: Final = "Cast"
+DEQUANTIZE: Final = "DequantizeLinear"
 _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U8, DType.U16, DType.U32, DType.U64})
 _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
@@ -515,6 +517,24 @@ def readers_of(found: Launches) -> dict[int, list[Launch]]:
         for value in (*launch.inputs, *launch.captured):
             readers.setdefault(value, []).append(launch)
     return readers
+
+
+def with_own_dequantized(found: Launches, types: Inferred, known: Inferred) -> Launches:
+    """The kernels with a DequantizeLinear for each reader, as every session makes them (EnsureUniqueDQForNodeUnit); the first keeps the one
+    that is there, unless it is also a result or read by graphs inside."""
+    several = [launch for launch in found.launches if launch.name == DEQUANTIZE and launch.outputs]
+    readers = readers_of(found) if several else {}
+    for launch in several:
+        value = launch.outputs[0]
+        reading = {id(one): one for one in readers.get(value, ())}.values()
+        own = [(one, place) for one in reading for place, operand in enumerate(one.inputs) if operand == value]
+        is_shared = value in found.returned or any(value in one.captured for one in reading)
+        source = found.values[value]
+        for reader, place in own if is_shared else own[1:]:
+            made = found.add(None, types.type_of(source), known.type_of(source))
+            reader.inputs[place] = made
+            found.launches.append(Launch(launch.node, launch.name, launch.kernel, [*launch.inputs], [], [made]))
+    return found
 
 
 def without_double_casts(found: Launches) -> Launches:

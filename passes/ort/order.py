@@ -15,6 +15,7 @@ from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passes.ort.known import known_types
 from irscope.passes.ort.memory import bytes_inside
 from irscope.passes.ort.model import (
+    DEQUANTIZE,
     EXECUTION_ORDERS,
     REFUSED_ORDER,
     ExecutionOrder,
@@ -88,7 +89,12 @@ class OrtOrder(Analysis[OrtOrders]):
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
-            found = launches_of(graph, types, known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"))
+            found = launches_of(
+                graph,
+                types,
+                known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"),
+                is_session=ctx.program.traits.is_session,
+            )
             others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
             result = OrtOrders(found, scheduled)
             for setting in EXECUTION_ORDERS:
@@ -145,10 +151,11 @@ def verdict(result: OrtOrders) -> str:
 
 
 def in_scheduled_order(found: Launches, scheduled: Scheduled) -> Launches:
-    """The kernels as they would stand in the reordered file. Those of functions come last in any file."""
+    """The kernels as they would stand in the reordered file. Those of functions and copies of a DequantizeLinear come last in any file."""
     place = {node: at for at, node in enumerate(scheduled.nodes)}
     times = Counter(launch.node for launch in found.launches)
-    keys = [place[launch.node] if times[launch.node] == 1 else len(place) for launch in found.launches]
+    first = {launch.node: launch for launch in reversed(found.launches) if launch.name == DEQUANTIZE}
+    keys = [place[launch.node] if times[launch.node] == 1 or first.get(launch.node) is launch else len(place) for launch in found.launches]
     return replace(found, launches=[found.launches[index] for index in sorted_by(keys, makers_of(found))])
 
 

@@ -145,6 +145,16 @@ def convolutions() -> Iterator[Case]:
                 signed = {**weights, "z": np.array(0, np.int8)}
                 conv = node("QLinearConv", "x s z w s zw s z bias", **attrs)
                 yield f"QLinearConv-signed-{key}", [conv], {"x": codes(batch, inputs, size, size, dtype=np.int8)}, signed, ["y"]
+    twice = [
+        node("QuantizeLinear", "x s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("Exp", "d", "a"),
+        node("Neg", "d", "b"),
+        node("Add", "a b", "c"),
+        node("Mul", "c d"),
+    ]
+    yield "DequantizeLinear-read-thrice", twice, {"x": floats(4, 300)}, {**SCALE, **SHIFT}, ["y"]
+    yield "DequantizeLinear-returned", twice[:4], {"x": floats(4, 300)}, {**SCALE, **SHIFT}, ["d", "a", "b"]
     pool = node("QLinearAveragePool", "x s z s z", domain=CONTRIB, kernel_shape=[3, 3])
     yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
 

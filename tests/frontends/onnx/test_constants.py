@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from irscope.frontends.onnx import load_model
 from irscope.ir.graph import Role
 from irscope.passes.cost.flops import Flops
+from irscope.passes.inference.shapes import Shapes
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.weights.params import Params
@@ -190,3 +191,12 @@ def test_sizes_scales_and_thresholds_are_no_parameters(
 ) -> None:
     found = load_model(model(nodes, weights, shape, opset))
     assert {weight.name for weight in found.weights() if weight.role is Role.PARAMETER} <= {"b"}
+
+
+def test_a_quantised_number_without_axes_has_a_type() -> None:
+    """A constant of no axes between QuantizeLinear and DequantizeLinear, as quantisers put around the 1 of a GELU."""
+    weights = {"one": F32(1), "s": F32(0.1), "z": np.int8(3)}
+    nodes = [node("QuantizeLinear", ["one", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["d"])]
+    program = load_model(model([*nodes, node("Mul", ["x", "d"], ["y"])], weights, [2]))
+    found = Manager(program).get(Shapes())
+    assert [str(found.type_of(one.outputs[0])) for one in program.graph] == ["i8[]", "f32[]", "f32[2]"]
