@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import platform
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,18 +16,6 @@ if TYPE_CHECKING:
 
     from irscope.frontends.eager.steps import Plan
     from irscope.frontends.eager.values import OpenSizes
-
-
-_ELSEWHERE: Final = "a container of Linux will do; files, ONNX, cards of modules, passes, audits and the screen work here"
-
-
-def check_machine() -> None:
-    """Raise UsageError where programs cannot be simulated."""
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
-        here = f"{sys.platform} on {platform.machine()}"
-        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint=_ELSEWHERE)
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
 
 
 def train_module(

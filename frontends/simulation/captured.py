@@ -35,8 +35,8 @@ from irscope.frontends.eager.live import check_module
 from irscope.frontends.eager.program import with_storages
 from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of
 from irscope.frontends.eager.running import around, check_whole, named_arguments
-from irscope.frontends.simulation import check_machine
 from irscope.frontends.simulation.compilations import Compilations, Kernel, explained, forget
+from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.simulation.machine import Piece
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.simulation.triton_stand_in import JITFunction, written

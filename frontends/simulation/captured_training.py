@@ -33,7 +33,6 @@ from irscope.frontends.eager.steps import (
     objective_of,
 )
 from irscope.frontends.eager.steptrace import steps_as_program
-from irscope.frontends.simulation import check_machine
 from irscope.frontends.simulation.captured import (
     Run,
     Settings,
@@ -48,6 +47,7 @@ from irscope.frontends.simulation.captured import (
     step_starts,
 )
 from irscope.frontends.simulation.compilations import Compilations
+from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.simulation.process import may_differentiate
 from irscope.ir.program import Assumed, Program
 from irscope.memory.moments import kinds_by_life

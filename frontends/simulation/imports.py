@@ -1,13 +1,28 @@
-"""Modules of other packages that are changed once they have been imported; nothing is imported before somebody asks for it."""
+"""Whether this machine can simulate programs, and modules that are changed once a program has imported them; nothing is imported here."""
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
+import platform
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+from irscope.errors import UsageError
+
+_ELSEWHERE: Final = "a container of Linux will do; files, ONNX, cards of modules, passes, audits and the screen work here"
+
+
+def check_machine() -> None:
+    """Raise UsageError where programs cannot be simulated."""
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
+        here = f"{sys.platform} on {platform.machine()}"
+        raise UsageError(f"programs are simulated on Linux on x86-64, not on {here}", code="IRS644", hint=_ELSEWHERE)
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch is not installed", code="IRS192", hint="a program that is simulated needs it: pip install torch")
 
 
 class ChangedImports(importlib.abc.MetaPathFinder):

@@ -22,10 +22,10 @@ from irscope.ir.types import Type
 from irscope.passkit.instruments import Progress
 from irscope.passkit.settings import Settings
 from irscope.report.options import RenderOptions
-from irscope.report.picture import Panel, report_panels
+from irscope.report.picture import Panel
 from irscope.report.plot import check_plot, write_plot
 from irscope.report.printable import printable
-from irscope.report.renderers import offered_formats, write_document
+from irscope.report.renderers import offered_formats, report_panels, write_document
 from irscope.report.report import Document
 from irscope.report.select import Selection, parse_filter, select
 from irscope.tools.config import configured_device, settings_for, targeted

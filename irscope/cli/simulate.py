@@ -34,7 +34,7 @@ from irscope.cli.args import (
 from irscope.cli.main import main
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.frontends.detect import detect
-from irscope.frontends.simulation import check_machine
+from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.zoo.names import is_name
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.report.printable import printable

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain, count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from irscope.immutable import immutable
 from irscope.report.celltext import signed
@@ -19,9 +19,6 @@ from irscope.report.printable import legible
 from irscope.report.table import Column, Limit, Mark, Series
 from irscope.report.units import Kind, humanise, scale_of
 from irscope.report.values import Cell, Number, Provenance, Quantity
-
-if TYPE_CHECKING:
-    from irscope.report.report import Report
 
 MOST_POINTS = 800
 """Points of a curve that are drawn: of more, the highest in each stretch, so that no peak vanishes. A screen shows no more."""
@@ -181,19 +178,6 @@ def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Colum
         return None
     words = f"{title}, the {len(shown):,} largest of {len(order):,}" if len(order) > len(shown) else title
     return bars(words, [names[place] for place in shown], [(column, [cells[place] for place in shown]) for column, cells in columns])
-
-
-def report_panels(reports: Sequence[Report]) -> list[Panel]:
-    """All that some reports draw; where several reports do, each says whose it is."""
-    drawn = [(f"{report.options or report.pass_name}: ", report.drawn) for report in reports]
-    drawn = [(whose, parts) for whose, parts in drawn if parts]
-    whose_is_said = len(drawn) > 1
-    return [
-        replace(panel, title=f"{whose}{panel.title}") if whose_is_said else panel
-        for whose, parts in drawn
-        for part in parts
-        for panel in ([part] if isinstance(part, Panel) else panels_of(part))
-    ]
 
 
 def heading(column: Column) -> str:

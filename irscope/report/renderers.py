@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, cast
@@ -18,7 +19,8 @@ from irscope.files import as_output_error, write_stream, write_text
 from irscope.plugins import Plugin, plugins_by_name
 from irscope.report.jsonout import json_lines
 from irscope.report.options import RenderOptions
-from irscope.report.report import Document
+from irscope.report.picture import Panel, panels_of
+from irscope.report.report import Document, Report
 from irscope.report.values import Cell, Quantity
 
 RENDERERS: Mapping[str, str] = MappingProxyType(
@@ -130,3 +132,16 @@ def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:
 
 def _shown_cell(cell: Cell | object) -> object:
     return cell.shown if isinstance(cell, Quantity) else cell
+
+
+def report_panels(reports: Sequence[Report]) -> list[Panel]:
+    """Return all that some reports draw; where several reports do, each says whose it is."""
+    drawn = [(f"{report.options or report.pass_name}: ", report.drawn) for report in reports]
+    drawn = [(whose, parts) for whose, parts in drawn if parts]
+    whose_is_said = len(drawn) > 1
+    return [
+        replace(panel, title=f"{whose}{panel.title}") if whose_is_said else panel
+        for whose, parts in drawn
+        for part in parts
+        for panel in ([part] if isinstance(part, Panel) else panels_of(part))
+    ]

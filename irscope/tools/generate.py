@@ -243,7 +243,7 @@ class How(NamedTuple):
 def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
     """What to load and to generate, with what a folder asks for; UsageError for what there is not."""
     from irscope.frontends.files.folders import own_cache
-    from irscope.frontends.simulation import check_machine
+    from irscope.frontends.simulation.imports import check_machine
     from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
 
     cache, cache_from = how.cache, ""

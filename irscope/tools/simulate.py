@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import irscope.frontends
 from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
-from irscope.frontends.simulation import check_machine
+from irscope.frontends.simulation.imports import check_machine
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import alive_at, kinds_by_life, moments, phase_peaks
 from irscope.memory.tape import Origin, Slots, Span, Tape

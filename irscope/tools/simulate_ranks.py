@@ -21,7 +21,7 @@ from irscope import processes
 from irscope.devices import Target
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, UsageError
-from irscope.frontends.simulation import check_machine
+from irscope.frontends.simulation.imports import check_machine
 from irscope.immutable import immutable
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json

@@ -16,8 +16,9 @@ from irscope.errors import UsageError
 from irscope.report import Column, Kind, Mark, Provenance, Quantity, Report, Series
 from irscope.report.chart import chart_lines, highest
 from irscope.report.options import ASCII, UNICODE
-from irscope.report.picture import MOST_POINTS, Curve, Panel, Style, bars, largest_bars, panels_of, report_panels, rows_of, ticks
+from irscope.report.picture import MOST_POINTS, Curve, Panel, Style, bars, largest_bars, panels_of, rows_of, ticks
 from irscope.report.plot import check_plot, figure_of, svg_chart, svg_document, write_plot
+from irscope.report.renderers import report_panels
 
 # Charts: what is highest shows, whatever the width.
 
