@@ -482,10 +482,11 @@ class World:
         return self._between_two("send", tensors, group, to)
 
     def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
+        self._process.machine.forget(list(tensors))
         return self._between_two("recv", tensors, group, of)
 
     def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
-        return self._between_two("recv", tensors, group, -1)
+        return self.op_recv_(tensors, group, -1, tag)
 
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
         self._process.device.synchronize()

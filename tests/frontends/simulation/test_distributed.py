@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import python
+from tests.forked import irscope, python
 from tests.tools.distributed_jobs import FOLDER, differences, truths
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
+ROOT = Path(__file__).parents[3]
 JOBS = (
     ("ddp_tiny_bucketview_w8", 5, "done"),
     ("ddp_small_zero_w8", 7, "done"),
@@ -116,3 +117,9 @@ def test_a_stage_that_only_another_rank_can_tell_its_inputs_says_so(tmp_path: Pa
     program = RUN.replace('f"{folder}/job.py", [f"{folder}/jobs.json", name]', f"{str(tmp_path / 'plain.py')!r}, [folder]")
     done = python(program, str(FOLDER), "", "4", "2", "synchronize")
     assert "stage 2 of the pipeline asks stage 1, on another rank" in done.stderr and "give PipelineStage its input_args" in done.stderr
+
+
+def test_a_received_tensor_has_not_the_values_that_it_was_made_with() -> None:
+    """A stage that knows its shapes votes for that with zeros which its neighbour overwrites: 1 is answered, and no zero read."""
+    done = irscope("simulate", "--device", "h100", "--world", "4", "--rank", "1", "samples/train_pipeline.py", folder=ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
