@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
@@ -290,6 +291,7 @@ class World:
         package.TCPStore = module.TCPStore = AnsweringStore
         module.rendezvous = self._rendezvous
         package.ProcessGroupNCCL = group
+        _install_split()
         from torch.distributed import constants
 
         module.default_pg_nccl_timeout = constants.default_pg_nccl_timeout or constants.default_pg_timeout
@@ -514,6 +516,36 @@ def _operands_looked_at_once() -> None:
             without[0] = schema
 
     module._propagate_use_strided_shard_flag = propagate_once
+
+
+def _install_split() -> None:
+    """Let groups be split wherever the function is called from: where a program binds its device, meshes split the default group."""
+    original = getattr(c10d, "split_group", None)
+    for owner in (dist, c10d, sys.modules.get("torch.distributed.device_mesh")):
+        module: Any = owner
+        if original is not None and getattr(module, "split_group", None) is original:
+            module.split_group = functools.partial(_split_group, original)
+
+
+def _split_group(
+    original: Any,
+    parent: Any = None,
+    split_ranks: Any = None,
+    timeout: Any = None,
+    options: Any = None,
+    group_desc: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """`split_group`: to PyTorch's allocator a communicator that NCCL splits off another one is as a new one."""
+    options, parent = kwargs.pop("pg_options", options), kwargs.pop("parent_pg", parent)
+    if not split_ranks or getattr(c10d._get_default_group(), "bound_device_id", None) is None:
+        return original(parent, split_ranks, timeout, options, group_desc, **kwargs)  # it says what is wrong
+    ranks = dist.get_process_group_ranks(c10d._get_default_group() if parent is None else parent)
+    for split in split_ranks:
+        members = sorted(ranks[one] for one in split)
+        if dist.get_rank() in members:
+            return dist.new_group(members, timeout, pg_options=options, group_desc=group_desc, use_local_synchronization=True)
+    return None
 
 
 def _variable(name: str) -> str:

@@ -67,3 +67,23 @@ def test_what_a_stage_between_hands_on_is_taken_to_be_as_this_ranks_earlier_one(
     assert done.returncode == 0, done.stderr
     assert "gradients [(256, 256), (256, 256)]" in done.stderr
     assert "what an earlier stage of this rank hands on" in {one["value"] for one in json.loads(done.stdout)["answers"]}
+
+
+SPLIT = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+torch.cuda.set_device(0)
+dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
+group = dist.split_group(split_ranks=[[0, 2], [1, 3]])
+dist.all_reduce(torch.ones(4, device="cuda"), group=group)
+mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
+ranks = dist.get_process_group_ranks
+print("groups", ranks(group), dist.split_group(split_ranks=[[2, 3]]), ranks(mesh["tp"].get_group()))
+"""
+
+
+def test_a_group_with_a_device_is_split(tmp_path: Path) -> None:
+    """As meshes do, where the program binds its device."""
+    done = simulate(tmp_path, SPLIT, "--world", "4", "--format", "json")
+    assert "groups [0, 2] None [0, 1]" in done.stderr, done.stderr
+    assert ("all_reduce", "0,2") in {(one["op"], one["ranks"]) for one in json.loads(done.stdout)["collectives"]}
