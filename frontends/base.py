@@ -81,7 +81,7 @@ def stated(given: Type, declared: Type | None, name: str) -> Type:
 
 
 def lacks_dtype(given: Type) -> bool:
-    """Whether a user gave the sizes of an input alone."""
+    """Return whether a user gave the sizes of an input alone."""
     return isinstance(given, TensorType) and given.dtype is DType.UNKNOWN
 
 
@@ -96,7 +96,7 @@ def check_rank(given: Type, declared: Type | None, name: str) -> None:
 
 
 def several_inputs(count: int) -> str:
-    """What is said of `--input 1,3,224,224` where there is not just one input."""
+    """Return what is said of `--input 1,3,224,224` where there is not just one input."""
     return f"the model has {count} inputs: say which of them --input is about"
 
 

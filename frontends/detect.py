@@ -43,7 +43,7 @@ class Kind:
     """The entry point of the package that reads it."""
 
     def reader(self) -> Frontend:
-        """What reads such files, imported now."""
+        """Return what reads such files, imported now."""
         if self.added is not None:
             return _frontend_of(self.added)
         return cast("Frontend", importlib.import_module(f"irscope.frontends.{self.frontend}"))
@@ -219,7 +219,7 @@ def _is_safetensors(head: bytes) -> bool:
 
 
 def _json_kind(head: bytes, path: Path) -> str | None:
-    """What a JSON object is that maps weights to files, or that says of which model an adapter is; the key may stand far behind."""
+    """Return what a JSON object is that maps weights to files, or that says of which model an adapter is; the key may stand far behind."""
     if not head.lstrip().startswith(b"{") or path.stat().st_size > _LARGEST_INDEX:
         return None
     data = path.read_bytes()
@@ -227,7 +227,7 @@ def _json_kind(head: bytes, path: Path) -> str | None:
 
 
 def _is_irs(head: bytes) -> bool:
-    """Whether the first line that is no comment is the header of the text form."""
+    """Return whether the first line that is no comment is the header of the text form."""
     for line in head.splitlines():
         text = line.strip()
         if text and not text.startswith(b"#"):
@@ -236,14 +236,14 @@ def _is_irs(head: bytes) -> bool:
 
 
 def _looks_like_onnx(head: bytes) -> bool:
-    """Whether the bytes can begin a ModelProto: a field number it has, with the wire type of that field."""
+    """Return whether the bytes can begin a ModelProto: a field number it has, with the wire type of that field."""
     field, wire = head[0] >> 3, head[0] & 7
     varints, messages = (1, 5), (2, 3, 4, 6, 7, 8, 14, 20, 25, 26)
     return (wire == 0 and field in varints) or (wire == 2 and field in messages)
 
 
 def _is_wrapper(head: bytes) -> bool:
-    """Whether this is the code that Inductor generated: it begins with the number of its graph, and imports the compiler."""
+    """Return whether this is the code that Inductor generated: it begins with the number of its graph, and imports the compiler."""
     imports = (b"torch._inductor.async_compile import AsyncCompile", b"torch._inductor.codecache import AsyncCompile")  # since 2.4, before
     return any(one in head for one in imports) or head.startswith((b"# AOT ID: [", b"\n# AOT ID: ["))
 
@@ -256,7 +256,7 @@ _MLIR_TEXT: Final = re.compile(
 
 
 def _is_stablehlo(head: bytes) -> bool:
-    """Whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises; compressed or not."""
+    """Return whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises; compressed or not."""
     if head.startswith(b"\x1f\x8b"):
         try:
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)

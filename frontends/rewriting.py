@@ -47,23 +47,23 @@ class Original:
 
     @property
     def names(self) -> Mapping[str, Value | None]:
-        """What names of the file stand for."""
+        """Return what names of the file stand for."""
         assert self.program.file_nodes is not None, "the program was opened to be written"
         return self.program.file_nodes.names
 
     def is_as_read(self, node: Node) -> bool:
-        """Whether a node is one of the file's, with its operator and attributes; operands may be others."""
+        """Return whether a node is one of the file's, with its operator and attributes; operands may be others."""
         was = self.nodes.get(node)
         return (
             was is not None and node.graph is not None and was[0] == node.op and (was[1] is node.attrs or dict(was[1]) == dict(node.attrs))
         )
 
     def has_new_values(self, weight: Value) -> bool:
-        """Whether a weight of the file has other values than the file gives it."""
+        """Return whether a weight of the file has other values than the file gives it."""
         return weight.graph is not None and weight.graph.data.get(weight) is not self.data.get(weight)
 
     def substitutions(self, row: FileNode, takes_more: Callable[[Node, FileNode], bool]) -> dict[Value, Value] | None:
-        """What operands of a file's node are now, where that is all that changed; None where more did.
+        """Return what operands of a file's node are now, where that is all that changed; None where more did.
 
         `takes_more` tells whether a node may have operands where the file's has none.
         """
@@ -91,7 +91,7 @@ class Original:
         return found
 
     def _is_inside_as_read(self, node: Node, row: FileNode, found: dict[Value, Value]) -> bool:
-        """Whether the regions of a node are as they were, but for values from around it that others took the place of.
+        """Return whether the regions of a node are as they were, but for values from around it that others took the place of.
 
         Those that are operands of the file's node are added to `found`.
         """
@@ -112,7 +112,7 @@ class Original:
         return True
 
     def _is_outer(self, value: Value) -> bool:
-        """Whether a value is, or was, one of the main graph."""
+        """Return whether a value is, or was, one of the main graph."""
         graph = self.program.graph
         return value.graph is graph or (value.node is not None and value.node in self.nodes and value.node.graph is None)
 
@@ -174,5 +174,5 @@ def copy_values(value: Value, files: WeightFiles, write: Callable[[bytes], objec
 
 
 def weight_error(value: Value, why: str) -> UsageError:
-    """What is said of a weight that cannot be written."""
+    """Return what is said of a weight that cannot be written."""
     return UsageError(f"the weight {(value.name or 'without a name')[:80]!r} cannot be written: {why}", code="IRS368")

@@ -49,12 +49,12 @@ class Measure:
         object.__setattr__(self, "_folded", {unit.lower(): factor for unit, factor in self.units.items()})
 
     def factor(self, unit: str) -> Fraction | None:
-        """How much one of the unit is; None for what is no unit of this measure."""
+        """Return how much one of the unit is; None for what is no unit of this measure."""
         return self._folded.get(unit.lower())
 
     @property
     def hint(self) -> str:
-        """What messages suggest."""
+        """Return what messages suggest."""
         return f"for example {self.example}" + (f"; {RULE}" if "M" in self.units else "")
 
 

@@ -190,7 +190,7 @@ def plan_checkpoints(
     seed: int = 0,
     device: str = "cpu",
 ) -> ModulePlan:
-    """What to save and what to recompute in a module's step, so that what the step makes stays within a budget.
+    """Return what to save and what to recompute in a module's step, so that what the step makes stays within a budget.
 
     `inputs` are the arguments of the forward, `loss` makes a number of what it returns. The budget, such as "4GiB" or "60%" of the peak
     when everything is kept, is for what forward and backward make: activations and gradients, not parameters and inputs. With `steps`

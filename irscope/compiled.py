@@ -25,12 +25,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @cache
 def can_compile() -> bool:
-    """Whether numba is installed and wanted; IRSCOPE_COMPILED=0 says that it is not."""
+    """Return whether numba is installed and wanted; IRSCOPE_COMPILED=0 says that it is not."""
     return os.environ.get("IRSCOPE_COMPILED", "1") != "0" and importlib.util.find_spec("numba") is not None
 
 
 def is_kept(module: str) -> bool:
-    """Whether what the module compiles need not be compiled: it is loaded, or lies in the cache folder."""
+    """Return whether what the module compiles need not be compiled: it is loaded, or lies in the cache folder."""
     if module in sys.modules:
         return True
     found = importlib.util.find_spec(module)

@@ -39,12 +39,12 @@ class Entry:
 
 
 def is_off() -> bool:
-    """Whether the user wants nothing read or kept."""
+    """Return whether the user wants nothing read or kept."""
     return os.environ.get(OFF, "") not in ("", "0")
 
 
 def folder() -> Path:
-    """Where the entries are. It need not exist."""
+    """Return where the entries are. It need not exist."""
     return cache_folder() / "programs"
 
 

@@ -25,7 +25,7 @@ _FORCE_HINT = "`--force` writes to where it leads"
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording does, of whatever version."""
+    """Return whether a file begins as a recording does, of whatever version."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
@@ -109,7 +109,7 @@ def link_target(path: Path) -> Path | None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is one of the system's names of open streams."""
+    """Return whether the path is one of the system's names of open streams."""
     return str(path.absolute()).startswith(_STREAM_FOLDERS)
 
 

@@ -195,7 +195,7 @@ def _init_of(cls: type) -> FunctionType:
 
 
 def _getter(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
-    """What gives the values of these attributes as a tuple."""
+    """Return what gives the values of these attributes as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     if names:

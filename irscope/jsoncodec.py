@@ -60,7 +60,7 @@ def decode(kind: type[T], value: object, *, closed: bool = False) -> T:
 
 
 def encode(value: object) -> object:
-    """What JSON has for a dataclass; fields that say nothing (their default) are left out."""
+    """Return what JSON has for a dataclass; fields that say nothing (their default) are left out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {field.name: encode(item) for field, item in fields if not _is_default(field, item)}

@@ -66,7 +66,7 @@ def plugins(group: str) -> list[Plugin]:
 
 @functools.cache
 def _may_be_there(folders: tuple[str, ...]) -> bool:
-    """Whether any installed package may have entry points for irscope: importlib.metadata, which knows, takes longer to import than
+    """Return whether any installed package may have entry points for irscope: importlib.metadata, which knows, takes longer to import than
     looking into the files takes. What it would find elsewhere than in these folders is left to it."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True

@@ -109,7 +109,7 @@ class Model:
         return f"<Model {', '.join((self.program.path or 'without a name', *self._info().facts()))}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what the model is, from what is read already. `irscope.card(model)` has what it costs."""
+        """Return what a notebook shows: what the model is, from what is read already. `irscope.card(model)` has what it costs."""
         return Report("model", self.program.path or "a model without a name", headline=(", ".join(self._info().facts()),))._repr_html_()
 
     def as_session(self, level: str, settings: Settings) -> Model:
@@ -166,7 +166,7 @@ class Model:
 
     @property
     def is_as_read(self) -> bool:
-        """Whether the graph of a file whose reader keeps declared types is as it was read, but for the types that were inferred."""
+        """Return whether the graph of a file whose reader keeps declared types is as it was read, but for the types that were inferred."""
         return self.program.format == "onnx" and self._is_unchanged
 
     @property
@@ -182,12 +182,12 @@ class Model:
         return Document(__version__, self.info_with(results.reports, results.settings), results.reports)
 
     def info_with(self, reports: Sequence[Report], settings: Settings | None = None) -> ModelInfo:
-        """What reports say about the model itself, and about the device and version that they are for where nobody named one."""
+        """Return what reports say about the model itself, and about the device and version that they are for where nobody named one."""
         info = self.info()
         return replace(info, assumed=(*info.assumed, *_target_by_default(reports, settings or self.manager.settings)))
 
     def info(self) -> ModelInfo:
-        """What reports say about the model itself."""
+        """Return what reports say about the model itself."""
         return replace(self._info(), digest=partial(file_digest, Path(self.program.path))) if self.program.path else self._info()
 
     def _info(self) -> ModelInfo:
@@ -353,7 +353,7 @@ def capture_model(
 
 
 def kind_of(path: Path) -> str:
-    """What kind of file it is, such as onnx; LoadError for what is no model."""
+    """Return what kind of file it is, such as onnx; LoadError for what is no model."""
     return detect(path).name
 
 

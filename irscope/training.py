@@ -99,7 +99,7 @@ class Span:
 
 
 def label(scope: Scope, what: str) -> str:
-    """Where and what; several operators may have the same."""
+    """Return where and what; several operators may have the same."""
     where = scope.module or scope.cls
     return f"{where}: {what}" if where else what
 
@@ -153,7 +153,7 @@ class Trace:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What memory is for, in order."""
+        """Return what memory is for, in order."""
         more = set() if self.requests is None else set(self.requests.tape.kinds) - set(CATEGORIES)
         return (*CATEGORIES, *sorted(more))
 

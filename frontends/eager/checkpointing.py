@@ -333,11 +333,11 @@ class _Calls:
         return chosen
 
     def is_block(self, path: str) -> bool:
-        """Whether a module is of a kind that occurs several times and holds others, or is small beside those."""
+        """Return whether a module is of a kind that occurs several times and holds others, or is small beside those."""
         return self.classes[path] in self._repeated or not self._children.get(path)
 
     def holds_at_most(self, share: float) -> Callable[[str], bool]:
-        """Whether a module holds at most a share of what is kept."""
+        """Return whether a module holds at most a share of what is kept."""
         return lambda path: self.held[path] <= share * self.total
 
 
@@ -433,7 +433,7 @@ class ModulePlan:
 
     @property
     def met(self) -> bool:
-        """Whether the plan is within the budget."""
+        """Return whether the plan is within the budget."""
         return self.peak <= self.budget
 
     def document(self) -> dict[str, object]:

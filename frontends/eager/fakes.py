@@ -235,7 +235,7 @@ class Inside(TorchDispatchMode):
 
 @functools.cache
 def is_composite(func: Any) -> bool:
-    """Whether an operator is a composite in C++."""
+    """Return whether an operator is a composite in C++."""
     if func.namespace in SILENT:
         return False
     found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE)

@@ -85,7 +85,7 @@ class _Steps:
         self._open.pop(id(optimizer), None)
 
     def is_range(self, optimizer: Optimizer) -> bool:
-        """Whether the end of the range will be the end of the step."""
+        """Return whether the end of the range will be the end of the step."""
         return any(one is optimizer for one in self.ranges.values())
 
 

@@ -29,7 +29,7 @@ Kept = TypeVar("Kept")
 
 
 def kept_for_good(thing: Kept) -> Kept:
-    """What C++ refers to for as long as the process lives: tensors may die after Python has let go of all its modules."""
+    """Return what C++ refers to for as long as the process lives: tensors may die after Python has let go of all its modules."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     return thing
 
@@ -52,7 +52,7 @@ class _Current:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return int(self.words[2])
 
     @devices.setter
@@ -499,11 +499,11 @@ class Deaths:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return self._words[0] != self._seen
 
     def take(self) -> Iterator[int]:
-        """What died since the last call; also what dies meanwhile."""
+        """Yield what died since the last call; also what dies meanwhile."""
         words, mask = self._words, self._MOST - 1
         while self._seen != words[0]:
             at = self._seen & mask

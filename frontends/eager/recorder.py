@@ -432,7 +432,7 @@ def watched_calls(
 def followed(
     module: nn.Module, run: Callable[..., Any], entered: Callable[[nn.Module], Outer], left: Callable[[Outer], None]
 ) -> Callable[..., Any]:
-    """What a module was compiled to, with functions that are called before and after it."""
+    """Return what a module was compiled to, with functions that are called before and after it."""
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
         outer = entered(module)
@@ -581,7 +581,7 @@ class Frames:
         return found
 
     def shows(self, code: CodeType) -> bool:
-        """Whether a function belongs to the model, not to torch or irscope."""
+        """Return whether a function belongs to the model, not to torch or irscope."""
         shown = self._shown.get(id(code))
         if shown is None:
             shown = self._shown[id(code)] = code.co_filename not in self._hidden and _is_shown(code), code
@@ -676,7 +676,7 @@ class StepRecorder(Recorder):
     # -- intermediate results --------------------------------------------------------------------------------------
 
     def _is_owned(self, func: Any, args: Sequence[Any]) -> bool:
-        """Whether the first operand has no other reference, so that its memory is reused for the result."""
+        """Return whether the first operand has no other reference, so that its memory is reused for the result."""
         runs = torch._C._current_autograd_node() is not None
         if runs and torch.is_grad_enabled():
             return False  # the backward is to be differentiated again
@@ -725,7 +725,7 @@ def _on_host(tensor: torch.Tensor) -> bool:
 
 
 def _shares(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
-    """Whether a tensor shows the memory of one of the others."""
+    """Return whether a tensor shows the memory of one of the others."""
     own = tensor.untyped_storage()._cdata
     return any(one.untyped_storage()._cdata == own for one in others)
 
@@ -737,7 +737,7 @@ def _zero(dtype: torch.dtype) -> bool | int | float:
 
 
 def _takes(into: torch.Tensor, other: Any) -> bool:
-    """Whether a sum fits where one of its operands is."""
+    """Return whether a sum fits where one of its operands is."""
     if not torch.ops.aten.is_non_overlapping_and_dense(into):
         return False
     return not isinstance(other, torch.Tensor) or (

@@ -87,7 +87,7 @@ class Remembered:
     # -- what calls look like --------------------------------------------------------------------------------------
 
     def key(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key | None:
-        """What the results of a call depend on; None where that is more than what its arguments look like."""
+        """Return what the results of a call depend on; None where that is more than what its arguments look like."""
         may = self._may.get(func)
         if may is None:
             may = self._may[func] = _is_told_by_looks(func)
@@ -191,7 +191,7 @@ class _Learned:
             self._storages.setdefault(one.untyped_storage()._cdata, place)
 
     def of(self, result: Any) -> Any:
-        """How to make these results again, for arguments that look alike."""
+        """Return how to make these results again, for arguments that look alike."""
         if result is None:
             return None
         if type(result) in (list, tuple):
@@ -218,7 +218,7 @@ class _Learned:
 
 
 def _is_told_by_looks(func: Any) -> bool:
-    """Whether what an operator makes depends on nothing but what its arguments look like and the settings above."""
+    """Return whether what an operator makes depends on nothing but what its arguments look like and the settings above."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or func.name() in _LIFTED:
         return False
     # A composite that changes its arguments may give them other memory.

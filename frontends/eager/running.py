@@ -170,7 +170,7 @@ def check_whole(module: nn.Module, inputs: Any) -> None:
 
 
 def around(module: nn.Module, *, grad: bool, compiles: bool = False) -> Iterator[Assumed]:
-    """What would run besides or instead of the module's own operators, each with what is analysed instead.
+    """Yield what would run besides or instead of the module's own operators, each with what is analysed instead.
 
     `compiles` where what torch.compile makes of it is what runs.
     """
@@ -211,12 +211,12 @@ def _hooks_meant(grad: bool) -> str:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether torch.compile applies to a module, or to one that it holds."""
+    """Return whether torch.compile applies to a module, or to one that it holds."""
     return any(map(_is_compiled, module.modules()))
 
 
 def _is_compiled(part: nn.Module) -> bool:
-    """Whether torch.compile applies to the module: to itself, its forward, or a function that its forward refers to."""
+    """Return whether torch.compile applies to the module: to itself, its forward, or a function that its forward refers to."""
     if part._compiled_call_impl is not None or type(part).__module__ == "torch._dynamo.eval_frame":
         return True
     forward = vars(part).get("forward", type(part).forward)

@@ -384,7 +384,7 @@ def optimizer_names() -> list[str]:
 
 
 def maker_of(optimizer: str | Maker | torch.optim.Optimizer, fakes: Fakes | None, options: dict[str, Any]) -> Maker:
-    """What makes the optimizer once the parameters are fake, or real ones are given."""
+    """Return what makes the optimizer once the parameters are fake, or real ones are given."""
     if isinstance(optimizer, str):
         if optimizer.lower() not in optimizer_names():
             raise UsageError(f"there is no optimizer {optimizer!r}", code="IRS373", hint=f"one of {', '.join(optimizer_names())}")

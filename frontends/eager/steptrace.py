@@ -232,7 +232,7 @@ class _Converter:
         return ("activation" if self._is_kept(storage, op) else "temporary"), name
 
     def _is_kept(self, storage: Storage, op: Op) -> bool:
-        """Whether it is allocated in the forward and alive when the backward begins."""
+        """Return whether it is allocated in the forward and alive when the backward begins."""
         if op.phase != "forward":
             return False
         begins = next((start for start in self._backward_starts if start > op.number), None)
@@ -272,12 +272,12 @@ class _Converter:
         )
 
     def _only_gradients(self, op: Op) -> bool:
-        """Whether an operator outside of autograd touches nothing but gradients: zero_grad."""
+        """Return whether an operator outside of autograd touches nothing but gradients: zero_grad."""
         storages = [one.storage for one in op.reads()]
         return bool(storages) and all(one in self._recorded.gradients for one in storages if one is not None)
 
     def _call(self, node: Node) -> OpCall | None:
-        """What the node's record sees; nodes that look alike share it."""
+        """Return what the node's record sees; nodes that look alike share it."""
         spec = find_op(node.op)
         if spec is None:
             return None

@@ -39,7 +39,7 @@ def recorded_size(size: Size) -> int:
 
 
 def is_open(size: object) -> bool:
-    """Whether a size, or another number computed by Python, is symbolic."""
+    """Return whether a size, or another number computed by Python, is symbolic."""
     return isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
@@ -253,7 +253,7 @@ class Values:
         return None if self.missing else [found[number] for number in sorted(found)]
 
     def _changed_between(self, tensor: Tensor, number: int) -> bool:
-        """Whether an operator changed a tensor, through another view of its storage, after it was made and before it is read."""
+        """Return whether an operator changed a tensor, through another view of its storage, after it was made and before it is read."""
         if tensor.storage is None:
             return True
         made = -1 if tensor.made_by is None else tensor.made_by
@@ -281,7 +281,7 @@ class Values:
             return op.func(*self._real(op.args), **{key: self._real(value) for key, value in op.kwargs.items()})
 
     def is_of_open_size(self, op: Op) -> bool:
-        """Whether what an operator reads was computed from tensors whose size is open, so that other sizes may have other values."""
+        """Return whether what an operator reads was computed from tensors whose size is open, so that other sizes may have other values."""
         pending, seen = list(op.reads()), set[int]()
         while pending:
             one = pending.pop()
@@ -298,7 +298,7 @@ class Values:
         return False
 
     def is_same_at_any_size(self, op: Op) -> bool:
-        """Whether what an operator reads is the same number whatever the open sizes are: a mask that masks nothing is known to."""
+        """Return whether what an operator reads is the same number whatever the open sizes are: a mask that masks nothing is known to."""
         reads = list(op.reads())
         return len(reads) == 1 and op.name == "is_nonzero" and isinstance(self._in_each(reads[0], op.number, _MOST_LINKS), int)
 

@@ -41,7 +41,7 @@ class OlderWeights:
                     self._found.update({str(fqn): (inner, item) for fqn, item in state.items() if isinstance(item, PickledTensor)})
 
     def payload(self, fqn: str, type_: TensorType, small: bool) -> Payload | None:
-        """Where the values are; small constants are read. None where the archive does not say."""
+        """Return where the values are; small constants are read. None where the archive does not say."""
         found = self._found.get(fqn)
         return pickled_payload(found[0], "data/", found[1], small) if found is not None else None
 

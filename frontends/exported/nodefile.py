@@ -102,7 +102,7 @@ def _reordered(text: str, order: Sequence[int], path: Path, name: str) -> str:
 
 
 def _member(text: str, begin: int, wanted: str) -> int:
-    """Where the value of a member of the object at `begin` begins."""
+    """Return where the value of a member of the object at `begin` begins."""
     position = _skip(text, begin, "{")
     while True:
         key, position = _DECODER.raw_decode(text, _skip(text, position))
@@ -115,7 +115,7 @@ def _member(text: str, begin: int, wanted: str) -> int:
 
 
 def _json_elements(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Where the elements of the array at `begin` are."""
+    """Yield where the elements of the array at `begin` are."""
     position = _skip(text, _skip(text, begin, "["))
     while text[position] != "]":
         _, end = _DECODER.raw_decode(text, position)
@@ -236,7 +236,7 @@ def _copied(graph: Graph, order: Sequence[int]) -> Graph:
 
 
 def _is_row(node: Node) -> bool:
-    """Whether a file lists the node: parts of results are listed with what makes them."""
+    """Return whether a file lists the node: parts of results are listed with what makes them."""
     return node.op == "call_function" and node.target is not operator.getitem
 
 
@@ -252,5 +252,5 @@ def _in_order(graph: Graph, rows: Sequence[Node]) -> Iterator[Node]:
 
 
 def graph_module(program: ExportedProgram) -> torch.fx.GraphModule:
-    """What runs the program: it lets go of each value after its last use."""
+    """Return what runs the program: it lets go of each value after its last use."""
     return program.module()

@@ -126,7 +126,7 @@ class Weights:
             ) from error
 
     def payload(self, fqn: str, type_: TensorType, small: bool) -> Payload | None:
-        """Where the values are; small constants are read. None where the archive does not say."""
+        """Return where the values are; small constants are read. None where the archive does not say."""
         found = self._entries.get(fqn)
         if found is None or found[1].get("use_pickle") or found[0] not in self._archive:
             return None

@@ -564,7 +564,7 @@ def _arguments(node: Node, signature: Signature, operands: Sequence[str], attrib
 
 
 def _is_read_as(node: Node, signature: Signature, args: Mapping[str, object]) -> bool:
-    """Whether the reader makes this node of a call."""
+    """Return whether the reader makes this node of a call."""
     lowered = lower(AtenCall(signature, complete(signature, dict(args))))
     if lowered is None or lowered.op != node.op or lowered.results is not None:
         return False

@@ -230,7 +230,7 @@ class Archive:
         return data
 
     def region(self, name: str, offset: int = 0, length: int | None = None, storage: str = "") -> FileRegion | None:
-        """Where the bytes of an entry are in the file; None for an entry that is packed or absent."""
+        """Return where the bytes of an entry are in the file; None for an entry that is packed or absent."""
         entry = self.entries.get(name)
         if entry is None or entry.method != _STORED:
             return None

@@ -78,7 +78,7 @@ class WeightTable:
         return LoadError(what, code="IRS160", where=str(self.path), hint=hint)
 
     def _graph_hint(self) -> str:
-        """How a graph can be had."""
+        """Return how a graph can be had."""
         if package := configured_by(self.path.parent):
             return f"with torch and {package} installed, irscope makes the graph of the folder {self.path.parent}"
         return "torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph"

@@ -115,7 +115,7 @@ CONTEXTS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_l
 
 
 def own_code(folder: Path) -> dict[str, str]:
-    """What the configuration in a folder says of code beside it: the classes that stand for those of transformers."""
+    """Return what the configuration in a folder says of code beside it: the classes that stand for those of transformers."""
     config = _json_of(ModelFolder(folder), folder, "config.json") or {}
     found = config.get("auto_map")
     return {str(key): value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
@@ -173,7 +173,7 @@ class Pair:
 
     @property
     def rank(self) -> int:
-        """What lies between the two."""
+        """Return what lies between the two."""
         return sizes_of(self.down)[0]
 
 
@@ -217,7 +217,7 @@ class Adapter:
 
     @property
     def assumed(self) -> tuple[Assumed, ...]:
-        """What the header of a report says: the base, and what is not in the folder."""
+        """Return what the header of a report says: the base, and what is not in the folder."""
         found = [Assumed("base", self.base, self.base_from, is_guess=False)]
         if self.tensors is None:
             found.append(Assumed("adapter", f"rank {self.rank} in f32", "the folder has no adapter_model.safetensors", is_guess=False))
@@ -236,14 +236,14 @@ class Adapter:
         return said if isinstance(said, int) and 0 < said <= _LARGEST_RANK else self.rank
 
     def scaling_of(self, module: str) -> float:
-        """What the product of the two matrices is multiplied by."""
+        """Return what the product of the two matrices is multiplied by."""
         said = _by_ending(self.settings.get("alpha_pattern"), module)
         alpha = said if isinstance(said, int | float) else self.alpha
         rank = self.rank_of(module)
         return alpha / (rank**0.5 if self.settings.get("use_rslora") else rank)
 
     def is_beside(self, module: str) -> bool:
-        """Whether a module has a pair of matrices: the stored ones say it, else the names in adapter_config.json do."""
+        """Return whether a module has a pair of matrices: the stored ones say it, else the names in adapter_config.json do."""
         if self.tensors is not None:
             return module in self.pairs
         if isinstance(self.targets, str) or _ends_with(module, self.settings.get("exclude_modules")):
@@ -257,7 +257,7 @@ def sizes_of(type_: TensorType) -> tuple[int, ...]:
 
 
 def _ends_with(module: str, names: object) -> bool:
-    """Whether a module is called so, or its name ends in one of these after a point: peft's rule for a list of names."""
+    """Return whether a module is called so, or its name ends in one of these after a point: peft's rule for a list of names."""
     found = [names] if isinstance(names, str) else names if isinstance(names, list | tuple) else []
     return any(module == name or module.endswith(f".{name}") for name in found)
 

@@ -97,7 +97,7 @@ class Header:
 
     @cached_property
     def split(self) -> tuple[int, int]:
-        """Which part it is, from 0, and of how many."""
+        """Return which part it is, from 0, and of how many."""
         number, count = self.metadata.get("split.no", 0), self.metadata.get("split.count", 0)
         return (number, count) if isinstance(number, int) and isinstance(count, int) else (0, 0)
 

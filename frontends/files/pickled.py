@@ -509,7 +509,7 @@ def span_bytes(type_: TensorType) -> int | None:
 
 
 def pickled_payload(archive: Archive, folder: str, found: PickledTensor, small: bool) -> Payload | None:
-    """Where a pickled tensor's bytes are; the values themselves where the tensor is a small constant and wanted."""
+    """Return where a pickled tensor's bytes are; the values themselves where the tensor is a small constant and wanted."""
     type_ = pickled_type(found)
     name = f"{folder}{found.storage.key}"
     entry = archive.entries.get(name)

@@ -96,7 +96,7 @@ class Snapshot:
 
     @property
     def trace(self) -> Iterator[TraceEvent]:
-        """What the allocator did on the device."""
+        """Yield what the allocator did on the device."""
         columns = self.columns
         stacks = [self.frames(number) for number in range(len(columns.stacks))]
         rows = self.own
@@ -144,7 +144,7 @@ def line_of(frames: Sequence[Frame]) -> str:
 
 
 def is_snapshot(path: Path) -> bool:
-    """Whether a file begins as a snapshot does: a pickle of a dictionary with `segments`."""
+    """Return whether a file begins as a snapshot does: a pickle of a dictionary with `segments`."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return False
@@ -183,7 +183,7 @@ class _Reader:
         """By identity: one stack stands at many blocks."""
 
     def read(self, root: object, columns: Columns) -> Snapshot:
-        """What the pickle holds."""
+        """Return what the pickle holds."""
         if not isinstance(root, dict) or "segments" not in root or "device_traces" not in root:
             raise NoSnapshot("it has no segments and device_traces")
         self._columns = columns

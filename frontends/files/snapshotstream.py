@@ -537,7 +537,7 @@ class _Machine:
         return tuple(joined)
 
     def _value(self, entry: bytes, at: int, key: str) -> tuple[list[_Token], int] | None:
-        """What stands behind a key, and where that ends."""
+        """Return what stands behind a key, and where that ends."""
         code = entry[at]
         if key == _FRAMES:
             if code == 0x5D and entry[at + 1] != 0x94:

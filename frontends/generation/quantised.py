@@ -92,7 +92,7 @@ class PackedLinear(PackedLayer):
         return self.held.kernel.run(self, x)
 
     def stored(self) -> list[Tensor]:
-        """What stands for the weight."""
+        """Return what stands for the weight."""
         return [getattr(self, name) for name in (*self.held.parts, *self._buffers)]
 
     def unpack(self) -> None:
@@ -292,7 +292,7 @@ def kernel_for_weights(family: str, scheme: str) -> Kernel | None:
 
 
 def _kernel_for(scheme: Scheme) -> Kernel:
-    """What runs a named scheme. Packed integers are for fused kernels, whatever transformers makes of compressed-tensors."""
+    """Return what runs a named scheme. Packed integers are for fused kernels, whatever transformers makes of compressed-tensors."""
     found = MARLIN if scheme.family == "compressed-tensors" else kernel_for_weights(scheme.family, scheme.name)
     assert found is not None
     return found
@@ -302,7 +302,7 @@ def _kernel_for(scheme: Scheme) -> Kernel:
 
 
 def held_by_scheme(module: nn.Module, scheme: Scheme, kept: Iterable[str], dtype: torch.dtype) -> dict[str, Held]:
-    """What the linear layers of a module hold under a scheme; those in `kept`, and those that it cannot store, stay as they are."""
+    """Return what the linear layers of a module hold under a scheme; those in `kept`, and those that it cannot store, stay as they are."""
     kernel = _kernel_for(scheme)
     left = set(kept)
     found: dict[str, Held] = {}
@@ -316,7 +316,7 @@ def held_by_scheme(module: nn.Module, scheme: Scheme, kept: Iterable[str], dtype
 
 
 def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, where: str) -> dict[str, Held]:
-    """What layers hold in a checkpoint, by the names that it has for them; LoadError where that cannot be told."""
+    """Return what layers hold in a checkpoint, by the names that it has for them; LoadError where that cannot be told."""
     if packed.unknown:
         raise LoadError(f"its weights are quantised in a way that is not known: {packed.unknown}", code="IRS169", where=where)
     shapes = {name: one for of_file in tensors.files.values() for name, one in of_file.items()}
@@ -328,7 +328,7 @@ def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, whe
 
 
 def _held_together(one: Held, other: Held) -> Held:
-    """What two weights of one module hold."""
+    """Return what two weights of one module hold."""
     return replace(one, parts={**one.parts, **other.parts}, count=one.count + other.count, renamed={**one.renamed, **other.renamed})
 
 
@@ -424,7 +424,7 @@ def schemes_of(held: Mapping[str, Held]) -> list[tuple[str, str, int]]:
 
 
 def _are_experts(module: nn.Module, held: Held) -> bool:
-    """Whether a module has the weights that are held, each with a bias."""
+    """Return whether a module has the weights that are held, each with a bias."""
     plain = [getattr(module, name, None) for name in ("gate_up_proj", "down_proj", "gate_up_proj_bias", "down_proj_bias")]
     return all(isinstance(one, Tensor) for one in plain) and held.count == sum(one.numel() for one in plain[:2] if one is not None)
 
@@ -509,7 +509,7 @@ class Layers:
 
     @property
     def assumed(self) -> Assumed:
-        """What a report says about them."""
+        """Return what a report says about them."""
         if self.left:
             why = "they are quantised, as experts that the package runs together: what does that is not analysed"
             return Assumed(WEIGHTS, f"plain {str(self.dtype).removeprefix('torch.')} for {self.left:,} weights of experts", why)

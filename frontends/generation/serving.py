@@ -127,7 +127,7 @@ def serve(process: Process, wish: Wish, tokens: int, tp: int, sink: DiagnosticSi
 
 
 def _plan(module: Any, tp: int, where: str) -> Mapping[str, str]:
-    """How the model's own code says that its parameters are shared."""
+    """Return how the model's own code says that its parameters are shared."""
     plan = dict(getattr(module, "tp_plan", None) or {})
     if any(_LATENT in name for name, _ in module.named_modules()):
         plan |= {f"*.self_attn.{name}": how for name, how in _LATENT_PLAN.items() if not any(one.endswith(name) for one in plan)}

@@ -431,7 +431,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _inside(text: str) -> str:
-    """What is between the bracket that a text begins with and the one that closes it."""
+    """Return what is between the bracket that a text begins with and the one that closes it."""
     depth = 0
     for match in re.finditer(r"[()]", text):
         depth += 1 if match[0] == "(" else -1

@@ -125,7 +125,7 @@ def _check_nesting(text: str, path: str) -> None:
 
 
 def kernel_of_triton(source: str) -> Kernel:
-    """What a Triton kernel writes, by the names that Inductor gives arguments, or that it lists as changed."""
+    """Return what a Triton kernel writes, by the names that Inductor gives arguments, or that it lists as changed."""
     signature = _SIGNATURE.search(source)
     if signature is None:
         return Kernel(frozenset(), {}, known=False)
@@ -141,7 +141,7 @@ def kernel_of_triton(source: str) -> Kernel:
 
 
 def kernel_of_c(params: Sequence[str]) -> Kernel:
-    """What a C++ kernel writes: pointers that are not to constants."""
+    """Return what a C++ kernel writes: pointers that are not to constants."""
     written = frozenset(place for place, text in enumerate(params) if "*" in text and not text.strip().startswith("const"))
     names = {place: text.replace("const", "").replace("*", "").strip() for place, text in enumerate(params) if "*" in text}
     return Kernel(written, {place: _KERNEL_DTYPES[name] for place, name in names.items() if name in _KERNEL_DTYPES})
@@ -464,7 +464,7 @@ class Wrapper:
         return found
 
     def _evaluate(self, name: str, value: ast.expr) -> _Bound:
-        """What an expression stands for that is given a name."""
+        """Return what an expression stands for that is given a name."""
         if isinstance(value, ast.Call):
             how = _last_name(value.func)
             if _ALLOCATES.fullmatch(how) or how == "empty":
@@ -545,7 +545,7 @@ class Wrapper:
                 self._bind(arg.id, one)
 
     def _call_results(self, call: ast.Call, names: Mapping[int, str]) -> list[Held | None]:
-        """What a call of a library makes, or of a part of the graph."""
+        """Return what a call of a library makes, or of a part of the graph."""
         if isinstance(call.func, ast.Subscript) and _last_name(call.func.value) == "partitions":
             return self._partition(call, call.func.slice)
         name, overload = _operator(_dotted(call.func))

@@ -55,11 +55,11 @@ class Lowering(Protocol):
         ...
 
     def knows(self, name: str) -> bool:
-        """Whether a name stands for something here or around here."""
+        """Return whether a name stands for something here or around here."""
         ...
 
     def shown_name(self, name: str) -> str:
-        """What a name of this level is called in the program, if nothing else has that name."""
+        """Return what a name of this level is called in the program, if nothing else has that name."""
         ...
 
     def new_name(self, name: str) -> str | None:
@@ -199,7 +199,7 @@ class Call:
 
     @property
     def depends_on_caller(self) -> bool:
-        """Whether an attribute is one that the call of the function around it gives."""
+        """Return whether an attribute is one that the call of the function around it gives."""
         arguments = self.body.arguments or {}
         return any(value is given for value in self.attrs.values() for given in arguments.values())
 

@@ -61,7 +61,7 @@ class Model:
 
     @functools.cached_property
     def channel_block(self) -> int:
-        """How many channels ONNX Runtime put into a block, in a file that it saved after its optimisations."""
+        """Return how many channels ONNX Runtime put into a block, in a file that it saved after its optimisations."""
         return channel_block(self._proto)
 
     def count(self, nodes: int) -> None:
@@ -220,7 +220,7 @@ def _count_nodes(nodes: Iterable[NodeProto]) -> int:
 
 
 def channel_block(graph: GraphProto) -> int:
-    """How many channels the processor that a file was optimised for has to a block. No attribute says it, the weights do.
+    """Return how many channels the processor that a file was optimised for has to a block. No attribute says it, the weights do.
 
     MlasNchwcGetBlockSize gives 16 with AVX-512 and with NEON, 8 with AVX and AVX2. Filters are stored with their channels rounded up to
     whole blocks. Where all are multiples of 16, either size of block gives the same shapes.

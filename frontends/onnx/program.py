@@ -110,11 +110,11 @@ class Operators:
         self._uses: dict[tuple[tuple[str, int], ...], dict[Look, Use]] = {}
 
     def uses(self, opsets: Mapping[str, int]) -> dict[Look, Use]:
-        """What nodes that look alike have in common in graphs that import these operator sets."""
+        """Return what nodes that look alike have in common in graphs that import these operator sets."""
         return self._uses.setdefault(tuple(sorted(opsets.items())), {})
 
     def find(self, opsets: Mapping[str, int], domain: str, op_type: str, overload: str) -> Operator:
-        """How nodes of an operator are lowered in graphs that import these operator sets."""
+        """Return how nodes of an operator are lowered in graphs that import these operator sets."""
         domain = domain_of(domain)
         version = version_of(opsets, domain)
         key = (domain, op_type, overload, version)
@@ -465,7 +465,7 @@ def _declared_arguments(call: Call, proto: FunctionProto) -> dict[str, AttrValue
 
 
 def _foreign_name(domain: str, op_type: str) -> str:
-    """How a foreign operator is called: "onnx.Foo", "com.microsoft.Foo"."""
+    """Return how a foreign operator is called: "onnx.Foo", "com.microsoft.Foo"."""
     clean = _NOT_IN_NAMES.sub("_", f"{'onnx' if domain == STANDARD else domain}.{op_type}"[:200])
     return clean if clean[0].isalpha() else f"x{clean}"
 

@@ -94,7 +94,7 @@ class TensorReader:
         return Constant(kind.type, _read_typed(proto, name, kind))
 
     def _kind(self, proto: TensorProto, name: str) -> _Kind:
-        """What tensors of an element type and shape have in common."""
+        """Return what tensors of an element type and shape have in common."""
         dims = tuple(proto.dims[:])
         found = self._kinds.get((proto.data_type, dims))
         if found is not None:
@@ -162,7 +162,7 @@ class TensorReader:
 
 
 def is_literal(dtype: DType, count: int) -> bool:
-    """Whether so many values are few enough to stand in the graph."""
+    """Return whether so many values are few enough to stand in the graph."""
     return count <= (MOST_LITERAL_FLOATS if dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX) else MOST_LITERAL)
 
 

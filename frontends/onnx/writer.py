@@ -233,7 +233,7 @@ class _Plan:
         return name
 
     def _name(self, value: Value | None) -> str:
-        """What a value is called in the file; a weight that a pass made is declared with that."""
+        """Return what a value is called in the file; a weight that a pass made is declared with that."""
         if value is None:
             return ""
         if value.role in WEIGHT_ROLES and self._is_new_weight(value):
@@ -253,7 +253,7 @@ class _Plan:
         return self.name_of[value]
 
     def _is_new_weight(self, value: Value) -> bool:
-        """Whether the file does not have a weight under a name of its main graph, or has it with other values."""
+        """Return whether the file does not have a weight under a name of its main graph, or has it with other values."""
         if value not in self.name_of:
             return True
         return self.original.has_new_values(value) and self.name_of[value] in self.file.initializers and value not in self.weight_names
@@ -364,7 +364,7 @@ class _Plan:
 
 
 def _is_direct(was: tuple[Value | None, ...], row: FileNode) -> bool:
-    """Whether a node reads the operands of the file's node one by one."""
+    """Return whether a node reads the operands of the file's node one by one."""
     before = list(row.inputs)
     while before and before[-1] is None:
         before.pop()
@@ -547,7 +547,7 @@ class _Writer:
     # -- weights -----------------------------------------------------------------------------------------------
 
     def _kept_initializer(self, tensor: onnx.TensorProto) -> tuple[bytes, int, tuple[int, int]]:
-        """What is written of an initializer of the file before bytes that are copied, how many those are and where."""
+        """Return what is written of an initializer of the file before bytes that are copied, how many those are and where."""
         _, content, stop = self.file.initializers[tensor.name]
         if not self.external or (tensor.data_location != _EXTERNAL and stop - content <= _INLINE_FROM + 256):
             return b"", stop - content, (content, stop)
@@ -558,7 +558,7 @@ class _Writer:
         return _external_head(tensor.name, value.type, self.data_name, offset, length), 0, (0, 0)
 
     def _new_initializer(self, value: Value) -> tuple[bytes, int, int | None]:
-        """What is written of a new weight before its values, the length of these with their tag, and without it."""
+        """Return what is written of a new weight before its values, the length of these with their tag, and without it."""
         type_, length = value.type, packed_size(value)
         name = self.plan.weight_names[value]
         if not isinstance(type_, TensorType) or type_.dtype not in NUMBERS or not type_.is_static:

@@ -152,7 +152,7 @@ class _Stream:
         return (found >> 1) ^ -(found & 1)
 
     def count(self, what: str) -> int:
-        """How many entries follow: each takes a byte at least."""
+        """Return how many entries follow: each takes a byte at least."""
         found = self.number()
         if found > self.end - self.at:
             raise refuse(f"the bytecode has {found} {what} in {self.end - self.at} bytes")

@@ -104,7 +104,7 @@ def _is_open(jax: Any, leaf: object) -> bool:
 
 
 def _stated(names: Sequence[str], options: LoadOptions, name: Name) -> list[Type]:
-    """What --input says of each parameter."""
+    """Return what --input says of each parameter."""
     given = dict(options.for_inputs(names).inputs)
     if SOLE in given:
         raise UsageError(several_inputs(len(names)), code="IRS623", where=name.text, hint=f"NAME=SIZES; inputs: {', '.join(names)}")

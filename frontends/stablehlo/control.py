@@ -132,7 +132,7 @@ def _while(use: Use) -> Sequence[Value]:
 
 
 def _trips(use: Use, condition: Region, body: Region, state: list[Value]) -> int | None:
-    """How often a loop runs that counts: its condition compares a number with a constant, its body adds a constant to it."""
+    """Return how often a loop runs that counts: its condition compares a number with a constant, its body adds a constant to it."""
     compare = next((one for one in condition.operations if one.short == "compare"), None)
     returned = condition.operations[-1].operands if condition.operations else []
     if compare is None or len(compare.operands) != 2 or compare.results != returned:
@@ -153,7 +153,7 @@ def _trips(use: Use, condition: Region, body: Region, state: list[Value]) -> int
 
 
 def _added(operations: list[Operation], result: list[str], counter: str) -> list[str]:
-    """What is added to the counter to make the result."""
+    """Return what is added to the counter to make the result."""
     for operation in operations:
         if operation.results == result and operation.short == "add" and counter in operation.operands:
             return [name for name in operation.operands if name != counter]
@@ -173,7 +173,7 @@ def _known(use: Use, region: Region, name: str, state: list[Value]) -> int | Non
 
 
 def _is_kept(use: Use, name: str) -> bool:
-    """Whether a loop's value never changes: the body hands its argument on."""
+    """Return whether a loop's value never changes: the body hands its argument on."""
     for region in use.operation.regions:
         if name in region.arguments:
             place = region.arguments.index(name)
@@ -225,7 +225,7 @@ def _lower_reduce(use: Use) -> Sequence[Value]:
 
 
 def _is_generic(use: Use) -> bool:
-    """Whether operands stand before all starting values, as in the generic form."""
+    """Return whether operands stand before all starting values, as in the generic form."""
     types = [value.type for value in use.operands]
     half = len(types) // 2
     return all(isinstance(type_, TensorType) and not type_.shape for type_ in types[half:])

@@ -193,5 +193,5 @@ def bytes_per_element(dtype: DType) -> int:
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether texts of its elements are floats, or pairs of them."""
+    """Return whether texts of its elements are floats, or pairs of them."""
     return dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)

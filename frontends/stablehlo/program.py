@@ -501,7 +501,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _unwrapped(part: str) -> str:
-    """What a transformation is of: `transpose(jvp(Dense_0))` is of Dense_0."""
+    """Return what a transformation is of: `transpose(jvp(Dense_0))` is of Dense_0."""
     while (match := _WRAPPER.match(part)) is not None:
         part = match[1]
     return part.rstrip(":")

@@ -653,7 +653,7 @@ class _Reader:
         return found
 
     def _place(self, depth: int) -> Place:
-        """What stands in `loc(...)`."""
+        """Return what stands in `loc(...)`."""
         self._enter()
         try:
             return self._place_inside(depth)
@@ -717,7 +717,7 @@ class _Reader:
 
 
 def _is_scalar_type(text: str, at: int) -> bool:
-    """Whether the type of a number follows its colon: neither the end of a range nor the type of the operation."""
+    """Return whether the type of a number follows its colon: neither the end of a range nor the type of the operation."""
     return _SCALAR_TYPE.match(text, at) is not None
 
 

@@ -133,7 +133,7 @@ def from_template(text: str) -> Rule:
 
 
 def _attribute_value(call: AtenCall, attribute: Attribute) -> Attr:
-    """What an attribute is for a call; None where it is left out."""
+    """Return what an attribute is for a call; None where it is left out."""
     theirs = attribute.theirs
     if theirs is None:
         return attribute.value

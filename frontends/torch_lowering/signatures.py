@@ -128,7 +128,7 @@ def parse_signature(name: str, text: str) -> Signature:
 
 
 def _closing(text: str) -> int:
-    """Where the parenthesis closes that was opened before the text."""
+    """Return where the parenthesis closes that was opened before the text."""
     depth = 1
     for position, char in enumerate(text):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -247,7 +247,7 @@ def foreign_attrs(args: Mapping[str, Argument]) -> tuple[list[Value | None], dic
 
 
 def is_attr(value: Argument) -> bool:
-    """Whether something can stand as an attribute."""
+    """Return whether something can stand as an attribute."""
     if isinstance(value, tuple | list):
         return all(is_attr(item) for item in value)
     return value is None or isinstance(value, bool | int | float | complex | str | SymDim | DType)

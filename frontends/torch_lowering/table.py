@@ -231,7 +231,7 @@ def _grouped_product(call: AtenCall) -> Lowered:
 
 
 def _search(call: AtenCall) -> Lowered:
-    """Where numbers belong in a sorted list; `bucketize` and `searchsorted` differ in the order of their arguments."""
+    """Return where numbers belong in a sorted list; `bucketize` and `searchsorted` differ in the order of their arguments."""
     boundaries = call.maybe("boundaries") or call.tensor("sorted_sequence")
     attrs: dict[str, Attr] = {"right": call.flag("right") or call.text("side") == "right"}
     attrs["dtype"] = DType.I32 if call.flag("out_int32") else DType.I64

@@ -91,7 +91,7 @@ class _Reader:
         return guess_types(uses, self._accepts)
 
     def _accepts(self, types: Types) -> Verdict:
-        """Whether the code can be followed with these types, and no operator contradicts them."""
+        """Return whether the code can be followed with these types, and no operator contradicts them."""
         sink = DiagnosticSink()
         run = self._run(sink)
         try:

@@ -385,7 +385,7 @@ class _Loop:
         return self.body.add_input(type_, role=Role.ARGUMENT)
 
     def _changed(self, env: dict[str, Item], copies: Copies, lists: Sequence[TensorList]) -> bool:
-        """Whether a list has to become a sequence of the graph, or one of another type, because an iteration changes it."""
+        """Return whether a list has to become a sequence of the graph, or one of another type, because an iteration changes it."""
         interpreter, emitter = self._interpreter, self._interpreter.emitter
         again = False
         for before, after in zip(self._lists, lists, strict=True):
@@ -406,7 +406,7 @@ class _Loop:
         return again
 
     def _widened(self, env: dict[str, Item], after: Sequence[Value]) -> bool:
-        """Whether a variable had to be given a wider type before the loop."""
+        """Return whether a variable had to be given a wider type before the loop."""
         widened = False
         for name, value in zip(self._tensors, after, strict=True):
             before = _graph_value(env[name])
@@ -482,7 +482,7 @@ class Copies:
         return copy
 
     def original(self, item: Item) -> Item:
-        """What a copy was made from; None for what is no copy."""
+        """Return what a copy was made from; None for what is no copy."""
         return self._originals.get(id(item))
 
     def pairs(self) -> Iterator[tuple[Item, Item]]:
@@ -505,7 +505,7 @@ class Copies:
         return isinstance(item, TensorList) and isinstance(copy, TensorList) and item.value is copy.value
 
     def _is(self, item: Item, copy: Item) -> bool:
-        """Whether an element is the one that was there, or the copy of it."""
+        """Return whether an element is the one that was there, or the copy of it."""
         if item is copy or self._originals.get(id(copy)) is item:
             return True
         if isinstance(item, tuple):

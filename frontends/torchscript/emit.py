@@ -366,7 +366,7 @@ Fresh = Callable[[], Dim]
 
 
 def pack(name: str, args: Sequence[Item]) -> ScriptObject | None:
-    """What `quantized.linear_prepack(weight, bias)` and its like return; None where the name is another."""
+    """Return what `quantized.linear_prepack(weight, bias)` and its like return; None where the name is another."""
     if "_prepack" not in name:
         return None
     made = ScriptObject(_PACKED, {"weight": args[0], "bias": args[1] if len(args) > 1 else None})

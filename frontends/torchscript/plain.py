@@ -369,7 +369,7 @@ def _either(a: Item, b: Item) -> Item:
 
 
 def is_plain_call(name: str, items: Sequence[Item]) -> bool:
-    """Whether a call is one of these functions rather than an operator on tensors."""
+    """Return whether a call is one of these functions rather than an operator on tensors."""
     if name not in BUILTINS:
         return False
     if not items:

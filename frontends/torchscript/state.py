@@ -71,7 +71,7 @@ class State:
         return tuple(self._constant(item, index) for index, item in enumerate(found))
 
     def traced_inputs(self) -> dict[str, list[object]]:
-        """What each method was traced with; empty for scripted models."""
+        """Return what each method was traced with; empty for scripted models."""
         if "traced_inputs.pkl" not in self._archive:
             return {}
         found = self._pickles.read("traced_inputs.pkl")
@@ -106,7 +106,7 @@ class State:
         return made
 
     def _saved(self, item: object, path: str, depth: int) -> Item:
-        """What an object saved of itself: its tensors are parameters, the weight first."""
+        """Return what an object saved of itself: its tensors are parameters, the weight first."""
         if isinstance(item, PickledTensor):
             name = next(self._names, "tensor")
             return self._weight(item, f"{path}.{name}" if path else name, Role.PARAMETER)

@@ -74,7 +74,7 @@ class ScriptRaise(Exception):
 
 
 def contains_value(item: Item, depth: int = 4) -> bool:
-    """Whether something is, or holds, a tensor of the graph."""
+    """Return whether something is, or holds, a tensor of the graph."""
     if isinstance(item, Value | KnownTensor):
         return True
     if depth and isinstance(item, list | tuple):
@@ -83,17 +83,17 @@ def contains_value(item: Item, depth: int = 4) -> bool:
 
 
 def is_condition(item: Item) -> bool:
-    """Whether something is a truth value of the graph, which a tensor with axes is not."""
+    """Return whether something is a truth value of the graph, which a tensor with axes is not."""
     if not isinstance(item, Value) or not isinstance(item.type, ScalarType | TensorType) or item.type.dtype is not DType.BOOL:
         return False
     return isinstance(item.type, ScalarType) or item.type.shape == ()
 
 
 def is_integer(item: Item) -> bool:
-    """Whether something is a whole number, perhaps symbolic, and no truth value."""
+    """Return whether something is a whole number, perhaps symbolic, and no truth value."""
     return isinstance(item, SymDim) or (isinstance(item, int) and not isinstance(item, bool))
 
 
 def is_number(item: Item) -> bool:
-    """Whether something is a number or truth value."""
+    """Return whether something is a number or truth value."""
     return isinstance(item, bool | int | float | complex | SymDim)

@@ -143,7 +143,7 @@ def _own_code() -> str:
 
 
 def _own_folders() -> list[str]:
-    """Where irscope's own code lies: its parts need not be below it."""
+    """Return where irscope's own code lies: its parts need not be below it."""
     specs = [importlib.util.find_spec(name) for name in ("irscope", "irscope.frontends", "irscope.passes")]
     return [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
 
@@ -238,7 +238,7 @@ _FINDERS: Final = ("<frozen importlib", *(os.path.join(os.path.dirname(os.__file
 
 
 def _is_import() -> bool:
-    """Whether a folder is listed to find modules and packages in it."""
+    """Return whether a folder is listed to find modules and packages in it."""
     frame: FrameType | None = sys._getframe(3)  # of what raised the event: this one, note, _hook, then that
     return frame is not None and frame.f_code.co_filename.startswith(_FINDERS)
 
@@ -295,7 +295,7 @@ def described(watched: Watched, more: list[str]) -> Json | None:
 
 
 def still_holds(about: Json) -> bool:
-    """Whether every file is as it was."""
+    """Return whether every file is as it was."""
     assert isinstance(about, dict)
     at: Any = about["at"]
     files: Any = about["files"]
@@ -303,7 +303,7 @@ def still_holds(about: Json) -> bool:
 
 
 def _names_in(folder: str) -> list[Json]:
-    """What a folder holds, without what Python itself puts there."""
+    """Return what a folder holds, without what Python itself puts there."""
     return [name for name in sorted(os.listdir(folder)) if name != "__pycache__"]
 
 

@@ -78,7 +78,7 @@ def said_of_cache(module: nn.Module) -> dict[str, str]:
 
 
 def _layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
-    """What the cache that transformers makes for the configuration holds in each layer, or why that is no plain sum."""
+    """Yield what the cache that transformers makes for the configuration holds in each layer, or why that is no plain sum."""
     from transformers.cache_utils import DynamicCache
 
     if getattr(config, "is_encoder_decoder", False):
@@ -446,7 +446,7 @@ def _tie(program: Program, module: nn.Module) -> None:
 
 
 def _names_of_inputs(program: Program, chosen: Chosen) -> dict[str, str]:
-    """What the user calls the symbols; LoadError for a size that the model does not leave open."""
+    """Return what the user calls the symbols; LoadError for a size that the model does not leave open."""
     found: dict[str, str] = {}
     inputs = {value.name: value.type for value in program.graph.inputs}
     for one in chosen.inputs:
@@ -466,7 +466,7 @@ def large_enough(chosen: Chosen) -> Chosen:
 
 
 def open_axes(chosen: Chosen) -> dict[str, dict[int, Any] | None]:
-    """Which axes of which inputs torch.export leaves open."""
+    """Return which axes of which inputs torch.export leaves open."""
     return {
         one.name: None if one.is_plain else {axis: torch.export.Dim.AUTO for axis, size in enumerate(one.shape) if size in chosen.open}
         for one in chosen.inputs

@@ -53,23 +53,23 @@ class Name:
 
 
 def is_pattern(text: str, folder: str = "") -> bool:
-    """Whether a text stands for several models; a file of that name wins. Options in braces are of each of them."""
+    """Return whether a text stands for several models; a file of that name wins. Options in braces are of each of them."""
     return not os.path.lexists(os.path.join(folder, text)) and any(sign in text.partition("{")[0] for sign in "*?[")
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names a model that is made rather than a file that is read; a file of that name wins."""
+    """Return whether a text names a model that is made rather than a file that is read; a file of that name wins."""
     return _parts(text) is not None
 
 
 def is_script(text: str) -> bool:
-    """Whether a text names what a file of the user's makes."""
+    """Return whether a text names what a file of the user's makes."""
     parts = _parts(text)
     return parts is not None and parts[0] in (SCRIPT, JAX)
 
 
 def is_function(text: str) -> bool:
-    """Whether a text names a function of JAX in a file of the user's."""
+    """Return whether a text names a function of JAX in a file of the user's."""
     parts = _parts(text)
     return parts is not None and parts[0] == JAX
 
@@ -142,7 +142,7 @@ def _package_of(folder: Path) -> str:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter, which goes on top of a model."""
+    """Return whether a folder holds an adapter, which goes on top of a model."""
     return "peft_type" in settings_in(folder, "adapter_config.json")
 
 
@@ -155,7 +155,7 @@ def settings_in(folder: Path, name: str = "config.json") -> dict[str, Any]:
 
 
 def _is_broken(folder: Path) -> bool:
-    """Whether a folder has a config.json that may be read and is none."""
+    """Return whether a folder has a config.json that may be read and is none."""
     try:
         ModelFolder(folder).settings("config.json")
     except (Forbidden, OSError):
@@ -230,7 +230,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def missing(text: str) -> IrscopeError:
-    """What is said of a text that is neither a file nor a name. Bare words are asked about in `packages.unknown_word`."""
+    """Return what is said of a text that is neither a file nor a name. Bare words are asked about in `packages.unknown_word`."""
     if package := looks_like_name(text):
         near = difflib.get_close_matches(package.lower(), PACKAGES, n=1)
         meant = f"did you mean {near[0]}:{text.partition(':')[2]}? " if near else ""

@@ -39,7 +39,7 @@ _NEAR: Final = 4
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package and torch are there."""
+    """Return whether a package and torch are there."""
     return all(importlib.util.find_spec(one) is not None for one in ("torch", package))
 
 
@@ -50,7 +50,7 @@ def names_of(package: str) -> list[str]:
 
 
 def find_recipe(name: Name) -> Recipe:
-    """How the model is made; UsageError with near matches where the package does not have it."""
+    """Return how the model is made; UsageError with near matches where the package does not have it."""
     _need(name.package)
     options: dict[str, Any] = dict(name.options)
     dtype = weights_dtype(options.pop("dtype", None), name.text)
@@ -73,7 +73,7 @@ def find_recipe(name: Name) -> Recipe:
 
 
 def may_run(adapter: Adapter | None, *, trusted: bool) -> bool:
-    """Whether code in a model's folder may run: the user named that folder, an adapter's settings did not."""
+    """Return whether code in a model's folder may run: the user named that folder, an adapter's settings did not."""
     return trusted and (adapter is None or adapter.base_from != ADAPTER)
 
 
@@ -110,7 +110,7 @@ def check_installed(text: str) -> None:
 
 
 def not_found(text: str) -> IrscopeError:
-    """What is said of a text that is neither a file nor a name; for a bare word, the packages that have a model of that name."""
+    """Return what is said of a text that is neither a file nor a name; for a bare word, the packages that have a model of that name."""
     word = bare_word(text)
     if word is None:
         return missing(text)
@@ -265,7 +265,7 @@ def _quantisation_of(config: Any) -> dict[str, Any]:
 
 
 def _layers_of(settings: Mapping[str, Any], tensors: Tensors | None, dtype: DType, model: str) -> Layers | None:
-    """What stands for linear layers whose weights are quantised; None where they are plain, or nobody knows how they run."""
+    """Return what stands for linear layers whose weights are quantised; None where they are plain, or nobody knows how they run."""
     wanted = torch_dtype(dtype)
     if wanted is None or not (settings or (tensors is not None and tensors.packed.weights)):
         return None
@@ -298,7 +298,7 @@ def own_dtype(config: Any) -> DType | None:
 
 
 def _differences(config: Any, chosen: DType, own: DType | None, stored: DType | None, *, is_file: bool, is_said: bool) -> Iterator[Assumed]:
-    """What is analysed, where it is not what the configuration says, or says nothing; of a folder, also where it is."""
+    """Yield what is analysed, where it is not what the configuration says, or says nothing; of a folder, also where it is."""
     if own is not None and own is not chosen:
         yield Assumed("dtype", chosen.text, f"the configuration says {own.text}", is_guess=False)
     elif own is not None and is_file and not is_said:
@@ -414,7 +414,7 @@ def _class_of(package: Any, kind: str) -> Any:
 
 
 def inputs_taken(module: Any, config: Any, parameters: Any) -> Iterator[Wanted]:
-    """What the model is called with, by the names that it uses for its arguments."""
+    """Yield what the model is called with, by the names that it uses for its arguments."""
     main = str(getattr(module, "main_input_name", "") or next(name for name in parameters if name != "self"))
     names = [main]
     has_text = getattr(config, "text_config", None) is not None
@@ -501,7 +501,7 @@ _COLOURS: Final = 3
 
 
 def torchvision_names() -> list[str]:
-    """What torchvision lists."""
+    """Return what torchvision lists."""
     return list(load_torchvision().models.list_models())
 
 
@@ -539,12 +539,12 @@ def torchvision_recipe(model: str, options: dict[str, Any], dtype: DType | None)
 
 
 def first_input(module: nn.Module) -> str:
-    """What a module calls its first argument."""
+    """Return what a module calls its first argument."""
     return next(iter(inspect.signature(module.forward).parameters), "x")
 
 
 def timm_names() -> list[str]:
-    """What timm lists."""
+    """Return what timm lists."""
     return list(_timm().list_models())
 
 
@@ -608,7 +608,7 @@ def load_torchvision() -> ModuleType:
 
 
 def declared() -> bool:
-    """Whether operators had to be declared, so that they cannot run."""
+    """Return whether operators had to be declared, so that they cannot run."""
     return bool(_kept)
 
 

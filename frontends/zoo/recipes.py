@@ -79,7 +79,7 @@ class Chosen:
     """Sizes that have their default."""
 
     def assumed(self, sizes_from: str = "default") -> Iterator[Assumed]:
-        """What the user left to defaults."""
+        """Yield what the user left to defaults."""
         for symbol in sorted(self.usual):
             yield Assumed(symbol, str(self.sizes[symbol]), f"{sizes_from}; --bind {symbol}=N", is_guess=False)
         for one in self.inputs:

@@ -47,7 +47,7 @@ class Script:
         self.optimizer: Any = None
 
     def recipe(self) -> Recipe:
-        """How the model is made and what it takes; in evaluation mode, as models of packages are."""
+        """Return how the model is made and what it takes; in evaluation mode, as models of packages are."""
         return Recipe(self.make, lambda module: list(self._wanted(module)), dtype=self.dtype, sizes_from=f"{self.symbol}()")
 
     def make(self) -> nn.Module:
@@ -81,11 +81,11 @@ class Script:
 
     @property
     def _as_program(self) -> str:
-        """What to type where the function is a program of its own."""
+        """Return what to type where the function is a program of its own."""
         return f"`irscope simulate {self.path}` runs a program with a loop of its own"
 
     def remaining(self, options: LoadOptions, wanted: Sequence[Wanted]) -> LoadOptions:
-        """What was said of the model, without the size of a batch that only the function knows about."""
+        """Return what was said of the model, without the size of a batch that only the function knows about."""
         if not self.takes_batch or any("batch" in one.shape for one in wanted):
             return options
         return replace(options, bind={name: size for name, size in options.bind.items() if name != "batch"})

@@ -37,7 +37,7 @@ FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
 
 def amount_of(measure: Measure) -> Callable[[str], int | float]:
-    """What argparse converts the text of an option with."""
+    """Return what argparse converts the text of an option with."""
 
     def convert(text: str) -> int | float:
         found = read_amount(text, measure)
@@ -207,7 +207,7 @@ def step_words(args: argparse.Namespace) -> list[str]:
 
 
 def _format_of(own: Sequence[str]) -> Callable[[str], str]:
-    """What argparse checks the name of a format with: packages are asked only for names that are none of irscope's own."""
+    """Return what argparse checks the name of a format with: packages are asked only for names that are none of irscope's own."""
 
     def check(name: str) -> str:
         if name not in own and name not in (offered := offered_formats()):
@@ -282,7 +282,7 @@ def settled_output(text: str, force: bool) -> str:
 
 
 def selection(args: argparse.Namespace) -> Selection:
-    """What the user wants to see of the tables; a filter that does not parse is an error right away."""
+    """Return what the user wants to see of the tables; a filter that does not parse is an error right away."""
     if args.filter:
         parse_filter(args.filter)
     return Selection(args.sort.strip().replace(" ", "_"), args.top, args.filter)  # tables show "least time" for least_time
@@ -316,7 +316,7 @@ def write_json(document: Mapping[str, Any], args: argparse.Namespace) -> None:
 
 
 def load_options(args: argparse.Namespace) -> LoadOptions:
-    """What the user said about the model. Operators of scripts that the arguments name are there from then on."""
+    """Return what the user said about the model. Operators of scripts that the arguments name are there from then on."""
     if getattr(args, "ops", ()):
         from irscope.passkit.script import load_operators
 
@@ -379,7 +379,7 @@ def check_terminal(hint: str) -> None:
 
 
 def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) -> list[Progress]:
-    """What says on stderr how far long work is, unless --quiet; `shares_terminal` where others write there too."""
+    """Return what says on stderr how far long work is, unless --quiet; `shares_terminal` where others write there too."""
     return [] if args.quiet else [Progress(sys.stderr, sys.stderr.isatty() and not shares_terminal)]
 
 
@@ -414,7 +414,7 @@ def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequ
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """What the arguments, and `irscope config`, say about the run besides its passes; a device that nobody named is left open."""
+    """Return what the arguments, and `irscope config`, say about the run besides its passes; a device that nobody named is left open."""
     return Settings(device=configured_device(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
 
 

@@ -232,7 +232,7 @@ def _both(args: argparse.Namespace) -> tuple[argparse.Namespace, argparse.Namesp
 
 
 def _options_of_b(args: argparse.Namespace, options: LoadOptions) -> LoadOptions:
-    """What was said about the first model, unless something else was said about the second."""
+    """Return what was said about the first model, unless something else was said about the second."""
     own = load_options(argparse.Namespace(**{**vars(args), "input": args.input_b, "bind": args.bind_b}))
     level = args.ort_level_b or options.ort_level
     compiled = options.compile or args.compile_b

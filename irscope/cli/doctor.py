@@ -251,7 +251,7 @@ def version(name: str) -> str | None:
 
 
 def diagnose(installed: dict[str, str | None], importable: bool | None = None) -> list[Finding]:
-    """What is wrong with these versions. `importable` says whether the module onnxruntime is whole; None looks."""
+    """Return what is wrong with these versions. `importable` says whether the module onnxruntime is whole; None looks."""
     findings = [Finding(f"{name} is not installed", f"pip install {name}") for name in _REQUIRED if installed.get(name) is None]
     cpu, gpu = installed.get("onnxruntime"), installed.get("onnxruntime-gpu")
     if cpu and gpu:
@@ -273,6 +273,6 @@ def diagnose(installed: dict[str, str | None], importable: bool | None = None) -
 
 
 def _is_whole() -> bool:
-    """Whether the package onnxruntime still has its code: uninstalling the other variant removes files both own."""
+    """Return whether the package onnxruntime still has its code: uninstalling the other variant removes files both own."""
     spec = importlib.util.find_spec("onnxruntime")
     return spec is not None and spec.origin is not None and importlib.util.find_spec("onnxruntime.capi") is not None

@@ -197,7 +197,7 @@ class Command:
 
 
 def _rewritten_lines(done: Rewritten) -> Iterator[str]:
-    """What became of the model."""
+    """Yield what became of the model."""
     for result in done.results:
         counts = {key: amount for key, amount in result.report().summary.items() if key != "changed"}
         yield f"{result.subject.name}: {', '.join(f'{key} {amount}' for key, amount in counts.items()) or 'nothing to count'}"
@@ -207,7 +207,7 @@ def _rewritten_lines(done: Rewritten) -> Iterator[str]:
 
 
 def _kind_of(path: Path) -> str:
-    """What a name says: plan.netron.json is for Netron."""
+    """Return what a name says: plan.netron.json is for Netron."""
     *_, before, last = ["", "", *path.name.lower().split(".")]
     return before if last == "json" and before in VIEWERS else path.suffix.removeprefix(".").lower()
 
@@ -225,7 +225,7 @@ def _plan_lines(model: Model, args: argparse.Namespace, kind: str) -> Iterable[s
 
 
 def _allocator_log(model: Model, lifetimes: str) -> AllocatorLog:
-    """What the allocator does; for models that PyTorch's allocator does not run, what is asked for."""
+    """Return what the allocator does; for models that PyTorch's allocator does not run, what is asked for."""
     memory = model.manager.get(CudaMemory(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
     if memory.sizes is not None:
         return allocations_of(memory)

@@ -41,7 +41,7 @@ def add_how_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def how_from(args: argparse.Namespace) -> How:
-    """What the same arguments say."""
+    """Return what the same arguments say."""
     names = {"cache_options": "cache_option", "samples": "sample"}
     return How(**{name: getattr(args, names.get(name, name)) for name in How._fields})
 

@@ -68,7 +68,7 @@ def _explain(spec: OpSpec) -> str:
 
 
 def _knowledge(spec: OpSpec | None) -> tuple[str, str]:
-    """What irscope can say about an operator's types and cost, in a word each."""
+    """Return what irscope can say about an operator's types and cost, in a word each."""
     if spec is None:
         return "no record", "no record"
     return ("unknown" if spec.infer is Absent.UNKNOWN else "inferred", "unknown" if spec.cost is Absent.UNKNOWN else "counted")

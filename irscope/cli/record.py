@@ -199,7 +199,7 @@ def _check_steps(args: argparse.Namespace, *, follows: bool) -> None:
 
 
 def _step_requests(args: argparse.Namespace, options: Options, *, follows: bool) -> Mapping[int, Request]:
-    """What to record, by size of the batch; 0 stands for the model's own."""
+    """Return what to record, by size of the batch; 0 stands for the model's own."""
     options = replace(options, executor=TORCH)
     place = options.device.replace(":", "") or "steps"
     if follows:
@@ -250,7 +250,7 @@ def _step_requests(args: argparse.Namespace, options: Options, *, follows: bool)
 
 
 def _request_from(args: argparse.Namespace, options: Options) -> Request:
-    """What the command line asks for."""
+    """Return what the command line asks for."""
     if is_name(args.model):
         return _named_request(args, options)
     path = path_of(args.model)

@@ -219,7 +219,7 @@ def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pa
 
 
 def _as_it_was(before: ModelInfo, after: ModelInfo) -> ModelInfo:
-    """What the header says where transforms ran: the model as it was read, and what they left of it."""
+    """Return what the header says where transforms ran: the model as it was read, and what they left of it."""
     known = replace(after, nodes=before.nodes, parameters=before.parameters, parameter_bytes=before.parameter_bytes, unsized=before.unsized)
     return known if after == known else replace(known, changed=f"{after.nodes or 0:,} after the transforms")
 
@@ -269,7 +269,7 @@ def print_after(model: Model, subject: Transform, changed: bool) -> None:
 
 
 def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:
-    """What looks on while passes run."""
+    """Return what looks on while passes run."""
     found: list[Instrument] = [timing]
     if args.dump_ir:
         found.append(DumpOnChange(Path(args.dump_ir)))
@@ -279,7 +279,7 @@ def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:
 
 
 def _shows_card(args: argparse.Namespace) -> bool:
-    """Whether nobody asked for certain passes, nor for anything of their reports."""
+    """Return whether nobody asked for certain passes, nor for anything of their reports."""
     if any((args.passes, args.sweep, args.explain, args.dump_ir, args.skip)):
         return False
     # A page has all reports anyway.
@@ -395,7 +395,7 @@ def _print_timing(timing: Timing, document: Document) -> None:
 
 
 def strict_code(args: argparse.Namespace, models: Sequence[Model], reports: Sequence[Report] = ()) -> ExitCode:
-    """How a command ends that --strict holds for: in part only, and saying so, where something is unknown or was guessed."""
+    """Return how a command ends that --strict holds for: in part only, and saying so, where something is unknown or was guessed."""
     if not args.strict:
         return ExitCode.OK
     incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]

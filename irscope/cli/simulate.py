@@ -309,7 +309,7 @@ def _refuse_model(text: str) -> None:
 
 
 def _is_export(args: argparse.Namespace) -> bool:
-    """Whether -o names a file for another viewer, which stands beside the report; .json is the report itself with --format json."""
+    """Return whether -o names a file for another viewer, which stands beside the report; .json is the report itself with --format json."""
     kind = Path(args.output or "").suffix
     return kind in KINDS and (kind != ".json" or args.format == "text")
 

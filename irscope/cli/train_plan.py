@@ -130,7 +130,7 @@ class Command:
 
 
 def is_loop(model: str) -> bool:
-    """Whether a model is a script as a whole, whose own loop trains."""
+    """Return whether a model is a script as a whole, whose own loop trains."""
     return model.endswith(".py") and Path(model).is_file()
 
 

@@ -69,7 +69,7 @@ def _models(installed: Sequence[str], what: Sequence[str]) -> Table:
 
 
 def _means(package: str, what: str) -> bool:
-    """Whether a package has to be asked for that."""
+    """Return whether a package has to be asked for that."""
     named, colon, _ = what.partition(":")
     return package == named if colon or named in PACKAGES else True
 

@@ -150,7 +150,7 @@ def _read_entry(entry: Traversable, owner: str) -> DeviceProfile:
 
 
 def _comparable_name(text: str) -> str:
-    """How names are compared: "NVIDIA GeForce RTX 3090" and "rtx3090" are the same."""
+    """Return how names are compared: "NVIDIA GeForce RTX 3090" and "rtx3090" are the same."""
     key = "".join(letter for letter in text.lower() if letter.isalnum())
     for word in ("nvidia", "geforce"):
         key = key.replace(word, "")

@@ -140,7 +140,7 @@ class DeviceProfile:
 
     @property
     def boost(self) -> float:
-        """How many times faster than its stated rates a device computes at its highest clock; 1 where that is not known."""
+        """Return how many times faster than its stated rates a device computes at its highest clock; 1 where that is not known."""
         if self.clock is None or self.max_clock is None:
             return 1.0
         return max(self.max_clock.hi / self.clock.hi, 1.0)

@@ -134,7 +134,7 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
 
 
 def runs_same_at(program: Program, sizes: Mapping[str, int]) -> bool:
-    """Whether a captured program with open sizes is known to run the same at sizes for all of them."""
+    """Return whether a captured program with open sizes is known to run the same at sizes for all of them."""
     if program.conditions is None or sizes.keys() != program.symbols.keys():
         return False
     for name, size in sizes.items():
@@ -169,7 +169,7 @@ def substitute_symbols(program: Program, made: Mapping[str, SymDim]) -> None:
 
 
 def _still(observed: Observed, program: Program, made: Mapping[str, Dim]) -> Observed:
-    """What was seen, for other sizes of the same storages."""
+    """Return what was seen, for other sizes of the same storages."""
     lives = {value: replace(life, size=bind(life.size, made)) for value, life in observed.lives.items()}
     return replace(observed, lives=lives, versions=observed_versions(program.graph))
 
@@ -212,7 +212,7 @@ def element_stem(name: str) -> str:
 
 
 def type_binder(env: Mapping[str, int]) -> Callable[[Type], Type]:
-    """What puts numbers in place of symbols in one type after another."""
+    """Return what puts numbers in place of symbols in one type after another."""
     return _Binder(env).type
 
 
@@ -368,7 +368,7 @@ def open_input_option(inputs: Iterable[Value], name: str) -> str:
 
 
 def lacks_shape(type_: Type) -> bool:
-    """Whether nothing is known of a tensor's sizes, not even how many there are."""
+    """Return whether nothing is known of a tensor's sizes, not even how many there are."""
     return isinstance(type_, TensorType) and type_.shape is None
 
 

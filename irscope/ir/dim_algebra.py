@@ -424,7 +424,7 @@ def _without_inner_mods(a: Dim, b: Dim) -> Dim:
 
 
 def has_mods(a: Dim) -> bool:
-    """Whether a remainder is among the factors of its terms."""
+    """Return whether a remainder is among the factors of its terms."""
     return isinstance(a, SymDim) and any(atom.kind == "mod" for mono, _ in a.terms for atom in mono.atoms)
 
 
@@ -463,7 +463,7 @@ Extreme: TypeAlias = Literal["max", "min"]
 
 
 def equal(a: Dim, b: Dim) -> bool | None:
-    """Whether two sizes are the same; None where that depends on the symbols or cannot be proven."""
+    """Return whether two sizes are the same; None where that depends on the symbols or cannot be proven."""
     if type(a) is int and type(b) is int:
         return a == b
     if a is b:
@@ -478,14 +478,14 @@ def equal(a: Dim, b: Dim) -> bool | None:
 
 
 def less(a: Dim, b: Dim) -> bool | None:
-    """Whether a < b; None where that depends on the symbols or cannot be proven."""
+    """Return whether a < b; None where that depends on the symbols or cannot be proven."""
     if type(a) is int and type(b) is int:
         return a < b
     return _at_least(as_dim(b) - as_dim(a), 1)
 
 
 def less_equal(a: Dim, b: Dim) -> bool | None:
-    """Whether a <= b; None where that depends on the symbols or cannot be proven."""
+    """Return whether a <= b; None where that depends on the symbols or cannot be proven."""
     if type(a) is int and type(b) is int:
         return a <= b
     return _at_least(as_dim(b) - as_dim(a), 0)
@@ -509,7 +509,7 @@ def _tightest(dim: Dim) -> Interval:
 
 
 def _never_zero(dim: SymDim) -> bool:
-    """Whether the constant is no multiple of what divides all other terms."""
+    """Return whether the constant is no multiple of what divides all other terms."""
     mono, constant = dim.terms[-1]
     return mono is ONE and constant % math.gcd(*(coeff for _, coeff in dim.terms[:-1])) != 0
 

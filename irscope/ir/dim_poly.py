@@ -70,7 +70,7 @@ def _evaluated(dim: Dim, point: Point) -> int:
 
 
 def falls(values: Sequence[int]) -> bool:
-    """Whether sampled values drop without end on the way to one of the far points."""
+    """Return whether sampled values drop without end on the way to one of the far points."""
     return any(far < near - STEEP for near, far in zip(values[1::2], values[2::2], strict=True))
 
 
@@ -294,7 +294,7 @@ class _Search:
 
 
 def _replacements(atom: Atom, sign: int) -> list[list[tuple[Raw, Dim]]]:
-    """What may stand for an atom under a cofactor of this sign: every inner list is sound where its least result is taken."""
+    """Return what may stand for an atom under a cofactor of this sign: every inner list is sound where its least result is taken."""
     groups: list[list[tuple[Raw, Dim]]] = []
     ends: list[int | None] = [atom.lo] if sign > 0 else [atom.hi] if sign < 0 else [atom.lo, atom.hi]
     known = [end for end in ends if end is not None]
@@ -707,7 +707,7 @@ class SymDim:
 
     @property
     def rising(self) -> bool:
-        """Whether it certainly never falls where one of its symbols grows."""
+        """Return whether it certainly never falls where one of its symbols grows."""
         return all(coeff > 0 and mono.rising for mono, coeff in self.terms if mono is not ONE)
 
     @property

@@ -94,7 +94,7 @@ def int_or_zero(size: Dim | None) -> int:
 
 
 def ratio(a: Dim, b: Dim) -> Fraction | None:
-    """What a divided by b is, where that is one number at every binding; None where it depends on one, or b may be nothing."""
+    """Return what a divided by b is, where that is one number at every binding; None where it depends on one, or b may be nothing."""
     if a == b and b != 0:
         return Fraction(1)
     if isinstance(b, int):

@@ -190,14 +190,14 @@ class Node(_NodeFields):
 
     @property
     def name(self) -> str:
-        """How people refer to the node: the name of its first named output, else its operator."""
+        """Return how people refer to the node: the name of its first named output, else its operator."""
         for output in self.outputs:
             if output.name is not None:
                 return output.name
         return self.op
 
     def is_before(self, other: Node) -> bool:
-        """Whether this node runs before `other` of the same graph."""
+        """Return whether this node runs before `other` of the same graph."""
         return self.order < other.order
 
     def __repr__(self) -> str:
@@ -208,7 +208,7 @@ _new_value = cast("Callable[[Type, Role, Node | None, int, str | None, Graph | N
 
 
 def _setter(fields: type, name: str) -> Callable[[Any, Any], None]:
-    """What writes a field of a value or node and counts nothing: the graph's methods do that."""
+    """Return what writes a field of a value or node and counts nothing: the graph's methods do that."""
     return cast("Callable[[Any, Any], None]", vars(fields)[name].__set__)
 
 
@@ -293,12 +293,12 @@ class Graph:
 
     @property
     def data(self) -> dict[Value, Payload]:
-        """Where the values of weights are; a weight without an entry has unknown values."""
+        """Return where the values of weights are; a weight without an entry has unknown values."""
         return self._data
 
     @property
     def trainable(self) -> dict[Value, bool]:
-        """Whether a weight takes gradients, where the model's file says so."""
+        """Return whether a weight takes gradients, where the model's file says so."""
         return self._trainable
 
     @property
@@ -755,7 +755,7 @@ def _note_change(graph: Graph, facet: Facet) -> None:
 
 
 def _place_write(field: str) -> Callable[[Graph, Node, Any], None]:
-    """What writes a field that says where a node comes from. Lifetimes and kernels follow from it, so it counts as topology."""
+    """Return what writes a field that says where a node comes from. Lifetimes and kernels follow from it, so it counts as topology."""
     write = _setter(_NodeFields, field)
 
     def writing(graph: Graph, node: Node, to: Any) -> None:

@@ -114,7 +114,7 @@ def path_key(text: str) -> str:
 
 
 def is_within(scope: Scope, module: str) -> bool:
-    """Whether a scope is the module that a path names, as a call or as the model's own, or inside of it."""
+    """Return whether a scope is the module that a path names, as a call or as the model's own, or inside of it."""
     wanted = path_key(module)
     keys = (path_key(scope.path), path_key(scope.module))
     return any(key == wanted or key.startswith(f"{wanted}.") or not wanted for key in keys)

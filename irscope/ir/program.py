@@ -47,7 +47,7 @@ class Observed:
     """What the run asked of the device's allocator (irscope.passes.memory.tapes.Requests), where that is known and not derived."""
 
     def holds(self, graph: Graph) -> bool:
-        """Whether it still says how this graph runs."""
+        """Return whether it still says how this graph runs."""
         return graph is self.graph and observed_versions(graph) == self.versions
 
 
@@ -175,7 +175,7 @@ class Assumed:
 
     @property
     def is_about_weights(self) -> bool:
-        """Whether the weights themselves may be others, not only what is done with them."""
+        """Return whether the weights themselves may be others, not only what is done with them."""
         return self.what == WEIGHTS
 
     @property
@@ -284,7 +284,7 @@ class Program:
 
     @property
     def watched(self) -> Observed | None:
-        """What was observed, while it holds for the graph as it is now."""
+        """Return what was observed, while it holds for the graph as it is now."""
         return self.observed if self.observed is not None and self.observed.holds(self.graph) else None
 
     def bodies(self) -> Iterator[Graph]:
@@ -300,7 +300,7 @@ class Program:
 
     @property
     def guesses(self) -> tuple[Assumed, ...]:
-        """What was assumed without anything that vouches for it."""
+        """Return what was assumed without anything that vouches for it."""
         return tuple(one for one in self.assumed if one.is_guess)
 
     @property
@@ -319,7 +319,7 @@ ALL_RESULTS: Final = "*"
 
 
 def is_unstated(type_: Type) -> bool:
-    """Whether a declaration says nothing of a shape."""
+    """Return whether a declaration says nothing of a shape."""
     return isinstance(type_, TensorType) and type_.shape is None
 
 

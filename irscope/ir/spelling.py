@@ -159,7 +159,7 @@ def _one_loc_text(loc: Loc) -> str:
 
 
 def payload_text(data: Payload) -> str:
-    """Where a weight's values are; bytes that came with the model are not part of the text form."""
+    """Return where a weight's values are; bytes that came with the model are not part of the text form."""
     if isinstance(data, Literal):
         return f" = [{', '.join(map(attr_text, data.values))}]"
     if isinstance(data, FileRegion):
@@ -198,7 +198,7 @@ def string_at(text: str, at: int) -> tuple[str, int]:
 
 
 def unquote(quoted: str, at: int = 0) -> str:
-    """What a quoted string stands for."""
+    """Return what a quoted string stands for."""
     if "\\" not in quoted:
         return quoted[1:-1]
     try:
@@ -407,7 +407,7 @@ _SIZES = re.compile(r"\[?\s*([\w*+/() -]+(?:,[\w*+/() -]+)+|\d+(?:x\d+)+)\s*\]?|
 
 
 def parse_input_type(text: str) -> Type:
-    """What a user says about an input: a type, or its sizes alone, `1,3,224,224`, which leave the element type as it is."""
+    """Return what a user says about an input: a type, or its sizes alone, `1,3,224,224`, which leave the element type as it is."""
     sizes = _SIZES.fullmatch(text.strip())
     if sizes is None:
         return parse_type(text)

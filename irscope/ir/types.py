@@ -55,17 +55,17 @@ class Type:
 
     @property
     def tensor_bytes(self) -> Dim | None:
-        """What a value takes as a tensor: its bytes, and nothing where it is none."""
+        """Return what a value takes as a tensor: its bytes, and nothing where it is none."""
         return 0
 
     @property
     def is_static(self) -> bool:
-        """Whether every size is a plain integer."""
+        """Return whether every size is a plain integer."""
         return False
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be such a tensor: no size is negative, and it has surely no more than `MOST_BYTES`."""
+        """Return whether there can be such a tensor: no size is negative, and it has surely no more than `MOST_BYTES`."""
         return True
 
     def with_shape(self, shape: Iterable[Dim] | None) -> TensorType:

@@ -67,7 +67,7 @@ class Findings:
 
 
 def graph_words(graph: Graph) -> str:
-    """How a message calls a graph."""
+    """Return how a message calls a graph."""
     return f"region {graph.name!r} of {graph.owner.name}" if graph.owner is not None else f"graph @{graph.name}"
 
 
@@ -322,7 +322,7 @@ def _check_nodes(body: Graph, program: Program, findings: Findings) -> None:
 
 
 def _is_below(scope: Scope, known: set[Scope]) -> bool:
-    """Whether a scope hangs below one that is known; then all scopes on the way are known too."""
+    """Return whether a scope hangs below one that is known; then all scopes on the way are known too."""
     fresh: list[Scope] = []
     above: Scope | None = scope
     while above is not None and above not in known:
@@ -348,7 +348,7 @@ def _check_attrs(node: Node, findings: Findings) -> None:
 
 
 def _is_attr(value: Attr) -> bool:
-    """Whether a value is of the kinds that attributes may have."""
+    """Return whether a value is of the kinds that attributes may have."""
     todo: list[tuple[Attr, int]] = [(value, 0)]
     while todo:
         item, depth = todo.pop()

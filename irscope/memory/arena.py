@@ -136,7 +136,7 @@ class Growth:
 
 
 def less_after_failure(size: int, least: int) -> int | None:
-    """What is tried when the device refused a region: nine tenths of it, as long as the request fits."""
+    """Return what is tried when the device refused a region: nine tenths of it, as long as the request fits."""
     # ONNX Runtime computes this in single precision.
     smaller = rounded(int(_single(_single(float(size)) * _single(0.9))))
     return smaller if smaller >= max(least, _LEAST_RETRY) else None
@@ -315,7 +315,7 @@ class BfcArena:
     # -- what it says of itself --------------------------------------------------------------------------------
 
     def counters(self) -> Counters:
-        """What ONNX Runtime's profile and AllocatorGetStats say, in bytes and numbers.
+        """Return what ONNX Runtime's profile and AllocatorGetStats say, in bytes and numbers.
 
         requested are bytes in use as asked for (mem_bytes_requested_in_use), in_use as chunks (mem_bytes_in_use, peak
         mem_in_use_peak), held what the device gave (mem_arena_held).
@@ -391,7 +391,7 @@ class BfcArena:
         self._held_peak = max(self._held_peak, self.held)
 
     def _available(self) -> int:
-        """What the limit leaves, in whole grains."""
+        """Return what the limit leaves, in whole grains."""
         if self._limit is None:
             return 1 << 62
         return max(self._limit - self.held, 0) // GRAIN * GRAIN

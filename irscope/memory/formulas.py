@@ -169,7 +169,7 @@ def joined(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
 
 
 def _piecewise(short: Polynomial, long: Polynomial) -> Polynomial | None:
-    """What is both: `short` below a length, `long` above."""
+    """Return what is both: `short` below a length, `long` above."""
     more = {power: short.terms.get(power, 0) - long.terms.get(power, 0) for power in {**short.terms, **long.terms}}
     more = {power: factor for power, factor in more.items() if factor}
     if not more:

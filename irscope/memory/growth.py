@@ -182,7 +182,7 @@ class Growth:
         return (first, last) if first <= last else None
 
     def _longer(self, piece: Piece, last: int) -> bool:
-        """Whether a piece goes on to there; it does from then on."""
+        """Return whether a piece goes on to there; it does from then on."""
         if not _holds(piece, last, self._step(last, last - 2)) or not _holds(piece, last - 1, self._step(last - 1, last - 2)):
             return False
         if last - piece.last > _NEAR and not _holds(piece, middle := (piece.last + last) // 2, self._step(middle)):
@@ -235,7 +235,7 @@ class Growth:
         return Piece(number, number, base, (0,) * len(base.sizes))
 
     def holds(self, step: int, found: StepRequests) -> bool:
-        """Whether a step that was captured otherwise is what the law says."""
+        """Return whether a step that was captured otherwise is what the law says."""
         return _holds(self.piece(step), step, found)
 
     def piece(self, step: int) -> Piece:
@@ -264,12 +264,12 @@ def _line(low: int, high: int, base: StepRequests, second: StepRequests, third: 
 
 
 def _holds(piece: Piece, number: int, found: StepRequests) -> bool:
-    """Whether a captured step is on the line."""
+    """Return whether a captured step is on the line."""
     return _alike(found, piece.base) and list(found.sizes) == piece.sizes(number)
 
 
 def _alike(one: StepRequests, other: StepRequests) -> bool:
-    """Whether two steps ask for the same in the same order, but for sizes."""
+    """Return whether two steps ask for the same in the same order, but for sizes."""
     return one.requests == other.requests and one.places == other.places and one.work == other.work
 
 

@@ -38,7 +38,7 @@ class WorkspacePolicy:
     lt: tuple[Buffer, ...]
 
     def buffers(self, path: GemmPath) -> tuple[Buffer, ...]:
-        """What a call needs."""
+        """Return what a call needs."""
         return self.cublas if path == "cublas" else self.lt
 
 

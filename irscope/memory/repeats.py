@@ -42,7 +42,7 @@ class Repeat(NamedTuple):
 
 
 def repeats_in(events: Sequence[int], marks: Sequence[object]) -> list[Repeat]:
-    """Where events repeat. `marks` are equal for slots that take equally much at all sizes."""
+    """Return where events repeat. `marks` are equal for slots that take equally much at all sizes."""
     taken: dict[int, int] = {}
     codes: list[int] = []
     numbers: dict[object, int] = {}
@@ -118,7 +118,7 @@ def _alive(repeat: Repeat, at: int, events: Sequence[int], blocks: dict[int, Blo
 
 
 def _standing(repeat: Repeat, at: int, gpu: CachingAllocator, events: Sequence[int], blocks: dict[int, Block]) -> Hashable:
-    """What decides all that the allocator does in the next periods; None where something has to be settled first."""
+    """Return what decides all that the allocator does in the next periods; None where something has to be settled first."""
     free = gpu.standing()
     alive = _alive(repeat, at, events, blocks)
     if free is None or (alive and alive[0] < repeat.begin):

@@ -304,12 +304,12 @@ class Tape(Generic[Owner]):
 
     @property
     def is_exact(self) -> bool:
-        """Whether every size is exact."""
+        """Return whether every size is exact."""
         return not any(spread.low != spread.high for spread in self.spreads.values())
 
     @property
     def is_passing(self) -> bool:
-        """Whether every slot of inexact size is freed."""
+        """Return whether every slot of inexact size is freed."""
         given_back = {~event for event in self.events if event < 0}
         return self.spreads.keys() <= given_back
 

@@ -73,7 +73,7 @@ def hidden_pairs(queries: Dim, keys: Dim, past: Dim = 0) -> Dim:
 
 
 def past_length(call: OpCall) -> Dim | None:
-    """How many keys are remembered from earlier calls; None where that is not known."""
+    """Return how many keys are remembered from earlier calls; None where that is not known."""
     if not call.given("past_key"):
         return 0
     past = call.shape("past_key")

@@ -375,7 +375,7 @@ def _infer_clamp(call: OpCall) -> Type:
 
 
 def _limit(call: OpCall, name: str) -> tuple[bool, Array | None]:
-    """Whether a limit is given, and its values."""
+    """Return whether a limit is given, and its values."""
     value = call.attrs.get(f"{name}_value")
     if value is not None:
         return True, number_array(value)

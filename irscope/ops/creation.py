@@ -482,7 +482,7 @@ def _infer_multinomial(call: OpCall) -> Type:
 
 
 def _is_training(call: OpCall) -> bool | None:
-    """Whether elements are dropped; None where that depends on a value that is not known."""
+    """Return whether elements are dropped; None where that depends on a value that is not known."""
     if call.given("training_mode"):
         mode = call.value("training_mode")
         if mode is None or is_symbolic(mode):

@@ -696,7 +696,7 @@ def _dim(call: OpCall, name: str) -> Dim:
 
 
 def _cost_generated(call: OpCall) -> Cost:
-    """What the generated loops compute, and the bytes that the compiler says they read and write."""
+    """Return what the generated loops compute, and the bytes that the compiler says they read and write."""
     if any(call.attrs.get(name) is None for name in _COUNTED):
         raise UnknownCost
     matmul, elementwise, transcendental, reduction = [_dim(call, name) for name in _COUNTED]

@@ -163,12 +163,12 @@ class Control(enum.Enum):
 
     @property
     def repeats(self) -> bool:
-        """Whether the body may run more than once."""
+        """Return whether the body may run more than once."""
         return self in (Control.LOOP, Control.SCAN, Control.MAP)
 
     @property
     def is_stepwise(self) -> bool:
-        """Whether types inside may be others at each step or call; those of a scan never are."""
+        """Return whether types inside may be others at each step or call; those of a scan never are."""
         return self in (Control.CALL, Control.LOOP, Control.MAP)
 
 

@@ -70,7 +70,7 @@ def _cost_dot(call: OpCall) -> Cost:
 
 
 def _windows(call: OpCall, shape: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
-    """How many windows there are along each axis; padding may be negative."""
+    """Return how many windows there are along each axis; padding may be negative."""
     count = len(kernel)
     strides, dilations, spread = (_filled(call, name, count) for name in ("strides", "dilations", "spread"))
     pads = _filled(call, "pads", 2 * count, 0)

@@ -341,7 +341,7 @@ def embedding_gradient_rule(scratch: Scratch) -> None:
 
 
 def _sort_buffer(positions: int, rows: int) -> int:
-    """What sorting pairs of long integers takes: two lists where one pass over the bits is not enough, and counts for each tile."""
+    """Return what sorting pairs of long integers takes: two lists where one pass over the bits is not enough, and counts for each tile."""
     tiles = -(-positions // 4608)
     twice = 2 * round_up(positions * 8, 256) + 2048 if rows.bit_length() > 8 else 0
     return twice + 2559 + 1024 * tiles
@@ -423,7 +423,7 @@ def _results(call: OpCall) -> tuple[Type, ...]:
 
 
 def _asked_type(call: OpCall, index: int) -> bool:
-    """Whether a gradient is asked for."""
+    """Return whether a gradient is asked for."""
     return index < len(call.results) and call.results[index].shape is not None
 
 

@@ -140,7 +140,7 @@ def _indices(call: OpCall, first: int) -> list[_Index | None]:
 
 
 def true_count(call: OpCall, mask: Known | None, type_: TensorType) -> Dim:
-    """How many elements of a mask hold."""
+    """Return how many elements of a mask hold."""
     if mask is not None and not is_symbolic(mask):
         return int(np.count_nonzero(mask))
     return call.unknown("it is the number of elements for which a mask holds", "indices,mask", 0, type_.numel)

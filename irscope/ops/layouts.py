@@ -24,7 +24,7 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def has_memory_format(type_: TensorType, wanted: object) -> bool | None:
-    """Whether the elements already lie as a memory format wants; None where that is not known."""
+    """Return whether the elements already lie as a memory format wants; None where that is not known."""
     if wanted in (None, "", "preserve_format"):
         return True
     shape = type_.shape
@@ -38,7 +38,7 @@ def has_memory_format(type_: TensorType, wanted: object) -> bool | None:
 
 
 def suggests_channels_last(type_: TensorType) -> bool | None:
-    """Whether PyTorch takes a tensor's strides for channels last, so that layers answer in it; gaps do not matter."""
+    """Return whether PyTorch takes a tensor's strides for channels last, so that layers answer in it; gaps do not matter."""
     shape, layout = type_.shape, type_.layout
     if shape is None or layout == "sparse":
         return None
@@ -74,7 +74,7 @@ def _same_strides(left: Layout, right: Sequence[Dim], shape: Sequence[Dim]) -> b
 
 
 def is_viewable(type_: TensorType, shape: Shape) -> bool | None:
-    """Whether a reshape needs no copy: each run of old axes that new axes cut up must lie densely."""
+    """Return whether a reshape needs no copy: each run of old axes that new axes cut up must lie densely."""
     if type_.layout is None:
         return True
     if type_.layout == "sparse" or shape is None or type_.shape is None:
@@ -136,17 +136,17 @@ def channels_last(shape: Sequence[Dim]) -> Strides:
 
 
 def known_sizes(dims: Sequence[Dim]) -> TypeGuard[Sequence[int]]:
-    """Whether all are numbers."""
+    """Return whether all are numbers."""
     return not any(isinstance(dim, SymDim) for dim in dims)
 
 
 def is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether strides are contiguous (row-major)."""
+    """Return whether strides are contiguous (row-major)."""
     return all(size == 1 or a == b for a, b, size in zip(strides, row_major(shape), shape, strict=True))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether strides are dense and without overlap, in any order of axes."""
+    """Return whether strides are dense and without overlap, in any order of axes."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1):
         if stride != step:
@@ -176,7 +176,7 @@ def pointwise(operands: Sequence[TensorType], shape: Strides) -> Layout:
 
 
 def _order_of_all(operands: Sequence[TensorType], shape: Strides) -> Layout:
-    """Where sizes are open: the order that all operands of the result's shape have."""
+    """Return where sizes are open: the order that all operands of the result's shape have."""
     whole = [type_ for type_ in operands if type_.shape == shape]
     layouts = {type_.layout for type_ in whole}
     return next(iter(layouts)) if len(layouts) == 1 else None
@@ -297,7 +297,7 @@ def _dense_like(first: TensorType, shape: Strides) -> Layout:
 
 
 def _is_known_dense(shape: Strides, strides: Strides) -> bool:
-    """Whether all sizes are numbers and the strides are contiguous."""
+    """Return whether all sizes are numbers and the strides are contiguous."""
     return known_sizes(shape) and known_sizes(strides) and is_dense(_ints(shape), _ints(strides))
 
 

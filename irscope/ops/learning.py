@@ -19,7 +19,7 @@ from irscope.ops.values import Array, objects
 
 
 def _examples(call: OpCall) -> Dim:
-    """How many examples there are; a tensor with one axis is one example."""
+    """Return how many examples there are; a tensor with one axis is one example."""
     shape = call.shape("x")
     if shape is None:
         return call.unknown("the number of examples is not known", SIZES)

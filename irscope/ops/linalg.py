@@ -56,7 +56,7 @@ def _square(call: OpCall) -> Type:
 
 
 def _stack(call: OpCall, operand: int = 0) -> tuple[Dim, Dim, Dim]:
-    """How many matrices, and their rows and columns."""
+    """Return how many matrices, and their rows and columns."""
     *batch, rows, columns = sizes(call.types[operand])
     return product(batch), rows, columns
 
@@ -141,7 +141,7 @@ def _infer_solve(call: OpCall) -> Type:
 
 
 def _is_vector(call: OpCall) -> bool:
-    """Whether the right side is a (stack of) vectors: one axis, or the matrices' own sizes without the last."""
+    """Return whether the right side is a (stack of) vectors: one axis, or the matrices' own sizes without the last."""
     a, b = call.shape("a"), call.shape("b")
     return a is not None and b is not None and call.attr("vectors") is not False and (len(b) == 1 or b == a[:-1])
 

@@ -476,7 +476,7 @@ def _per_axis(call: OpCall, name: str, count: int, default: int) -> tuple[int, .
 
 
 def _windows(call: OpCall, size: Sequence[Dim], kernel: Sequence[Dim]) -> list[Dim]:
-    """How many windows fit along each axis."""
+    """Return how many windows fit along each axis."""
     rank = len(size)
     strides, dilations = _per_axis(call, "strides", rank, 1), _per_axis(call, "dilations", rank, 1)
     pads = _per_axis(call, "pads", 2 * rank, 0)

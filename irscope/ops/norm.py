@@ -39,7 +39,7 @@ def _affine(call: OpCall) -> int:
 
 
 def _channels(call: OpCall) -> Dim:
-    """How many channels: from the parameters where they are given, else from the input."""
+    """Return how many channels: from the parameters where they are given, else from the input."""
     for name in ("mean", "scale", "bias"):
         known = call.maybe(name)
         if known is not None and known.shape is not None:

@@ -98,7 +98,7 @@ _HALF_SINCE: Final = {"Clip": 12, "DequantizeLinear": 19, "IsInf": 20, "Max": 12
 
 
 def runs_halves(name: str, version: int) -> bool:
-    """Whether the CPU provider has a kernel of half precision for an operator, by its name in the file and its version."""
+    """Return whether the CPU provider has a kernel of half precision for an operator, by its name in the file and its version."""
     return name in _HALF or version >= _HALF_SINCE.get(name, version + 1)
 
 
@@ -168,7 +168,7 @@ def _byte_type(call: OpCall, operand: int) -> DType:
 
 
 def _has_signed_codes(call: OpCall) -> bool:
-    """Whether operand 0 has signed codes, for whose products x86 has no packed form (MlasGemmPackBSize)."""
+    """Return whether operand 0 has signed codes, for whose products x86 has no packed form (MlasGemmPackBSize)."""
     return _shape(call, 0, DType.I8) is not None
 
 
@@ -253,7 +253,7 @@ def takes_transposed_convolution(call: OpCall, threads: int) -> int:
 
 
 def takes_selections(call: OpCall, threads: int) -> tuple[int, ...]:
-    """What is chosen from either side, each as large as it is with the condition."""
+    """Return what is chosen from either side, each as large as it is with the condition."""
     types = call.types[:3]
     shapes = [type_.shape for type_ in types if type_ is not None and type_.shape is not None]
     sizes = [[dim for dim in shape if isinstance(dim, int)] for shape in shapes]
@@ -335,7 +335,7 @@ def _quantized_filter(call: OpCall) -> _QuantizedFilter | None:
 
 
 def _is_pointwise(call: OpCall, image: Sequence[int], window: Sequence[int], result: Sequence[Dim]) -> bool:
-    """Whether a convolution reads one place for each that it makes."""
+    """Return whether a convolution reads one place for each that it makes."""
     return prod(window) == 1 and tuple(result) == tuple(image) and all(stride == 1 for stride in call.attr("strides") or ())
 
 

@@ -41,12 +41,12 @@ class Real:
 
     @property
     def is_known(self) -> bool:
-        """Whether the number is a formula, not just something that depends on sizes."""
+        """Return whether the number is a formula, not just something that depends on sizes."""
         return isinstance(self.under, SymDim) or self.under != 0
 
     @property
     def is_exact(self) -> bool:
-        """Whether the float is the quotient itself."""
+        """Return whether the float is the quotient itself."""
         return not isinstance(self.under, SymDim) and self.under > 0 and self.under & (self.under - 1) == 0
 
     @property
@@ -226,17 +226,17 @@ def nearest(a: Real, bits: int) -> Real:
 
 
 def is_less(a: Real, b: Real) -> bool | None:
-    """Whether it is smaller; None where that cannot be known."""
+    """Return whether it is smaller; None where that cannot be known."""
     return _compared(a, b, less)
 
 
 def is_less_equal(a: Real, b: Real) -> bool | None:
-    """Whether it is smaller or equal."""
+    """Return whether it is smaller or equal."""
     return _compared(a, b, less_equal)
 
 
 def is_equal(a: Real, b: Real) -> bool | None:
-    """Whether both are the same number."""
+    """Return whether both are the same number."""
     return _compared(a, b, equal)
 
 

@@ -156,7 +156,7 @@ def _costs(elementwise: int, reductions: int, out: tuple[int, int] = (0, 0), tra
 
 
 def _limit(x: Array, is_max: bool) -> Any:
-    """What the extreme of nothing is."""
+    """Return what the extreme of nothing is."""
     if x.dtype.kind == "f":
         return -np.inf if is_max else np.inf
     if x.dtype.kind == "b":

@@ -131,7 +131,7 @@ def find_op(name: str) -> OpSpec | None:
 
 
 def control_of(node: Node) -> Control | None:
-    """Which bodies a node runs; None for all but control flow."""
+    """Return which bodies a node runs; None for all but control flow."""
     spec = find_op(node.op)
     return None if spec is None else spec.control
 
@@ -142,12 +142,12 @@ def callee_of(node: Node) -> str | None:
 
 
 def runs_bodies(node: Node) -> bool:
-    """Whether a node runs regions or a function."""
+    """Return whether a node runs regions or a function."""
     return bool(node.regions) or control_of(node) is Control.CALL
 
 
 def has_bodies(graph: Graph) -> bool:
-    """Whether a node of this level runs regions or a function; each operator is asked once."""
+    """Return whether a node of this level runs regions or a function; each operator is asked once."""
     told: set[str] = set()
     for node in graph:
         if node.regions:
@@ -166,17 +166,17 @@ def roles_of(node: Node) -> frozenset[OpRole]:
 
 
 def plays(node: Node, *roles: OpRole) -> bool:
-    """Whether a node's operator plays one of these parts in patterns."""
+    """Return whether a node's operator plays one of these parts in patterns."""
     return not roles_of(node).isdisjoint(roles)
 
 
 def factors_of(node: Node) -> Factors | None:
-    """Which operands a matrix product multiplies; None for all other nodes."""
+    """Return which operands a matrix product multiplies; None for all other nodes."""
     spec = find_op(node.op)
     return None if spec is None else spec.factors
 
 
 def attention_of(node: Node) -> FusedAttention | None:
-    """Which operands of a whole attention are what; None for all other nodes."""
+    """Return which operands of a whole attention are what; None for all other nodes."""
     spec = find_op(node.op)
     return None if spec is None else spec.attention

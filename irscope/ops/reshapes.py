@@ -80,7 +80,7 @@ def _is_unknown(dim: Dim) -> bool:
 
 
 def _may_be_open(call: OpCall, dim: Dim) -> bool:
-    """Whether a symbolic size may turn out to be -1."""
+    """Return whether a symbolic size may turn out to be -1."""
     low = bounds(dim)[0]
     return isinstance(dim, SymDim) and (low is None or low == -1) and dim not in call.context.sizes
 

@@ -27,7 +27,7 @@ def dtype_attr(call: OpCall, default: DType, name: str = "dtype") -> DType:
 
 
 def device_of(types: Sequence[Type | None]) -> str:
-    """Where a result of these operands is: tensors without axes count only where there is no other."""
+    """Return where a result of these operands is: tensors without axes count only where there is no other."""
     tensors = [type_ for type_ in types if isinstance(type_, TensorType)]
     chosen = next((type_ for type_ in tensors if type_.shape != ()), tensors[0] if tensors else None)
     return chosen.device if chosen is not None else ""
@@ -263,7 +263,7 @@ MOST_COMBINED = 8
 
 
 def length_of(call: OpCall, name: str) -> int | None:
-    """How many numbers a list holds, even where their values are unknown."""
+    """Return how many numbers a list holds, even where their values are unknown."""
     known = call.dims(name)
     if known is not None:
         return len(known)

@@ -90,7 +90,7 @@ def _infer_insert(call: OpCall) -> Type:
 
 
 def _says_nothing(element: Type, added: Type) -> bool:
-    """Whether the element type is that of a list that was made empty."""
+    """Return whether the element type is that of a list that was made empty."""
     if element is UNKNOWN_TYPE:
         return True
     return isinstance(element, TensorType) and element.shape is None and isinstance(added, TensorType) and element.dtype is DType.UNKNOWN

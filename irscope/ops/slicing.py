@@ -335,7 +335,7 @@ def elementwise(flow: Flow, node: Node) -> Slices | None:
 
 
 def _applied(node: Node, operands: Sequence[Value], numbers: Sequence[Floats | float], count: int) -> Floats:
-    """What the operator makes of slices that hold one number each; NaN where one of them does not."""
+    """Return what the operator makes of slices that hold one number each; NaN where one of them does not."""
     vectors = [np.broadcast_to(np.asarray(each, np.float64), (count,)) for each in numbers]
     is_known = np.logical_and.reduce([np.isfinite(each) for each in vectors])
     made = np.full(count, math.nan)
@@ -391,7 +391,7 @@ def _zeros_only(held: Floats | None) -> Floats | None:
 
 
 def _zero_or(held: Floats | None, other: Floats | float, count: int) -> Floats:
-    """What is left where a slice of a factor is zero: a bias, or nothing."""
+    """Return what is left where a slice of a factor is zero: a bias, or nothing."""
     if held is None:
         return np.full(count, math.nan)
     return np.where(held == 0, other, math.nan)

@@ -130,7 +130,7 @@ class OpCall:
     # -- operands ----------------------------------------------------------------------------------------------
 
     def given(self, name: str) -> bool:
-        """Whether the operand is present, or the attribute set."""
+        """Return whether the operand is present, or the attribute set."""
         index = self.spec.operand_index.get(name)
         if index is not None and index < len(self.types) and self.types[index] is not None:
             return True
@@ -400,7 +400,7 @@ class Lists(Protocol):
         ...
 
     def join(self, types: Sequence[Type]) -> Type:
-        """What the types of several elements have in common."""
+        """Return what the types of several elements have in common."""
         ...
 
     def is_list(self, items: tuple[Item, ...]) -> None:
@@ -589,7 +589,7 @@ class OpSpec:
 
     @cached_property
     def aliases(self) -> tuple[AliasRule, ...]:
-        """Which results share storage with which operands."""
+        """Return which results share storage with which operands."""
         return tuple(
             AliasRule(r, o, AliasMark.MAY in (result.mark, operand.mark))
             for r, result in enumerate(self.schema.results)
@@ -703,7 +703,7 @@ def op(
 
 
 def memory_events(call: OpCall, target: Target) -> tuple[MemoryEvent, ...]:
-    """What one call asks the allocator for, in order. Without a rule: its results, nothing else.
+    """Return what one call asks the allocator for, in order. Without a rule: its results, nothing else.
 
     Results that share storage may be named too: the replay knows which results have storage of their own.
     """

@@ -66,12 +66,12 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def is_symbolic(array: Array) -> bool:
-    """Whether some element is a symbol."""
+    """Return whether some element is a symbol."""
     return array.dtype == object and any(isinstance(item, SymDim | Real) for item in array.flat)
 
 
 def has_reals(array: Array) -> bool:
-    """Whether some element is a float made of sizes."""
+    """Return whether some element is a float made of sizes."""
     return array.dtype == object and any(isinstance(item, Real) for item in array.flat)
 
 

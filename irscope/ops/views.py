@@ -142,7 +142,7 @@ def clamped(call: OpCall, index: Dim, size: Dim, low: Dim, high: Dim) -> Dim:
 
 
 def sliced_size(call: OpCall, size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
-    """How many elements a slice takes of an axis."""
+    """Return how many elements a slice takes of an axis."""
     if isinstance(step, SymDim):
         return call.unknown("the step of a slice is not known", SIZES, 0, size)
     if step == 0:

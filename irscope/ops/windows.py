@@ -68,7 +68,7 @@ def _each(call: OpCall, name: str, count: int, default: int) -> tuple[int, ...]:
 
 
 def slid(call: OpCall, size: Dim, axis: Axis) -> Dim:
-    """How many windows fit along an axis."""
+    """Return how many windows fit along an axis."""
     auto_pad = call.attr("auto_pad")
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         return ceildiv(size, axis.stride)

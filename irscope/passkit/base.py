@@ -83,7 +83,7 @@ class Transform(Pass, ABC):
         """Change the graph through its methods; True when something changed."""
 
     def report(self, changed: bool, ctx: PassContext) -> Report:
-        """What the transform did: its statistics."""
+        """Return what the transform did: its statistics."""
         return Report(pass_name=self.name, options=self.text, summary={"changed": changed, **ctx.stats(self)})
 
 
@@ -95,7 +95,7 @@ class PassContext(Protocol):
 
     @property
     def sink(self) -> DiagnosticSink:
-        """Where diagnostics of the pass that runs go."""
+        """Return where diagnostics of the pass that runs go."""
         ...
 
     @overload
@@ -134,5 +134,5 @@ class PassContext(Protocol):
         ...
 
     def stats(self, owner: Pass) -> dict[str, int]:
-        """What `owner` counted in its last run."""
+        """Return what `owner` counted in its last run."""
         ...

@@ -122,7 +122,7 @@ class Manager:
 
     @property
     def sink(self) -> DiagnosticSink:
-        """Where the pass that runs now puts its diagnostics; they stay with its cached result."""
+        """Return where the pass that runs now puts its diagnostics; they stay with its cached result."""
         return self._running[-1].diagnostics if self._running else self._general
 
     @overload
@@ -198,7 +198,7 @@ class Manager:
         counts[key] = counts.get(key, 0) + amount
 
     def stats(self, owner: Pass) -> dict[str, int]:
-        """What a pass counted in its last run."""
+        """Return what a pass counted in its last run."""
         return dict(self._stats.get(owner, {}))
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Manager:
         return build(wanted, {}) if isinstance(wanted, type) else wanted
 
     def _versions(self, analysis: Analysis[Any] | None) -> _Versions:
-        """What an analysis reads, as it is now; with None everything that a transform may change."""
+        """Return what an analysis reads, as it is now; with None everything that a transform may change."""
         program = self.program
         # Nodes that come or go bring or take attributes, types and names.
         facets = tuple(Facet) if analysis is None else (Facet.TOPOLOGY, *analysis.reads) if analysis.reads else ()

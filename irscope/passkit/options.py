@@ -33,7 +33,7 @@ def option_types(cls: type) -> Mapping[str, Any]:
 
 
 def option_help(cls: type) -> Mapping[str, str]:
-    """What each option of a pass class is for: the string below its field, in one line. Options without one are left out."""
+    """Return what each option of a pass class is for: the string below its field, in one line. Options without one are left out."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         try:
@@ -82,7 +82,7 @@ def _scalar(text: str, type_: Any) -> Any:
 
 
 def _annotated(text: str | None, type_: Any, arguments: tuple[Any, ...]) -> Any:
-    """What may be annotated is a number, with the measure it is read by; other annotations mean nothing here."""
+    """Return what may be annotated is a number, with the measure it is read by; other annotations mean nothing here."""
     measure = _measure(arguments)
     if measure is None or text is None:
         return convert(text, arguments[0])
@@ -107,7 +107,7 @@ _PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: _whole_
 
 
 def _choices(type_: Any) -> dict[str, Any] | None:
-    """What may be written for a Literal or an Enum, None for other types."""
+    """Return what may be written for a Literal or an Enum, None for other types."""
     if get_origin(type_) is Literal:
         return {str(choice): choice for choice in get_args(type_)}
     if isinstance(type_, type) and issubclass(type_, enum.Enum):
@@ -199,7 +199,7 @@ def options_text(owner: Any) -> str:
 
 
 def _form(type_: Any) -> Form:
-    """What the text of an option of a type holds."""
+    """Return what the text of an option of a type holds."""
     kinds = [kind for kind in get_args(type_)] if get_origin(type_) in (Union, types.UnionType, Annotated) else [type_]
     if any(get_origin(kind) is tuple for kind in kinds):
         return "list"

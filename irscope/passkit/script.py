@@ -23,7 +23,7 @@ _SCRIPT = re.compile(r'^(?P<path>"(?:\\.|[^"\\])*"|.*?\.py)(?::(?P<symbol>[A-Za-
 
 
 def is_script_reference(reference: str) -> bool:
-    """Whether a pipeline element names a file rather than a registered pass."""
+    """Return whether a pipeline element names a file rather than a registered pass."""
     match = _SCRIPT.match(reference)
     return match is not None and unquote(match["path"]).endswith(".py")
 

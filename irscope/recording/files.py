@@ -150,7 +150,7 @@ class _Reader:
                 self._keep_single(number, line)
 
     def _list_of(self, line: Line) -> list[Any]:
-        """Where lines go of which nothing needs to be checked."""
+        """Return where lines go of which nothing needs to be checked."""
         places: dict[type, list[Any]] = {
             Counters: self.counters,
             Latency: self.latency,
@@ -202,7 +202,7 @@ class _Reader:
         )
 
     def _is_torn(self, text: bytes) -> bool:
-        """Whether the last line, which has no line end, is only a part of one."""
+        """Return whether the last line, which has no line end, is only a part of one."""
         try:
             loads(text)
         except Misfit:

@@ -373,7 +373,7 @@ class Recording:
 
     @property
     def is_step(self) -> bool:
-        """Whether the run is a training step, recorded or simulated, not a forward."""
+        """Return whether the run is a training step, recorded or simulated, not a forward."""
         return bool(self.header.settings.get("step"))
 
     def counter(self, run: str) -> Counters | None:

@@ -242,7 +242,7 @@ class BoxTree:
         return max((self._depth[box.number] for box in self.boxes if box.is_group), default=0)
 
     def edges(self, opened: Collection[int]) -> dict[tuple[int, int], tuple[Value, ...]]:
-        """What goes from one visible box to another, each pair once. An end may be an open group: an operation with regions."""
+        """Return what goes from one visible box to another, each pair once. An end may be an open group: an operation with regions."""
         seen = [-1] * len(self.boxes)
         for box in self.boxes:
             parent = box.parent
@@ -262,7 +262,7 @@ class BoxTree:
     # -- what an open group shows --------------------------------------------------------------------------
 
     def contents(self, group: int) -> Contents:
-        """What a group shows when it is open."""
+        """Return what a group shows when it is open."""
         missing = []
         while group not in self._contents:
             missing.append(group)
@@ -336,7 +336,7 @@ class BoxTree:
     def _borders(
         self, children: Sequence[int], lanes: Sequence[Lane], by_lane: Sequence[Sequence[int]]
     ) -> Mapping[int, tuple[tuple[int, int, int], ...]]:
-        """What passes the border of each child that is a group."""
+        """Return what passes the border of each child that is a group."""
         found: dict[int, dict[tuple[int, int, int], None]] = {}
         for lane, flows in zip(lanes, by_lane, strict=True):
             for flow in flows:
@@ -616,7 +616,7 @@ def _size(box: Box, rooms: Mapping[int, _Room], measure: Measure) -> tuple[float
 
 
 def _port(room: _Room, rooms: Mapping[int, _Room], member: int, *, entry: int = -1, exit: int = -1) -> float:
-    """How far from the middle of a member a line begins or ends: at a port where the member is open."""
+    """Return how far from the middle of a member a line begins or ends: at a port where the member is open."""
     children = room.contents.children
     inner = rooms.get(children[member]) if member < len(children) else None
     if inner is None:
@@ -708,7 +708,7 @@ def _lines(
     spread = _spread(room, tree, rooms, origins, measure)
 
     def border(number: int, lower: bool) -> float:
-        """Where a box begins or ends; a bend passes its whole layer."""
+        """Return where a box begins or ends; a bend passes its whole layer."""
         layer = layers.layer[number]
         begin, end = room.top[layer], room.top[layer] + room.deep[layer]
         if number < len(children):
@@ -733,7 +733,7 @@ def _lines(
 def _spread(
     room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], origins: Mapping[int, tuple[int, int]], measure: Measure
 ) -> list[tuple[float, float]]:
-    """How far from the middles of its ends each segment begins and stops: lines that meet at one box stand side by side there."""
+    """Return how far from the middles of its ends each segment begins and stops: lines that meet at one box stand side by side there."""
     contents, layers = room.contents, room.contents.layers
     children = contents.children
     begins: list[float] = []

@@ -85,7 +85,7 @@ class StatedSize:
 
     @property
     def is_open(self) -> bool:
-        """Whether the model leaves it open, so that numbers could be for another."""
+        """Return whether the model leaves it open, so that numbers could be for another."""
         return self.source in (ASSUMED_SIZE, EXAMPLE_SIZE)
 
 
@@ -181,7 +181,7 @@ class CardMemory:
 
     @property
     def needed(self) -> tuple[Quantity, str]:
-        """What the verdict compares with the device's memory, and what that is."""
+        """Return what the verdict compares with the device's memory, and what that is."""
         return (self.reserved, "reserved") if self.reserved.value is not None else (self.peak, "of tensors")
 
 
@@ -429,7 +429,7 @@ class Card:
         return {"described": {"architecture": well_formed(self.described.architecture), "figures": figures, "law": self.described.law}}
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return shown_alone(self, "html")
 
     def __str__(self) -> str:

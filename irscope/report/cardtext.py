@@ -176,7 +176,7 @@ class CardWriter:
     # -- the verdict -------------------------------------------------------------------------------------------
 
     def verdict(self) -> tuple[str, str]:
-        """Whether it fits, in a sentence, and its colour."""
+        """Return whether it fits, in a sentence, and its colour."""
         memory, device = self.card.memory, self.card.device
         room = f"{humanise(device.room_bytes, Kind.BYTES)} on {device.title}" if device.room_bytes else f"the memory of {device.title}"
         sizes = self.sizes_text()
@@ -280,7 +280,7 @@ class CardWriter:
         yield from self.largest()
 
     def stored(self) -> Iterator[_Item]:
-        """What weights would take under another scheme."""
+        """Yield what weights would take under another scheme."""
         if self.card.stored is None:
             return
         found: dict[str, Any] = dict(self.card.stored.summary)
@@ -296,7 +296,7 @@ class CardWriter:
             yield self.item("", str(found["verdict"]))
 
     def weights(self) -> Iterator[_Item]:
-        """What a file of weights tells: its element types, and what copies of them take."""
+        """Yield what a file of weights tells: its element types, and what copies of them take."""
         weights = self.card.identity.weights
         total = sum(one.bytes for one in weights)
         trained = sum(one.count for one in weights if one.dtype in _TRAINED)
@@ -312,7 +312,7 @@ class CardWriter:
         yield self.item("", f"training with Adam needs {humanise(least, Kind.BYTES)} and more: weights, gradients, two f32 moments each")
 
     def described_text(self, told: CardDescribed) -> str:
-        """What a file of weights says of its model, in few words."""
+        """Return what a file of weights says of its model, in few words."""
         figures = told.figures
         parts = [
             f"{figures[key]} {what}"
@@ -324,7 +324,7 @@ class CardWriter:
         return f"{told.architecture} ({', '.join(parts)})" if parts else told.architecture
 
     def cache(self, told: CardDescribed) -> Iterator[_Item]:
-        """What keys and values would take."""
+        """Yield what keys and values would take."""
         each = self.number(told.cache, Kind.BYTES)
         if told.cache.value is None:
             yield self.item("cache", told.law)
@@ -339,7 +339,7 @@ class CardWriter:
         yield self.item("cache", f"{each} a token and sequence{at}: {told.law}{self.tokens_text(told)}", most=3)
 
     def tokens_text(self, told: CardDescribed) -> str:
-        """How many tokens there is room for beside the weights; nothing where windows make that another sum."""
+        """Return how many tokens there is room for beside the weights; nothing where windows make that another sum."""
         each, whole, room = told.cache.value, told.cache_at_context.value, self.card.device.room_bytes
         total = sum(one.bytes for one in self.card.identity.weights)
         if not isinstance(each, int) or not each or room is None or whole != each * (told.context or 0) or told.cache.interval is not None:
@@ -528,12 +528,12 @@ class CardWriter:
 
 
 def _doubt(fits: Quantity) -> str:
-    """How sure a verdict is where it is not certain."""
+    """Return how sure a verdict is where it is not certain."""
     return {Provenance.MODELLED: " as modelled", Provenance.ASSUMED: " if what is assumed holds"}.get(fits.provenance, "")
 
 
 def _bound_sign(number: Quantity) -> str:
-    """What stands before a number that is only one end of what it may be."""
+    """Return what stands before a number that is only one end of what it may be."""
     if number.interval is None or number.lo == number.hi:
         return ""
     if number.lo == number.value:
@@ -663,7 +663,7 @@ class CardView:
 
 
 def card_view(card: Card) -> CardView:
-    """What pages show of a card, in the words of the screen."""
+    """Return what pages show of a card, in the words of the screen."""
     writer = CardWriter(card)
     identity, memory, cost = card.identity, card.memory, card.cost
     verdict, _ = writer.verdict()

@@ -52,5 +52,5 @@ class CellWriter:
         return f" [{low} to {high}]"
 
     def legend(self) -> str:
-        """What the signs used so far mean; empty where there were none."""
+        """Return what the signs used so far mean; empty where there were none."""
         return "   ".join(text for where, text in LEGEND.items() if where in self._used)

@@ -196,7 +196,7 @@ class Canvas:
 
     @property
     def dots(self) -> tuple[int, int]:
-        """How many there are across and up."""
+        """Return how many there are across and up."""
         return 2 * len(self._bits[0]), 4 * len(self._bits)
 
     def set(self, across: int, up: int) -> None:

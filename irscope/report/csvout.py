@@ -82,7 +82,7 @@ def _with_details(row: Sequence[Cell], are_texts: Sequence[bool], details: Itera
 
 
 def _details(column: Column, table: Table) -> list[str]:
-    """What is said about the cells of a column, where there is anything to say."""
+    """Return what is said about the cells of a column, where there is anything to say."""
     is_told = False
     found: set[str] = set()
     for cell in each_cell(table.data[column.key]):

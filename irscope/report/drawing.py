@@ -125,7 +125,7 @@ def under(box: Box) -> str:
 
 
 def flow_label(values: Sequence[Value]) -> str:
-    """What stands at an edge: the type of its tensor, or how many there are, and bytes."""
+    """Return what stands at an edge: the type of its tensor, or how many there are, and bytes."""
     size = bytes_of(values)
     amount = humanise(size, Kind.BYTES) if isinstance(size, int) else ""
     kind = str(values[0].type) if len(values) == 1 else f"{len(values)} tensors"

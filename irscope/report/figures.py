@@ -33,7 +33,7 @@ class Figure:
 
     @property
     def column(self) -> Literal["int64", "float64", "bool"]:
-        """What a column of a dataset holds."""
+        """Return what a column of a dataset holds."""
         if self.kind is Kind.BOOL:
             return "bool"
         return "int64" if self.is_whole and self.kind in (Kind.BYTES, Kind.COUNT) else "float64"

@@ -41,7 +41,7 @@ _NOTEBOOK = RenderOptions(rows=20, all_rows="to_dicts() has all rows")
 
 
 def alone(part: Report | Table | Card | Document) -> str:
-    """What stands in somebody else's page, a notebook's: its style holds for it alone, and there is no script."""
+    """Return what stands in somebody else's page, a notebook's: its style holds for it alone, and there is no script."""
     writer = PartWriter(_NOTEBOOK)
     if isinstance(part, Report):
         parts = writer.section(part)
@@ -112,11 +112,11 @@ class PartWriter:
         yield "</section>\n"
 
     def heading(self, report: Report) -> Iterator[str]:
-        """What a section begins with."""
+        """Yield what a section begins with."""
         yield f"<section>\n<h2>{svg_text(report.options or report.pass_name)}</h2>\n"
 
     def body(self, report: Report) -> Iterator[str]:
-        """What is between the answer and the diagnostics."""
+        """Yield what is between the answer and the diagnostics."""
         yield from self.summary(report.entries())
         yield from self.notes(report)
         for table in report.tables:
@@ -169,7 +169,7 @@ class PartWriter:
         yield "</tbody>\n</table></div>\n"
 
     def left_out(self, table: Table, shown: Table) -> Iterator[str]:
-        """What is said of rows that are not there."""
+        """Yield what is said of rows that are not there."""
         if shown is not table:
             left = self.options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {self.options.all_rows}"
             yield f'<p class="quiet">{svg_text(left)}</p>\n'
@@ -195,7 +195,7 @@ class PartWriter:
 
 
 def bar_scales(table: Table) -> list[float]:
-    """What fills a cell with its bar: shares of a whole have one, in a tree every amount has one, as long as that of the whole."""
+    """Return what fills a cell with its bar: shares of a whole have one, in a tree every amount has one, as long as that of the whole."""
     scales = [1.0 if column.key == "share" and column.kind is Kind.RATIO else 0.0 for column in table.columns]
     for place, column in enumerate(table.columns if table.depth else ()):
         if column.kind.is_number and column.kind is not Kind.INDEX and column.key != table.depth:
@@ -205,7 +205,7 @@ def bar_scales(table: Table) -> list[float]:
 
 
 def bar_length(cell: Cell, scale: float) -> float:
-    """How long the bar of a cell is, in percent of the cell; 0 for none."""
+    """Return how long the bar of a cell is, in percent of the cell; 0 for none."""
     [height] = drawable([cell]) if scale else [None]
     return round(100 * height / scale, 1) if height else 0.0
 

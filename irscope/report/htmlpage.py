@@ -295,7 +295,7 @@ class _PageWriter(PartWriter):
         yield f'<script type="application/json">{_json(data)}</script>\n'
 
     def _parts_as_data(self, parts: Callable[[int, int], Table], found: Sequence[Reading]) -> dict[str, object]:
-        """What the height at each place is made of; rows that occur at several places once."""
+        """Return what the height at each place is made of; rows that occur at several places once."""
         rows: dict[str, int] = {}
         made: list[object] = []
         at: list[list[int]] = []

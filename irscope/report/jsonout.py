@@ -128,7 +128,7 @@ def intervals_json(found: list[Entry]) -> dict[str, list[Json]]:
 
 
 def remarks_json(found: list[Entry]) -> dict[str, str]:
-    """How summary values came about."""
+    """Return how summary values came about."""
     return {key: well_formed(cell.note) for key, cell in quantities(found) if cell.note}
 
 
@@ -181,7 +181,7 @@ def _rows(table: Table, annotations: Sequence[list[AnnotationJson]]) -> Iterator
 
 
 def _annotation(row: int, column: Column, cell: Quantity) -> AnnotationJson | None:
-    """What a Quantity says beyond its value and its column's provenance."""
+    """Return what a Quantity says beyond its value and its column's provenance."""
     origin = provenance_of(cell, column.kind)
     result: AnnotationJson = {"row": row, "column": column.key, "provenance": origin.value}
     if cell.formula is not None:

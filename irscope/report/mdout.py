@@ -141,7 +141,7 @@ def _card(card: Card) -> Iterator[str]:
 
 
 def _metadata(card: Card) -> Iterator[str]:
-    """What is known of the model, as hubs read it: YAML, of which JSON's texts are a part."""
+    """Yield what is known of the model, as hubs read it: YAML, of which JSON's texts are a part."""
     package = card.identity.path.partition(":")[0]
     library = package if package in _LIBRARIES else "onnx" if card.identity.format == "onnx" else ""
     tags = dict.fromkeys(

@@ -51,7 +51,7 @@ def cut_name(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether it is a sentence or a formula rather than a name: beginning and end of one tell most."""
+    """Return whether it is a sentence or a formula rather than a name: beginning and end of one tell most."""
     return text.count(" ", 0, LONGEST_TEXT) >= _MOST_BLANKS
 
 
@@ -183,7 +183,7 @@ def _ranked(parts: Sequence[_Part], first: Sequence[int], counts: Mapping[str, i
 
 
 def _kept(parts: Sequence[_Part], ranked: Iterable[tuple[int, int]], width: int, gap: int) -> tuple[list[bool], int]:
-    """Which parts stay, taken in an order as long as there is room, and the room that is left."""
+    """Return which parts stay, taken in an order as long as there is room, and the room that is left."""
     count = len(parts)
     kept = [False] * count
     room = width - gap

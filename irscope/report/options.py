@@ -75,7 +75,7 @@ class RenderOptions:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether the stream is a terminal."""
+    """Return whether the stream is a terminal."""
     try:
         return stream.isatty()
     except ValueError:  # a closed stream

@@ -141,7 +141,7 @@ class Panel:
         return colours_of([curve.name for curve in self.curves])
 
     def thickness(self, number: int) -> float:
-        """How much thicker than usual a line is drawn: what comes later lies on top, and does not hide what is the same."""
+        """Return how much thicker than usual a line is drawn: what comes later lies on top, and does not hide what is the same."""
         return 1 + 0.8 * min(len(self.curves) - 1 - number, 3)
 
 
@@ -234,7 +234,7 @@ class Reading:
 
 
 def readings(series: Series, panel: Panel) -> list[Reading]:
-    """What a panel of a series shows at each of the places that are drawn."""
+    """Return what a panel of a series shows at each of the places that are drawn."""
     xs = {place: x for curve in panel.curves for place, x in zip(curve.kept, curve.xs, strict=True)}
     labels = series.cells(series.x.key)
     cells = [series.cells(column.key) for column in panel.columns]

@@ -126,12 +126,12 @@ class Plot:
         return [(self.x(x), self.y(y)) for begin, end, y in zip(curve.xs, ends, heights, strict=True) for x in (begin, end)]
 
     def x(self, place: float) -> float:
-        """Where a place is."""
+        """Return where a place is."""
         span = (self.panel.right - self.panel.left) or 1
         return self.left + self.width * (place - self.panel.left) / span
 
     def y(self, height: float) -> float:
-        """Where a height is."""
+        """Return where a height is."""
         return self.bottom - (self.bottom - self.top) * min(height / self.panel.top, 1.0)
 
 

@@ -34,7 +34,7 @@ def legible(text: str, encoding: str = "utf-8") -> str:
 
 
 def can_encode(text: str, encoding: str) -> bool:
-    """Whether a stream of this encoding can take the text."""
+    """Return whether a stream of this encoding can take the text."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

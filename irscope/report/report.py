@@ -143,7 +143,7 @@ class Report:
         return f"<Report {self.options or self.pass_name}: {'; '.join((', '.join(shown), *tables))}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return shown_alone(self, "html")
 
     def entries(self) -> list[Entry]:
@@ -203,7 +203,7 @@ class Report:
 
 
 def title_of(report: Report) -> str:
-    """What a report is called for people who do not know passes."""
+    """Return what a report is called for people who do not know passes."""
     return _TITLES.get(report.pass_name) or report.options or report.pass_name
 
 
@@ -225,7 +225,7 @@ def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
 
 
 def assumed_json(assumed: Iterable[Assumed]) -> list[AssumedJson]:
-    """What was assumed, as it stands in JSON documents."""
+    """Return what was assumed, as it stands in JSON documents."""
     return [
         {"what": well_formed(one.what), "value": well_formed(one.value), "why": well_formed(one.why), "guess": one.is_guess}
         for one in assumed
@@ -233,7 +233,7 @@ def assumed_json(assumed: Iterable[Assumed]) -> list[AssumedJson]:
 
 
 def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
-    """What was assumed, as people read it: a line for each guess, one for everything else."""
+    """Return what was assumed, as people read it: a line for each guess, one for everything else."""
     usual = [one.text for one in assumed if not one.is_guess]
     return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"settings: {', '.join(usual)}"] if usual else [])]
 
@@ -277,7 +277,7 @@ class ModelInfo:
         return assumed_lines(self.assumed)
 
     def facts(self) -> list[str]:
-        """What a line about the model says behind its path."""
+        """Return what a line about the model says behind its path."""
         sign = "at least " if self.unsized else ""
         count = None if self.unsized and not self.parameters else self.parameters
         size = None if self.unsized and not self.parameters else self.parameter_bytes
@@ -338,18 +338,18 @@ class Document:
     """Writes the JSON of a document that has a schema of its own."""
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return shown_alone(self, "html")
 
     @property
     def about(self) -> str:
-        """What it is about, in one line; empty where nothing says so."""
+        """Return what it is about, in one line; empty where nothing says so."""
         program = next((str(report.summary["program"]) for report in self.reports if "program" in report.summary), "")
         return self.model.path or ", ".join(f"{one.name}: {one.parts[0]}" for one in self.subjects) or program
 
     @property
     def writer(self) -> str:
-        """Who wrote it, for people."""
+        """Return who wrote it, for people."""
         return f"irscope {self.version or __version__}"
 
     def to_json(self) -> Mapping[str, object]:

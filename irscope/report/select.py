@@ -278,7 +278,7 @@ def _equal(cell: Plain, text: str | None, number: float | None) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Whether it may be the path of a module, whose parts stand between dots or slashes."""
+    """Return whether it may be the path of a module, whose parts stand between dots or slashes."""
     return "." in text or "/" in text
 
 

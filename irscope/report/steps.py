@@ -41,7 +41,7 @@ def counter_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
 
 
 def parts_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
-    """What the peaks are made of, and those of the phases."""
+    """Yield what the peaks are made of, and those of the phases."""
     kinds = _present([step.by_category for step in steps])
     # Without an allocator's counters the parts add up to what is asked for.
     is_counted = any(quantity(step.peak["allocated"]).value is not None for step in steps)
@@ -64,13 +64,13 @@ def parts_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
 
 
 def _present(parts: Sequence[Counted]) -> list[Any]:
-    """What is not nothing in all of them, in order."""
+    """Return what is not nothing in all of them, in order."""
     names = dict.fromkeys(name for part in parts for name in part)
     return [name for name in names if any(quantity(part.get(name, 0)).value for part in parts)]
 
 
 def _beyond(step: CountedStep) -> Cell:
-    """What is reserved at its peak beyond what is allocated at its own."""
+    """Return what is reserved at its peak beyond what is allocated at its own."""
     reserved, allocated = quantity(step.peak["reserved"]), quantity(step.peak["allocated"])
     return derived(_number(reserved) - _number(allocated), reserved, allocated)
 

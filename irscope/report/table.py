@@ -34,7 +34,7 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """What a reader sees above the column."""
+        """Return what a reader sees above the column."""
         return self.title or self.key.replace("_", " ")
 
     def assumed(self) -> Column:
@@ -165,7 +165,7 @@ class Table:
         return shown_alone(self, "text")
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return shown_alone(self, "html")
 
     def first(self, limit: int | None) -> Table:
@@ -205,7 +205,7 @@ class Limit:
 
     @property
     def text(self) -> str:
-        """What it is, and how high."""
+        """Return what it is, and how high."""
         return f"{self.label}: {humanise(self.y, self.kind)}"
 
 
@@ -259,7 +259,7 @@ class Series:
         return least_sure((column.provenance, *own))
 
     def provenance_of_top(self, columns: Sequence[Column]) -> Provenance:
-        """Where the highest point of a curve comes from that shows these columns or adds them up."""
+        """Return where the highest point of a curve comes from that shows these columns or adds them up."""
         if all(self.provenance(column) is Provenance.EXACT for column in columns):
             return Provenance.EXACT
         return largest(total for total in self.totals(columns) if total.value is not None).provenance
@@ -301,7 +301,7 @@ def _cell_of(cell: Cell, column: Column) -> Quantity:
 
 
 def total(cells: Sequence[Cell]) -> Cell:
-    """What cells add up to: a formula where one of them is, and as sure as the least sure of them."""
+    """Return what cells add up to: a formula where one of them is, and as sure as the least sure of them."""
     if all(type(cell) is int for cell in cells):
         return sum(cells)  # type: ignore[arg-type]  # integers, as asked
     if any(isinstance(cell, str) for cell in cells):
@@ -385,7 +385,7 @@ class Group:
         return tuple(entry.path[-1] for entry in self.entries)
 
     def is_like(self, other: Group) -> bool:
-        """Whether both are rows of one small table."""
+        """Return whether both are rows of one small table."""
         return bool(self.parent) and self.parent[:-1] == other.parent[:-1] and len(self.entries) > 1 and self.leaves == other.leaves
 
 
@@ -418,7 +418,7 @@ def unknown_summary(
 
 
 def is_group(value: object, stated: Kind | None) -> TypeGuard[Mapping[str, object]]:
-    """Whether a mapping holds further values; one that is called a shape is a nested type, which is a value itself."""
+    """Return whether a mapping holds further values; one that is called a shape is a nested type, which is a value itself."""
     return isinstance(value, Mapping) and stated is not Kind.SHAPE
 
 

@@ -48,7 +48,7 @@ class GridColumn:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing in it."""
+        """Return whether there is nothing in it."""
         return bool(self.cells) and not any(map(str.strip, self.cells))
 
     @property

@@ -32,12 +32,12 @@ class Kind(enum.Enum):
 
     @property
     def is_number(self) -> bool:
-        """Whether cells are numbers: shown right-aligned, None counted as unknown, a string taken for a formula."""
+        """Return whether cells are numbers: shown right-aligned, None counted as unknown, a string taken for a formula."""
         return self in _NUMBERS
 
     @property
     def can_be_assumed(self) -> bool:
-        """Whether cells say something of the run, so that they depend on what was guessed about it; names and places do not."""
+        """Return whether cells say something of the run, so that they depend on what was guessed about it; names and places do not."""
         return self is Kind.SHAPE or (self.is_number and self is not Kind.INDEX)
 
     @property
@@ -196,7 +196,7 @@ def type_text(value: Plain) -> str:
 
 
 def provenance_of(cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> Provenance:
-    """Where a cell's number comes from; a number that is missing is unknown."""
+    """Return where a cell's number comes from; a number that is missing is unknown."""
     if isinstance(cell, Quantity):
         return Provenance.UNKNOWN if cell.shown is None else cell.provenance
     if cell is None:

@@ -64,7 +64,7 @@ class Quantity:
 
     @property
     def shown(self) -> Scalar:
-        """What stands in the cell: the value, else the formula, else None."""
+        """Return what stands in the cell: the value, else the formula, else None."""
         return self.formula if self.value is None else self.value
 
     @property
@@ -124,7 +124,7 @@ def largest(numbers: Iterable[Quantity | Number]) -> Quantity:
 
 
 def derived(value: object, *sources: Quantity | Scalar) -> Quantity:
-    """What follows from some numbers in another way than by adding or comparing: a ratio, a verdict, a name."""
+    """Return what follows from some numbers in another way than by adding or comparing: a ratio, a verdict, a name."""
     return Quantity(bare(plain(value)), _least_sure(quantity(source) for source in sources))  # type: ignore[arg-type]  # checked there
 
 
@@ -139,7 +139,7 @@ def _combined(parts: Sequence[Quantity], value: Number | None, low: Number | Non
 
 
 def least_sure(provenances: Iterable[Provenance]) -> Provenance:
-    """Where something comes from that is made of several things; exact where there are none."""
+    """Return where something comes from that is made of several things; exact where there are none."""
     return max(provenances, key=_DOUBT.__getitem__, default=Provenance.EXACT)
 
 
@@ -167,7 +167,7 @@ def as_assumed(cell: Cell) -> Cell:
 
 
 def assumed_from(provenance: Provenance) -> Provenance:
-    """What a provenance becomes where something was guessed."""
+    """Return what a provenance becomes where something was guessed."""
     return Provenance.ASSUMED if provenance in (Provenance.EXACT, Provenance.MODELLED) else provenance
 
 
@@ -206,7 +206,7 @@ def _from_subclass(value: object) -> Cell:
 
 
 def _label(value: object) -> str | None:
-    """How a graph's objects are called: by their text if they have one, else by name."""
+    """Return how a graph's objects are called: by their text if they have one, else by name."""
     if type(value).__str__ is not object.__str__ and not isinstance(value, bytes | set | frozenset):
         return str(value)
     name = getattr(value, "name", 0)

@@ -185,7 +185,7 @@ _MOST_ROUNDS = 3
 
 
 def _is_block(goes: Numbers, comes: Numbers) -> bool:
-    """Whether buffers that fill a room share it with those that come later in one way only: as a whole."""
+    """Return whether buffers that fill a room share it with those that come later in one way only: as a whole."""
     if len(goes) == 1:
         return True
     parts, others = _sums(goes)[1:-1], np.sort(_sums(comes))
@@ -247,7 +247,7 @@ class PlainSearch:
         return False
 
     def _comes_before(self, buffer: int, previous: int) -> bool:
-        """Whether it could have been placed before the previous one, and would have been preferred."""
+        """Return whether it could have been placed before the previous one, and would have been preferred."""
         return previous >= 0 and bool(self._rank[buffer] < self._rank[previous] and not self._floors.together[buffer, previous])
 
     def _candidates(self, lowest: Numbers) -> list[int]:
@@ -269,7 +269,7 @@ class PlainSearch:
         return raised, left
 
     def _has_room(self, begin: int, end: int, lowest: Numbers, loads: Numbers) -> bool:
-        """Whether at every moment what is to come fits between the lowest place for any of it and the top."""
+        """Return whether at every moment what is to come fits between the lowest place for any of it and the top."""
         starts = self._floors.starts
         members = self._floors.members[starts[begin] : starts[end]]
         floors = np.minimum.reduceat(lowest[members], starts[begin:end] - starts[begin])
@@ -347,7 +347,7 @@ class CompiledSearch:
         self._tied = self._fixed, -1
 
     def _at(self, capacity: int) -> Fixed:
-        """What stays the same while this is the capacity."""
+        """Return what stays the same while this is the capacity."""
         if capacity != self._floors.problem.max_live:
             return self._fixed
         if self._tied[1] != capacity:

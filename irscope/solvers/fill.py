@@ -295,7 +295,7 @@ def _support(fixed: Fixed, state: State, top: int, capacity: int, changed: int) 
 
 @machine_code
 def _stacks(fixed: Fixed, state: State, moment: int, capacity: int) -> bool:
-    """Whether what waits at a moment fits below the capacity, stacked by the least offsets."""
+    """Return whether what waits at a moment fits below the capacity, stacked by the least offsets."""
     begin, end = fixed.member_at[moment], fixed.member_at[moment + 1]
     total = 0
     # The order is kept from one time to the next, so it is nearly sorted and this is nearly linear.
@@ -324,7 +324,7 @@ def _stacks(fixed: Fixed, state: State, moment: int, capacity: int) -> bool:
 
 @machine_code
 def _fits(fixed: Fixed, state: State, top: int, capacity: int, changed: int) -> bool:
-    """Whether at each moment what waits fits below the capacity."""
+    """Return whether at each moment what waits fits below the capacity."""
     item, level = state.item[top], state.last_low[top]
     for moment in range(state.begin[item], state.end[item]):
         if state.waiting[moment] > 0 and level + state.waiting[moment] > capacity:

@@ -54,7 +54,7 @@ class FlowNetwork:
         return total
 
     def source_side(self, source: int) -> list[bool]:
-        """Which nodes can still be reached, once no more can be pushed."""
+        """Return which nodes can still be reached, once no more can be pushed."""
         reached = [False] * len(self._edges)
         reached[source] = True
         stack = [source]
@@ -67,7 +67,7 @@ class FlowNetwork:
         return reached
 
     def rooms(self) -> list[int]:
-        """What every edge can still take, to be put back later."""
+        """Return what every edge can still take, to be put back later."""
         return self._room.copy()
 
     def put_back(self, rooms: list[int]) -> None:

@@ -272,7 +272,7 @@ class OffsetPlan:
 
     @property
     def proven(self) -> bool:
-        """Whether no arena can be lower."""
+        """Return whether no arena can be lower."""
         return self.height <= self.bound
 
 
@@ -370,7 +370,7 @@ class _Job:
                 return
 
     def can_improve(self, clock: WorkTime) -> bool:
-        """Whether a search may still find something lower."""
+        """Return whether a search may still find something lower."""
         return self.height > self.goal and self._has_time(clock)
 
     def attempt(self, clock: WorkTime) -> None:

@@ -23,7 +23,7 @@ class WorkTime:
         return time.thread_time() - self.began
 
     def over(self) -> bool:
-        """Whether all of it is used."""
+        """Return whether all of it is used."""
         return self.left < 0
 
     def part(self, share: float) -> WorkTime:

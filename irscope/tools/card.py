@@ -237,7 +237,7 @@ class _Maker:
         )
 
     def stored(self, scheme: str) -> Report:
-        """What weights would take under a scheme."""
+        """Return what weights would take under a scheme."""
         return self.ctx.run_one(StoreAs(scheme=scheme)).made_report
 
     # -- what it is --------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class _Maker:
         )
 
     def _counters(self, timeline: Timeline, found: Footprint) -> _Counters:
-        """What the runtime that the model is for counts on the device."""
+        """Return what the runtime that the model is for counts on the device."""
         if self.at.program.training is not None:
             step = self.ctx.get(TrainingMemory())
             runtime = f"PyTorch {'.'.join(map(str, step.target.torch))}, a training step"
@@ -361,7 +361,7 @@ class _Maker:
         return _Counters(runtime, requested, found.peak, reserved, None)
 
     def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:
-        """What PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
+        """Return what PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
         if counters.allocated.value is not None and counters.memory is not None:
             return None
         if self.device.capability is None or self.program.node_count > _MOST_ADVISED:
@@ -374,7 +374,7 @@ class _Maker:
         return self.marked(memory.worst("allocated")), self.marked(memory.worst("reserved"))
 
     def _as_file(self, timeline: Timeline) -> tuple[Quantity, Quantity] | None:
-        """What running the file itself takes, where the peak is that of the Python module from which it was made."""
+        """Return what running the file itself takes, where the peak is that of the Python module from which it was made."""
         if timeline.peak_by_lives is None or self.program.format in LIVE:
             return None
         memory = self.ctx.get(CudaMemory(model="ssa"))
@@ -384,7 +384,7 @@ class _Maker:
         return None if found is None or found.peak.value is None else (self.marked(found.peak), NOT_KNOWN)
 
     def _verdict(self, counters: _Counters, peak: Quantity) -> tuple[Quantity, str]:
-        """Whether it fits, and what that rests on."""
+        """Return whether it fits, and what that rests on."""
         if counters.fits is not None:
             return self.marked(counters.fits), ""
         room = self.device.room_bytes
@@ -412,7 +412,7 @@ class _Maker:
 
     @cached_property
     def _open(self) -> list[SymDim]:
-        """What the peak still depends on: sizes that nobody stated, and elements of small integer inputs."""
+        """Return what the peak still depends on: sizes that nobody stated, and elements of small integer inputs."""
         timeline = self.ctx.peek(Liveness(model=self.lifetime))
         sizes = [] if timeline is None else [timeline.peak, *timeline.resident.values()]
         found = {str(symbol): symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols() if not symbol.is_unknown}
@@ -426,7 +426,7 @@ class _Maker:
         return self.marked(needed - (self.device.room_bytes or 0))
 
     def _parts(self, found: Footprint) -> tuple[Part, ...]:
-        """What adds up to the peak, the largest first; nothing where the peak is not known."""
+        """Return what adds up to the peak, the largest first; nothing where the peak is not known."""
         if found.peak.value is None or isinstance(found.peak.value, str):
             return ()
         cells = {category: column[found.peak_step] if len(column) else 0 for category, column in found.parts.items()}
@@ -582,7 +582,7 @@ class _Maker:
         )
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What was said when the model was read, and by the passes that the default pipeline runs."""
+        """Return what was said when the model was read, and by the passes that the default pipeline runs."""
         found = dict.fromkeys(self.model.diagnostics)
         for analysis in (Shapes(), NodeCosts()):
             found.update(dict.fromkeys(self.ctx.diagnostics_of(analysis)))
@@ -590,7 +590,7 @@ class _Maker:
         return tuple(found)
 
     def remarks(self) -> tuple[CardRemark, ...]:
-        """What saves most, each thing once."""
+        """Return what saves most, each thing once."""
         if self.program.node_count > _MOST_ADVISED or self.program.training is not None:
             return ()
         try:
@@ -755,7 +755,7 @@ class _Maker:
 
 
 def _described(program: Program) -> CardDescribed | None:
-    """What a file of weights says of its model."""
+    """Return what a file of weights says of its model."""
     found = described(program.metadata)
     if found is None:
         return None
@@ -768,7 +768,7 @@ _COST_UNKNOWN = CardCost(NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, 
 
 
 def _memory_unknown(why: str) -> CardMemory:
-    """What the card says of memory where a pass failed."""
+    """Return what the card says of memory where a pass failed."""
     return CardMemory(NOT_KNOWN, why, "", "", NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, (), (), "", "", "", None, None, ())
 
 
@@ -852,7 +852,7 @@ def _size_on_disk(model: Model) -> int | None:
 
 
 def _tensors(found: Footprint) -> list[Held]:
-    """What a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
+    """Return what a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
     if found.peak.value is None or isinstance(found.peak.value, str):
         return []
     return [one for one in found.at_peak if one.value is not None] or [one for one in found.at_peak if one.category != ROUNDING]
@@ -879,7 +879,7 @@ def _with_room(device: DeviceProfile, needed: Number) -> tuple[str, ...]:
 
 
 def _saves(finding: Finding) -> str:
-    """What a finding saves, in words; empty where that is no number."""
+    """Return what a finding saves, in words; empty where that is no number."""
     parts: list[str] = []
     if isinstance(finding.memory, int) and finding.memory > 0:
         parts.append(f"{humanise(finding.memory, Kind.BYTES)} of memory")

@@ -205,7 +205,7 @@ def find_file(named: str = "") -> Path:
 
 
 def read_plan(path: Path) -> Plan:
-    """What a file asks for. Raises UsageError with the file, and the line where it is known."""
+    """Return what a file asks for. Raises UsageError with the file, and the line where it is known."""
     if path.suffix != ".toml" and path.is_file():
         hint = f'list it in {FILE}: models = ["{path.name}"]'
         raise UsageError("is no .toml file, which lists models and their budgets", code="IRS680", where=str(path), hint=hint)
@@ -291,7 +291,7 @@ class _Reader:
         return found
 
     def targets(self, settled: Settled, entry: Entry, number: int) -> Iterator[Target]:
-        """What one entry asks for: each of its models on each of its devices."""
+        """Yield what one entry asks for: each of its models on each of its devices."""
         line = self.line(entry.model, number)
         where = f"models[{number}]"
         if (entry.device and entry.devices) or (settled.device and settled.devices):
@@ -449,7 +449,7 @@ def write_baseline(checked: Checked) -> Baseline:
 
 
 def changes_of(before: Baseline | None, after: Baseline) -> Iterator[str]:
-    """What is different in a baseline, for people: models that came and went, and numbers that are others."""
+    """Yield what is different in a baseline, for people: models that came and went, and numbers that are others."""
     old = {} if before is None else before.models
     yield from (f"gone: {key}" for key in old if key not in after.models)
     for key, one in after.models.items():
@@ -516,7 +516,7 @@ class CheckedModel:
 
     @property
     def remarks(self) -> tuple[Diagnostic, ...]:
-        """What is wrong with the model, or missing beside it."""
+        """Return what is wrong with the model, or missing beside it."""
         return () if self.card is None else tuple(remark for remark in self.card.diagnostics if remark.severity > Severity.NOTE)
 
     @cached_property
@@ -526,7 +526,7 @@ class CheckedModel:
 
     @property
     def file(self) -> str:
-        """Whether the file is the one of the baseline: same, changed or new; empty where its hash is not known."""
+        """Return whether the file is the one of the baseline: same, changed or new; empty where its hash is not known."""
         if self.base is None:
             return "new"
         return "" if not (self.sha256 and self.base.sha256) else "same" if self.sha256 == self.base.sha256 else "changed"

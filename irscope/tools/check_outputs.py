@@ -226,7 +226,7 @@ def _base(one: Judged) -> str:
 
 
 def _raw(one: Judged) -> tuple[object, ...]:
-    """What a program reads of a row."""
+    """Return what a program reads of a row."""
     base = None if one.base is None else _plain(one.base.value)
     return one.budget.field, one.budget.kind.unit, _plain(one.now.value), base, one.change
 

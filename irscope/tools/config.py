@@ -32,12 +32,12 @@ _PATIENCE = 3.0
 
 
 def config_file() -> Path:
-    """Where the settings are kept. It need not exist."""
+    """Return where the settings are kept. It need not exist."""
     return config_folder() / "config.json"
 
 
 def read_config() -> dict[str, str]:
-    """What was set. Raises UsageError, with the file's name, where it cannot be read."""
+    """Return what was set. Raises UsageError, with the file's name, where it cannot be read."""
     path = config_file()
     try:
         content = path.read_bytes()
@@ -137,7 +137,7 @@ def chosen_device(named: str = "") -> Chosen:
 
 
 def device_for(named: str) -> str:
-    """What --device takes for the device that `chosen_device` finds; empty for the default."""
+    """Return what --device takes for the device that `chosen_device` finds; empty for the default."""
     chosen = chosen_device(named)
     return chosen.name if chosen.name != DEFAULT_DEVICE or named else ""
 
@@ -151,7 +151,7 @@ def settings_for(named: str = "", torch: str = "", alloc_conf: str = "", *, stri
 
 
 def target_settings(program: Program, settings: Settings, chosen: Chosen | None = None) -> Settings:
-    """What all answers about a program are for: the one place where a device is taken for what nobody named, so that the card, every
+    """Return what all answers about a program are for: the one place where a device is taken for what nobody named, so that the card, every
     pass, every command, the UI and scripts have the same. `chosen` is the device of who has chosen one already."""
     if chosen is None:
         chosen = chosen_device("" if settings.chosen else settings.device or program.metadata.get("target", ""))

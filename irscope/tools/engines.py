@@ -202,18 +202,18 @@ class Serving:
 
     @property
     def requests(self) -> tuple[float, float]:
-        """How many of that length fit at once."""
+        """Return how many of that length fit at once."""
         low, high = self.blocks
         return low / self.blocks_of_a_request, high / self.blocks_of_a_request
 
     @property
     def fits(self) -> bool:
-        """Whether one request surely does."""
+        """Return whether one request surely does."""
         return self.requests[0] >= 1
 
     @property
     def verdict(self) -> str:
-        """How many requests fit."""
+        """Return how many requests fit."""
         low, high = self.requests
         length, device = self.wish.prompt + self.wish.new, self.simulation.target.device.title
         if high < 1:
@@ -241,7 +241,7 @@ class Serving:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is to be said about the forward."""
+        """Return what is to be said about the forward."""
         return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
 
     def report(self) -> Report:
@@ -464,7 +464,7 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
 
 
 def _engine(few: float, many: float) -> Quantity:
-    """What belongs to the engine, in GiB; it is taken away."""
+    """Return what belongs to the engine, in GiB; it is taken away."""
     return Quantity(-int(few * _GIB), Provenance.ASSUMED, lo=-int(many * _GIB), hi=-int(few * _GIB))
 
 

@@ -143,7 +143,7 @@ OVERLAY_KINDS: Final = ("netron", "explorer")
 
 
 def overlay(model: Model, kind: str, colour: str) -> dict[str, Any]:
-    """What a viewer shows on top of a model: Netron all measures, Model Explorer one of them (FLOPs unless another is named)."""
+    """Return what a viewer shows on top of a model: Netron all measures, Model Explorer one of them (FLOPs unless another is named)."""
     tree = BoxTree.of(model.program)
     amounts = Amounts.of(tree, model.manager.get(Flops()))
     if kind == "netron":
@@ -156,7 +156,7 @@ def overlay(model: Model, kind: str, colour: str) -> dict[str, Any]:
 
 
 def names_in_file(model: Model) -> dict[Node, str]:
-    """What the file calls its nodes, where that is known and not nothing."""
+    """Return what the file calls its nodes, where that is known and not nothing."""
     program = model.program
     if not program.origins or not Path(program.path).is_file():
         return {}

@@ -135,12 +135,12 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether any size fits."""
+        """Return whether any size fits."""
         return self.largest != 0
 
     @property
     def following_runs(self) -> bool | None:
-        """Whether one size further PyTorch goes on by emptying its cache; None where that is no question."""
+        """Return whether one size further PyTorch goes on by emptying its cache; None where that is no question."""
         return None if self.before_oom is None or self.following is None else self.following_retries is not None
 
     @property
@@ -150,7 +150,7 @@ class Fit:
 
     @property
     def limited_by(self) -> Need:
-        """What needs most where it no longer fits."""
+        """Return what needs most where it no longer fits."""
         return self.following if self.following is not None and self.fits else self.peak
 
     def report(self) -> Report:
@@ -158,7 +158,7 @@ class Fit:
         return _fit_report(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return self.report()._repr_html_()
 
     def to_json(self) -> dict[str, object]:
@@ -214,7 +214,7 @@ class Fit:
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Which parts of the document are modelled."""
+        """Return which parts of the document are modelled."""
         found = dict.fromkeys(_COMPUTED, Provenance.MODELLED.value) if self.is_modelled else {}
         device_peak = self.peak.device_peak
         if device_peak is not None and device_peak.provenance is not Provenance.EXACT:
@@ -226,7 +226,7 @@ class Fit:
 
     @property
     def is_modelled(self) -> bool:
-        """Whether the answer hangs on a size that is not exact."""
+        """Return whether the answer hangs on a size that is not exact."""
         return any(need is not None and need.is_modelled for need in (self.peak, self.following, self.surely_peak))
 
 
@@ -292,7 +292,7 @@ class Search:
 
     @cached_property
     def counter(self) -> str:
-        """What has to fit."""
+        """Return what has to fit."""
         if self._wanted in ("reserved", "allocated") and self.simulator is None and not self._has_arena:
             reason = self.model.manager.get(CudaMemory()).reason
             raise UsageError(f"what is {self._wanted} is not known: {reason}", code="IRS337", hint="`--counter requested` is")
@@ -305,12 +305,12 @@ class Search:
 
     @cached_property
     def _has_arena(self) -> bool:
-        """Whether ONNX Runtime's arena on the GPU is known for the model."""
+        """Return whether ONNX Runtime's arena on the GPU is known for the model."""
         return self.timeline.model == "ort" and self.model.manager.get(OrtMemory()).cuda is not None
 
     @cached_property
     def simulator(self) -> Simulator | None:
-        """What replays PyTorch's allocator at any size; None for models that it does not run."""
+        """Return what replays PyTorch's allocator at any size; None for models that it does not run."""
         return simulator(self.model.manager, "auto")
 
     def budget(self, memory: int | str | None) -> int:
@@ -408,7 +408,7 @@ class Search:
         return self._heights(symbol, others or {})(sizes)
 
     def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:
-        """What the model needs at one size, from an analysis of its own at exactly that size."""
+        """Return what the model needs at one size, from an analysis of its own at exactly that size."""
         sizes = {**others, symbol: size}
         key = _key(sizes)
         found = self._needs.get(key)
@@ -443,7 +443,7 @@ class Search:
         return self._settled(memory, span, found, "most")
 
     def _measures(self, span: _Span, end: _End) -> tuple[Callable[[int], int], Callable[[int], int]]:
-        """What is needed at a size, by replaying and by an analysis of its own."""
+        """Return what is needed at a size, by replaying and by an analysis of its own."""
         found: dict[int, int] = {}
 
         def replayed(size: int) -> int:
@@ -468,7 +468,7 @@ class Search:
         return replayed, analysed
 
     def _replays_arena(self, span: _Span) -> bool:
-        """Whether ONNX Runtime's arena can be simulated at any size without an analysis of its own."""
+        """Return whether ONNX Runtime's arena can be simulated at any size without an analysis of its own."""
         return self._has_arena and self.counter != "activation" and self._arena_at(span, span.low) is not None
 
     def _arena_at(self, span: _Span, size: int) -> tuple[CudaSession, OrtFigures] | None:
@@ -480,7 +480,7 @@ class Search:
         return self._arenas[key]
 
     def _arena_bytes(self, span: _Span, size: int, end: _End) -> int:
-        """What the arena needs at a size, as predicted or at most."""
+        """Return what the arena needs at a size, as predicted or at most."""
         found = self._arena_at(span, size)
         assert found is not None
         session, figures = found
@@ -490,7 +490,7 @@ class Search:
         return _UNBOUNDED if most is None else int(most)
 
     def _is_unbounded(self, span: _Span) -> bool:
-        """Whether nothing bounds what the smallest size may need."""
+        """Return whether nothing bounds what the smallest size may need."""
         if self._is_faithful and self._replays_arena(span):
             return self._arena_bytes(span, span.low, "most") == _UNBOUNDED
         return self.need(span.symbol, span.low, span.others).most is None
@@ -506,14 +506,14 @@ class Search:
 
     @cached_property
     def _looks(self) -> int:
-        """How many sizes may be replayed in reasonable time."""
+        """Return how many sizes may be replayed in reasonable time."""
         assert self.simulator is not None
         if self._is_quick:
             return 0
         return max(_LEAST_LOOKS, _EVENTS // (self.simulator.events + _LOOK_EVENTS))
 
     def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:
-        """How often PyTorch empties its cache with just so much memory; None where it runs out."""
+        """Return how often PyTorch empties its cache with just so much memory; None where it runs out."""
         assert self.simulator is not None
         self._tick()
         if self._is_faithful:
@@ -527,7 +527,7 @@ class Search:
             return None
 
     def _before_oom(self, memory: int, span: _Span, bound: Largest) -> Largest:
-        """Where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
+        """Return where PyTorch itself runs out of memory: not before what fits without emptying the cache."""
         if bound.size is None:
             return bound
 
@@ -547,7 +547,7 @@ class Search:
 
     @cached_property
     def _is_rising(self) -> bool:
-        """Whether larger sizes certainly never need less."""
+        """Return whether larger sizes certainly never need less."""
         timeline = self.timeline
         sizes = (*(one.size for one in timeline.ranges), *timeline.inside.values(), *timeline.resident.values())
         return all(size.rising for size in sizes if isinstance(size, SymDim))
@@ -592,7 +592,7 @@ class Search:
         return Need(total, *place, least=total, most=total, device_peak=device_peak)
 
     def _needed(self, session: CudaSession, figures: OrtFigures) -> int:
-        """What the arena needs as it is predicted: what is in use may fit, and yet find no place between what is held."""
+        """Return what the arena needs as it is predicted: what is in use may fit, and yet find no place between what is held."""
         needed = session.predicted(figures, self.counter)
         if not session.shortage or self._memory is None or needed > self._memory:
             return needed
@@ -626,7 +626,7 @@ class _Span:
 
 
 def _arena_need(session: CudaSession, figures: OrtFigures, counter: str, place: tuple[str, str, str]) -> Need:
-    """What ONNX Runtime's arena on the GPU counts in the worse of the first two runs."""
+    """Return what ONNX Runtime's arena on the GPU counts in the worse of the first two runs."""
     worst = session.worst(figures, counter)
     assert isinstance(worst.value, int)
     least, most = worst.ends
@@ -641,7 +641,7 @@ def _arena_need(session: CudaSession, figures: OrtFigures, counter: str, place: 
 
 
 def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]) -> Need:
-    """What the allocator of a device counts in the worse of the first two forward passes."""
+    """Return what the allocator of a device counts in the worse of the first two forward passes."""
     if memory.central is None or memory.is_open:
         raise PassError(
             f"what is {counter} is not known: {memory.reason}", code="IRS333", hint="choose another counter: `--counter activation`"
@@ -676,7 +676,7 @@ _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
 
 
 def fit_document(found: Fit, model: ModelInfo, search: Search) -> Document:
-    """What was found for one symbol; its JSON is of the schema irscope.fit/1."""
+    """Return what was found for one symbol; its JSON is of the schema irscope.fit/1."""
     found = replace(found, times=_times(found, search.model))
     report = replace(found.report(), pictures=lambda: _around_limit(found, search.model))
     return Document(model=model, reports=(report,), own_json=lambda _: found.to_json())
@@ -713,7 +713,7 @@ def _around_limit(found: Fit, model: Model) -> tuple[Series, ...]:
 
 
 def frontier_document(rows: Sequence[Fit], free: Sequence[str], second: str, model: ModelInfo) -> Document:
-    """What was found for two symbols: the largest size of the first for each of the second."""
+    """Return what was found for two symbols: the largest size of the first for each of the second."""
     return Document(model=model, reports=(_frontier_report(rows, free, second),), own_json=lambda _: _frontier_json(rows, free, second))
 
 
@@ -789,7 +789,7 @@ def _fit_report(found: Fit) -> Report:
 
 
 def _answer(found: Fit) -> str:
-    """What surely fits, and what fits as it is predicted, where these are not the same."""
+    """Return what surely fits, and what fits as it is predicted, where these are not the same."""
     memory, largest = bytes_text(found.memory), f"{found.free} {found.largest:,}"
     if found.peak.is_modelled and found.surely != found.largest:
         most = f"{found.free} {found.surely:,} surely fits {memory}" if found.surely else f"no {found.free} surely fits {memory}"
@@ -818,7 +818,7 @@ def _needed(need: Need, note: str) -> Quantity:
 
 
 def _goes_on(found: Fit) -> str:
-    """Whether the allocator finds memory for the next size once it has given its cache back."""
+    """Return whether the allocator finds memory for the next size once it has given its cache back."""
     if found.following_runs is None:
         return ""
     if found.following_retries is None:
@@ -871,7 +871,7 @@ def _size_cell(largest: int | None) -> object:
 
 
 def _is_counted(found: Fit) -> bool:
-    """Whether the number is that of a device's allocator."""
+    """Return whether the number is that of a device's allocator."""
     return found.counter in ("reserved", "allocated")
 
 

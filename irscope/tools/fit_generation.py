@@ -72,7 +72,7 @@ class GenerationFit:
 
     @property
     def fits(self) -> bool:
-        """Whether any size fits."""
+        """Return whether any size fits."""
         return self.largest > 0
 
     def _answer(self) -> str:
@@ -146,7 +146,7 @@ class GenerationFit:
         return Document(model=ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return self.report()._repr_html_()
 
     def to_json(self) -> dict[str, object]:
@@ -320,7 +320,7 @@ class _Search:
         return (most, 0) if most <= affordable else (affordable, most)
 
     def _asked_at(self, made: Generator, wish: Wish, new: int) -> int:
-        """What is asked for while the last of so many tokens is made."""
+        """Return what is asked for while the last of so many tokens is made."""
         if new < 3:
             return 0
         other = replace(wish, prompt=wish.prompt + new - 3, new=3)
@@ -352,7 +352,7 @@ class _Search:
         return tape.replay_as_far_as_fits(gpu, tape.numbers("central"))
 
     def _quick(self, made: Generator, wish: Wish, size: int) -> Look:
-        """What is reserved until the first tokens are made: at least that is needed."""
+        """Return what is reserved until the first tokens are made: at least that is needed."""
         self._tick()
         begin = made.asked(wish)
         run = made.run(wish.prompt, wish.new, min(_STEPS, wish.new - 1))
@@ -363,7 +363,7 @@ class _Search:
         return _highest_of(size, self._replayed(tape))
 
     def _whole(self, made: Generator, wish: Wish, size: int) -> tuple[Look, int]:
-        """What is reserved until the last token is made; and the last token that fits, 0 where not even the prompt does."""
+        """Return what is reserved until the last token is made; and the last token that fits, 0 where not even the prompt does."""
         self._tick()
         capture, begin = self._captured(made, wish)
         outcomes = self._replayed(capture.whole(made.tape(), begin))

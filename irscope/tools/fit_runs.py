@@ -74,7 +74,7 @@ class RunFit:
 
     @property
     def limit(self) -> str:
-        """What stops larger sizes: "memory", "range" of the sizes that were asked about, or "program", which fails at them."""
+        """Return what stops larger sizes: "memory", "range" of the sizes that were asked about, or "program", which fails at them."""
         if self.following is None:
             return "range"
         return "program" if self.following.outcome == "fails" else "memory"

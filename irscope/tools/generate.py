@@ -94,7 +94,7 @@ class Generation:
 
     @property
     def cache_bytes(self) -> int:
-        """What the cache takes on the device at the end."""
+        """Return what the cache takes on the device at the end."""
         return sum(layer.bytes for layer in self.cache)
 
     @property
@@ -114,7 +114,7 @@ class Generation:
 
     @property
     def verdict(self) -> str:
-        """Whether it fits, and by how much."""
+        """Return whether it fits, and by how much."""
         where = ""
         if self.refused_at:
             where = f"token {self.refused_token:,} of {self.wish.new:,}" if self.refused_token else _DOING[self.refused_at]
@@ -160,7 +160,7 @@ class Generation:
         return f"token {phase.token:,} of {self.wish.new:,}" if phase.token else _DOING[name]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return self.report()._repr_html_()
 
     def document(self) -> Document:
@@ -169,7 +169,7 @@ class Generation:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is to be said about the figures; values that were read have their answers from what was asked for."""
+        """Return what is to be said about the figures; values that were read have their answers from what was asked for."""
         return [*self.of_folder, *(one for one in self.simulation.diagnostics if one.code != "IRS646")]
 
     def to_json(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class How(NamedTuple):
 
 
 def wish_of(model: str, prompt: int, new: int, batch: int, how: How) -> Wish:
-    """What to load and to generate, with what a folder asks for; UsageError for what there is not."""
+    """Return what to load and to generate, with what a folder asks for; UsageError for what there is not."""
     from irscope.frontends.files.folders import own_cache
     from irscope.frontends.simulation.imports import check_machine
     from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
@@ -296,7 +296,7 @@ def generate(
     store_as: str = "",
     trust_remote_code: bool = False,
 ) -> Generation:
-    """What a language model takes to read a prompt and to generate after it, on a device that is not there.
+    """Return what a language model takes to read a prompt and to generate after it, on a device that is not there.
 
     `model` is a folder with a config.json, with or without weights, or a name such as "transformers:llama{num_hidden_layers=2}"; a folder
     with an adapter goes on top of the model that it names, or of `base`. The `cache` is what the folder's settings ask for, else dynamic.
@@ -456,7 +456,7 @@ class Capture:
         return [one - starts[0] + 1 for one in starts] if made.loaded.is_encoder_decoder else starts
 
     def _law(self, made: Generator, main: Run, groups: int, has_rest: bool, laws: dict[object, Growth] | None = None) -> Growth | None:
-        """How further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
+        """Return how further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
         from irscope.frontends.generation.program import ModelFails
 
         wish, tape, rhythm = self._wish, made.tape, self.rhythm
@@ -564,7 +564,7 @@ class Capture:
 
 
 def _begins_in_group(cuts: Sequence[Cut]) -> list[int]:
-    """Where the steps of a group begin in it."""
+    """Return where the steps of a group begin in it."""
     return [one.at - cuts[0].at for one in cuts]
 
 
@@ -640,7 +640,7 @@ def _asked(tape: Tape[Any], slot: int) -> object:
 
 
 def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]]]) -> Iterator[Phase]:
-    """What was counted in stretches of a tape, each with its first span, and what held most."""
+    """Yield what was counted in stretches of a tape, each with its first span, and what held most."""
     import numpy
 
     events = numpy.array(tape.events, dtype=numpy.int64)
@@ -727,7 +727,7 @@ def _right(wish: Wish) -> str:
 
 
 def _acceptance(found: Generation, other: Generation) -> Table:
-    """What is so, whatever is accepted, lies between the two or near them."""
+    """Return what is so, whatever is accepted, lies between the two or near them."""
     rows = [
         (
             _right(one.wish),
@@ -773,7 +773,7 @@ def _formula_rows(found: Generation) -> Iterator[tuple[str, str]]:
 
 
 def weights_rows(loaded: Loaded) -> dict[str, str]:
-    """What the weights take, and whose kernels were read where they are not plain numbers."""
+    """Return what the weights take, and whose kernels were read where they are not plain numbers."""
     found = {"weights": _weights_text(loaded)}
     if loaded.schemes:
         found["kernels"] = f"modelled: {'; '.join(dict.fromkeys(kernel for _, kernel, _ in loaded.schemes))}"
@@ -829,7 +829,7 @@ class _Factor(NamedTuple):
     """A window, beyond which nothing is kept."""
 
     def tokens(self, prompt: int, new: int) -> int:
-        """How many there are for a prompt and new tokens."""
+        """Return how many there are for a prompt and new tokens."""
         found = {"": 1, "prompt": prompt, "new": new, "prompt + new - 1": prompt + new - 1}[self.of]
         return found if self.most is None else min(found, self.most)
 
@@ -840,7 +840,7 @@ class _Factor(NamedTuple):
 
 
 def _growth_term(one: CacheLayer, found: Generation) -> tuple[_Factor, int]:
-    """What a layer's bytes for one sequence are proportional to, and the factor."""
+    """Return what a layer's bytes for one sequence are proportional to, and the factor."""
     wish, loaded = found.wish, found.loaded
     own = one.bytes // (wish.batch * wish.beams)
     grown = _Factor("new" if loaded is not None and loaded.is_encoder_decoder else "prompt + new - 1")

@@ -88,7 +88,7 @@ def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:
 
 
 def _tells(stretch: _Stretch, found: dict[int, Polynomial]) -> bool:
-    """Whether the highest of the moments is the peak of each run."""
+    """Return whether the highest of the moments is the peak of each run."""
     tops = stretch.peaks()
     return bool(found) and all(max(one(at) for one in found.values()) == stretch.counted[at][tops[at]] for at in tops)
 
@@ -111,7 +111,7 @@ def _lengths(prompt: int, low: int, high: int | None, most: int | None) -> list[
 
 
 def _runs(made: Generator, wish: Wish, lengths: Sequence[int]) -> tuple[_Stretch, _Stretch, _Stretch] | None:
-    """What is alive while the prompt is read, in the first step that decodes and in the last, at such lengths of prompts."""
+    """Return what is alive while the prompt is read, in the first step that decodes and in the last, at such lengths of prompts."""
     from irscope.frontends.generation.program import ModelFails
 
     batch, (first, *_, last) = wish.batch, lengths

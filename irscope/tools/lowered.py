@@ -56,7 +56,7 @@ def eager_of(model: Model) -> Model:
 
 
 def compiled_of(model: Model) -> Model:
-    """What torch.compile makes of a model by name, at the same sizes. Raises UsageError for any other."""
+    """Return what torch.compile makes of a model by name, at the same sizes. Raises UsageError for any other."""
     if not is_name(model.program.path) or model.program.training is not None:
         raise UsageError(
             "torch.compile is for a model by name, or for ./train.py:build, without its step of training",
@@ -74,14 +74,14 @@ def _read_again(model: Model, *, is_compiled: bool) -> Model:
 
 
 def compilations_of(model: Model) -> Compilations | None:
-    """What the compiler did, where it ran here."""
+    """Return what the compiler did, where it ran here."""
     holder = model.program.observed if model.program.training is None else trace_in(model.program)
     found = None if holder is None else getattr(holder.requests, "compiled", None)
     return cast("Compilations | None", found)
 
 
 def is_generated(node: Node) -> bool:
-    """Whether Inductor generated the kernel that a node calls: it ran here, or was read from generated code."""
+    """Return whether Inductor generated the kernel that a node calls: it ran here, or was read from generated code."""
     return plays(node, OpRole.GENERATED) or node.op.startswith(_READ)
 
 
@@ -105,7 +105,7 @@ class Step:
 
     @property
     def line(self) -> str:
-        """Where the program says so; its module where only torch's own code does."""
+        """Return where the program says so; its module where only torch's own code does."""
         loc = self.node.loc
         return f"{loc.file}:{loc.line}" if loc is not None else f"module {self.node.scope.module}" if self.node.scope.module else ""
 
@@ -122,12 +122,12 @@ class KernelStep(Step):
 
     @property
     def is_generated(self) -> bool:
-        """Whether Inductor generated it; else it is a call of a library."""
+        """Return whether Inductor generated it; else it is a call of a library."""
         return is_generated(self.node)
 
     @property
     def operators(self) -> Sequence[tuple[str, str, int]]:
-        """What is in it: operator, line, and how many nodes of the compiler's graph that is."""
+        """Return what is in it: operator, line, and how many nodes of the compiler's graph that is."""
         if self.kernel is not None:
             return [(*key, count) for key, count in Counter((one.operator, one.line) for one in self.kernel.parts).items()]
         names, lines = self.node.attrs.get("operators", self.node.attrs.get("origins")), self.node.attrs.get("lines")
@@ -266,14 +266,14 @@ def _total(several: Sequence[int | None]) -> str:
 
 
 def _is_of(node: Node, kernel: Kernel) -> bool:
-    """Whether a node of the compiled program is a call of a kernel."""
+    """Return whether a node of the compiled program is a call of a kernel."""
     if is_generated(node):
         return kernel.generated and kernel.name == node.attrs.get("kernel")
     return not kernel.generated and _operator(node) in {_plain(one) for one in (*kernel.operators, kernel.name.rpartition(".")[2])}
 
 
 def _operator(node: Node) -> str:
-    """What PyTorch calls it."""
+    """Return what PyTorch calls it."""
     return _plain(node.source.rpartition("::")[2] or node.op.rpartition(".")[2])
 
 

@@ -251,6 +251,6 @@ def _row_json(row: Row) -> TableRowJson:
 
 
 def incomplete(cells: Mapping[str, Cell | Quantity]) -> list[str]:
-    """What a card does not know or takes for granted, for --strict."""
+    """Return what a card does not know or takes for granted, for --strict."""
     words = {"unknown_ops": "operators", "unknown_tensors": "tensors", "unknown_weights": "weights", "guesses": "guesses"}
     return [f"{count} {word if key == 'guesses' else f'unknown {word}'}" for key, word in words.items() if (count := cells.get(key))]

@@ -173,7 +173,7 @@ class Reconciled:
 
     @property
     def rest(self) -> float:
-        """What no row explains; it is 0."""
+        """Return what no row explains; it is 0."""
         return self.total - self.theirs - sum(row.difference for row in self.rows)
 
 
@@ -313,7 +313,7 @@ class CountedModel:
 
 
 def counters_document(counted: Sequence[CountedModel]) -> Document:
-    """What counters said, in one table, and what explains their differences, operator by operator."""
+    """Return what counters said, in one table, and what explains their differences, operator by operator."""
     reports = [one.report for one in counted]
     if len(counted) == 1:
         ((one,), (whole,)) = counted, reports
@@ -329,7 +329,7 @@ def counters_document(counted: Sequence[CountedModel]) -> Document:
 
 
 def _counted_bars(counted: Sequence[CountedModel]) -> list[Panel]:
-    """What each counter counts beside what irscope does."""
+    """Return what each counter counts beside what irscope does."""
     names = [f"{Path(one.model.program.path).name}: {row[0]}" if len(counted) > 1 else str(row[0]) for one in counted for row in one.rows]
     rows = [row for one in counted for row in one.rows]
     columns = [
@@ -340,7 +340,7 @@ def _counted_bars(counted: Sequence[CountedModel]) -> list[Panel]:
 
 
 def count_with(model: Model, names: str = "") -> CountedModel:
-    """What each counter says of a model: those of these names, or those that are installed and can read it."""
+    """Return what each counter says of a model: those of these names, or those that are installed and can read it."""
     peers = find_peers(names)
     if not names:
         peers = [peer for peer in peers if model.program.format in peer.formats]

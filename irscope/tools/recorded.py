@@ -356,7 +356,7 @@ def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str
 
 
 def recording_document(recording: Recording, device: str = "") -> Document:
-    """What ran, how long it took, what memory it needed, how far that can be trusted, and what is odd."""
+    """Return what ran, how long it took, what memory it needed, how far that can be trusted, and what is odd."""
     model = recording.header.model
     inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
     subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
@@ -444,7 +444,7 @@ def _energy(recording: Recording) -> dict[str, object]:
 
 
 def unread_notes(recording: Recording) -> list[str]:
-    """What of the machine could not be read."""
+    """Return what of the machine could not be read."""
     machine = recording.machine
     if machine is None or not machine.unread:
         return []
@@ -492,7 +492,7 @@ _STATE: Final = (
 
 
 def problem_text(problem: Problem) -> str:
-    """What happened, where, and what was in use."""
+    """Return what happened, where, and what was in use."""
     parts = [problem.text if problem.kind in ("out_of_memory", "few_steps") else f"{problem.kind}: {problem.text}"]
     if problem.requested is not None:
         parts = [f"out of memory: {humanise(problem.requested, Kind.BYTES)} could not be had"]
@@ -661,7 +661,7 @@ STEP_PICTURES: Final = {
 
 
 def picture_words(picture: str, found: Mapping[int, Recording]) -> str:
-    """What stands above a picture."""
+    """Return what stands above a picture."""
     first = next(iter(found.values()))
     words = STEP_PICTURES.get(picture, "a training step")
     return f"{first.header.model.name}: {words}, recorded on {first.header.device.name}"

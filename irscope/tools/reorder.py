@@ -147,7 +147,7 @@ class Groups:
 
     @property
     def are_single(self) -> bool:
-        """Whether each operator is a group of its own."""
+        """Return whether each operator is a group of its own."""
         return all(len(group) == 1 for group in self.members)
 
 
@@ -202,7 +202,7 @@ class ScheduledProgram:
 
     @property
     def module(self) -> torch.fx.GraphModule:
-        """What runs the program: it lets go of each value after its last use."""
+        """Return what runs the program: it lets go of each value after its last use."""
         return graph_module(self.program)
 
     @property

@@ -170,7 +170,7 @@ class _Numbering:
         return self.number[node.outputs[0]] if node.outputs else -1
 
     def _content(self, weight: Value, files: WeightFiles) -> object:
-        """What tells a weight from others of its type: the values of a small one, else the name."""
+        """Return what tells a weight from others of its type: the values of a small one, else the name."""
         size = weight.type.nbytes
         if isinstance(size, int) and size <= _SMALL:
             try:

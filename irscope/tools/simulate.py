@@ -220,7 +220,7 @@ def _failed(found: Simulation, error: BaseException, watch: Watch) -> None:
 
 
 def _traceback_of(error: BaseException) -> str:
-    """What Python prints of an error, without irscope's own functions."""
+    """Return what Python prints of an error, without irscope's own functions."""
     whole = traceback.TracebackException.from_exception(error)
     waiting: list[traceback.TracebackException | None] = [whole]
     while waiting:
@@ -266,7 +266,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
 
 
 def _history(process: Process, watch: Watch, options: Options, begin: int) -> list[dict[str, Any]]:
-    """What the allocator did from a request on: all is asked again of an allocator like the program's, with notes."""
+    """Return what the allocator did from a request on: all is asked again of an allocator like the program's, with notes."""
     from irscope.passes.exports.timeline import allocations_of_program, trace
 
     target = process.machine.target

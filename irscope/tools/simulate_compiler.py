@@ -55,7 +55,7 @@ class BudgetRow:
 
     @property
     def partitions(self) -> Sequence[Mapping[str, Any]]:
-        """How joint graphs were divided."""
+        """Return how joint graphs were divided."""
         found: Sequence[Mapping[str, Any]] = self.document.get("compiled", {}).get("partitions", ())
         return found
 
@@ -66,7 +66,7 @@ class BudgetRow:
 
     @property
     def runs_once(self) -> bool:
-        """Whether each graph runs once a step: what is kept for the backward adds up then."""
+        """Return whether each graph runs once a step: what is kept for the backward adds up then."""
         return set(self.document["compiled"]["calls"]) == {len(self.document["steps"])}
 
     @property
@@ -77,7 +77,7 @@ class BudgetRow:
 
     @property
     def how(self) -> str:
-        """What decided, where it is the same for all graphs."""
+        """Return what decided, where it is the same for all graphs."""
         return ", ".join(dict.fromkeys(str(one["how"]) for one in self.partitions))
 
     @property
@@ -225,7 +225,7 @@ class CompilerTried:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What the tables mean."""
+        """Yield what the tables mean."""
         if self.rows:
             graphs = max(len(one.partitions) for one in self.rows)
             yield (
@@ -283,7 +283,7 @@ class _Shown(BudgetRow):
 
     @property
     def part(self) -> float | None:
-        """What is recomputed, of all FLOPs."""
+        """Return what is recomputed, of all FLOPs."""
         return None if self.extra is None or not self.whole else self.extra / self.whole
 
 

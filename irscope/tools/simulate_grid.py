@@ -119,7 +119,7 @@ class Grid:
 
     @property
     def unit(self) -> str:
-        """What is counted in a second."""
+        """Return what is counted in a second."""
         return "samples" if all(one.batch for one in self.runs) else "steps"
 
     @property

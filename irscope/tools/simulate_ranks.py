@@ -327,7 +327,7 @@ class Ranks:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is to be said about the classes."""
+        """Return what is to be said about the classes."""
         found = []
         if self.unknown:
             text = f"{len(self.unknown)} ranks were not simulated, and none that was stands for them: {ranks_text(self.unknown)}"
@@ -361,7 +361,7 @@ class Ranks:
         return {"schema": SCHEMA, "script": self.program.script, **worst, "diagnostics": said, "ranks": made}
 
     def ends(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Who, and the document, of each class."""
+        """Yield who, and the document, of each class."""
         if self.interrupted:
             yield "", {"error": INTERRUPTED, "line": "", "outcome": "error"}
         for one in self.classes:
@@ -391,7 +391,7 @@ class Ranks:
         return [found] if found is not None else []
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return self.report()._repr_html_()
 
     def document(self) -> Document:
@@ -467,7 +467,7 @@ class _Search:
             self.found.update((rank, one) for rank, one in zip(wanted, made, strict=True) if "peak" in one or one["error"] != INTERRUPTED)
 
     def alike(self, one: int, other: int) -> bool:
-        """Whether two ranks did the same, as far as they were simulated."""
+        """Return whether two ranks did the same, as far as they were simulated."""
         return one in self.found and other in self.found and _signature(self.found[one]) == _signature(self.found[other])
 
     def axes(self) -> list[Axis]:
@@ -526,7 +526,7 @@ class _Search:
         return stands
 
     def _crossed(self, axes: Sequence[Axis], grids: Sequence[Sequence[int]]) -> dict[int, int]:
-        """What differs along two axes may differ again where both do."""
+        """Return what differs along two axes may differ again where both do."""
         self.simulate(sum(p * a.stride for p, a in zip(places, axes, strict=True)) for places in itertools.product(*map(_unique, grids)))
         found = range(self._options.ranks)
         return {rank: sum(grid[_place(rank, a)] * a.stride for grid, a in zip(grids, axes, strict=True)) for rank in found}
@@ -570,7 +570,7 @@ def _members(text: str) -> list[int]:
 
 
 def _signature(document: Mapping[str, Any]) -> str:
-    """What two ranks have in common that do the same with memory: steps and traffic; names of groups differ between ranks."""
+    """Return what two ranks have in common that do the same with memory: steps and traffic; names of groups differ between ranks."""
     traffic = sorted((one["op"], len(_members(one["ranks"])), one["calls"], one["bytes"]) for one in document["collectives"])
     return json.dumps(
         [document["outcome"], document["line"], document["steps"], document.get("pinned_peak_bytes", 0), traffic], sort_keys=True

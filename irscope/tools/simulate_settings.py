@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """What it changes: two settings of one subject are not taken together."""
+        """Return what it changes: two settings of one subject are not taken together."""
         return self.conf.partition(":")[0] or self.change.partition("=")[0]
 
 
@@ -60,12 +60,12 @@ class Trial:
 
     @property
     def ended(self) -> bool:
-        """Whether the program got as far as without the settings, so that its figures are comparable."""
+        """Return whether the program got as far as without the settings, so that its figures are comparable."""
         return self.document["outcome"] in _ENDED
 
     @property
     def is_applied(self) -> bool:
-        """Whether the program met everything that the settings are about."""
+        """Return whether the program met everything that the settings are about."""
         return all(one["applied"] for one in self.document.get("settings", ()))
 
 
@@ -92,7 +92,7 @@ class Tried:
         return peak_of(self.before, key) - peak_of(trial.document, key)
 
     def fits(self, trial: Trial) -> bool | None:
-        """Whether the device is large enough."""
+        """Return whether the device is large enough."""
         if self.room is None or trial.document["outcome"] in ("error", "needs_value"):
             return None
         return trial.ended and peak_of(trial.document, "reserved") <= self.room
@@ -103,7 +103,7 @@ class Tried:
         return peak_of(self.before, "reserved") if self.before["outcome"] in _ENDED else None
 
     def best(self) -> Trial | None:
-        """What saves most."""
+        """Return what saves most."""
         return next((one for one in self.trials if (self.saved(one) or 0) > 0), None)
 
     @property
@@ -122,7 +122,7 @@ class Tried:
         return said + ("" if fits is None else ", fits" if fits else ", still does not fit")
 
     def tables(self) -> Iterator[Table]:
-        """What each saves, and how it is written."""
+        """Yield what each saves, and how it is written."""
         rows = []
         for one in self.trials:
             less, sent = self.saved(one), self._sent_more(one)
@@ -146,7 +146,7 @@ class Tried:
             yield Table.of([tuple(one.split(": ", 1)) for one in self.left_out], ["setting", "why it was not tried"], "settings not tried")
 
     def _sent_more(self, trial: Trial) -> tuple[int | None, float | None]:
-        """What collectives send in a step beyond what they do without the settings, and the least time of that."""
+        """Return what collectives send in a step beyond what they do without the settings, and the least time of that."""
         if not trial.ended:
             return None, None
         (before, least), (now, least_now) = (_traffic(one, self.link) for one in (self.before, trial.document))
@@ -154,7 +154,7 @@ class Tried:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the settings that help are written."""
+        """Return how the settings that help are written."""
         single = [one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > _LEAST * (self.needed or 0)]
         best_budget = next((one for one in single if one.settings[0].subject == BUDGET), None)
         single = [one for one in single if one is best_budget or one.settings[0].subject != BUDGET]
@@ -203,7 +203,7 @@ class Tried:
 
 
 def _traffic(document: Mapping[str, Any], link: float) -> tuple[float, float]:
-    """What collectives send in a step, and the least time of that."""
+    """Return what collectives send in a step, and the least time of that."""
     steps = max(len(document["steps"]), 1)
     return sum(one["bytes"] for one in document["collectives"]) / steps, traffic_seconds(document, link) / steps
 

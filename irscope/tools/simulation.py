@@ -114,7 +114,7 @@ class Options:
 
     @property
     def launcher(self) -> str:
-        """Who starts the program."""
+        """Return who starts the program."""
         if not self.world:
             return "python"
         machines = -(-self.world // self.a_machine)
@@ -140,7 +140,7 @@ def target_for(options: Options) -> Target:
 
 
 def memory_of(target: Target, options: Options) -> int | None:
-    """What the allocator can ask the device for; None where nobody told."""
+    """Return what the allocator can ask the device for; None where nobody told."""
     return PLENTY if options.boundless else target.device.memory_bytes
 
 
@@ -205,7 +205,7 @@ class Simulation:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What is to be said about the figures."""
+        """Return what is to be said about the figures."""
         return [Diagnostic(Severity.WARNING, code, text) for code, text in _remarks(self)]
 
     @property
@@ -215,7 +215,7 @@ class Simulation:
 
     @property
     def launched_as(self) -> str:
-        """Who started the program, and which rank of those that it starts itself is told of."""
+        """Return who started the program, and which rank of those that it starts itself is told of."""
         return "; ".join((self.options.launcher, *self.started))
 
     def peak(self, key: str) -> int:
@@ -503,7 +503,7 @@ class Simulation:
             yield "the most", f"{category} {bytes_text(size)} in {blocks} block{'' if blocks == 1 else 's'}{where}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return what a notebook shows."""
         return self.report()._repr_html_()
 
     def document(self) -> Document:
@@ -608,7 +608,7 @@ def _lines(answers: Sequence[Answer]) -> str:
 
 
 def _files_text(files: Sequence[Written], keeps: bool) -> str:
-    """What became of the files that the program wrote."""
+    """Return what became of the files that the program wrote."""
     count = "the file" if len(files) == 1 else f"{len(files)} files"
     what = f"{count} that the program wrote ({bytes_text(sum(file.bytes for file in files))})"
     if not keeps:
@@ -618,7 +618,7 @@ def _files_text(files: Sequence[Written], keeps: bool) -> str:
 
 
 def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> str:
-    """Whether what a document tells of fits, and by how much; `where` it does so."""
+    """Return whether what a document tells of fits, and by how much; `where` it does so."""
     device, room = target.device.title, target.device.room_bytes
     if document["outcome"] == "oom":
         missing = document.get("missing_bytes")
@@ -726,7 +726,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
 
 
 def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
-    """What the compiler did: graphs, kernels, what is saved and what computed anew, buffers, and where compiling stops."""
+    """Yield what the compiler did: graphs, kernels, what is saved and what computed anew, buffers, and where compiling stops."""
     followed = [(number, graph) for number, graph in enumerate(compiled.graphs) if graph.is_followed]
     graphs = [
         (
@@ -967,13 +967,13 @@ _SHARES: Final[Mapping[str, Callable[[int], float]]] = {
 
 
 def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
-    """What a device at least needs for its part of a collective; None where that is not known."""
+    """Return what a device at least needs for its part of a collective; None where that is not known."""
     share = _SHARES.get(op)
     return None if share is None or not link else share(ranks) * size / link
 
 
 def rows_of(tape: Tape[Origin], slots: Iterable[int]) -> list[tuple[str, str, str, int, int]]:
-    """What is alive by category, module and line, with the bytes that were asked for and the number of blocks."""
+    """Return what is alive by category, module and line, with the bytes that were asked for and the number of blocks."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for slot in slots:
         row = groups.setdefault((tape.kinds[slot], *tape.owners.get(slot, Origin("", ""))), [0, 0])

@@ -59,7 +59,7 @@ def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] 
 
 
 def allocator_log(simulation: Simulation) -> AllocatorLog:
-    """What the allocator did, event by event."""
+    """Return what the allocator did, event by event."""
     target = simulation.target
     expandable = "expandable_segments:true" in target.alloc_conf.lower()
     log = allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable, refusal=_refusal(simulation))
@@ -125,7 +125,7 @@ def _cell(cell: Cell) -> str | int | float | None:
 
 
 def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
-    """What is alive when the stretch begins."""
+    """Yield what is alive when the stretch begins."""
     alive: dict[int, None] = {}
     for event in tape.events[:end]:
         if event >= 0:

@@ -39,7 +39,7 @@ def memory_of(model: Model) -> StepMemory:
 
 
 def kept_of(model: Model, link: float) -> ActivationList:
-    """What the step keeps."""
+    """Return what the step keeps."""
     found: ActivationList = model.manager.get(Activations(link=link))
     return found
 
@@ -51,7 +51,7 @@ def plans_of(model: Model, seconds: float) -> CheckpointPlans:
 
 
 def compiled_report(model: Model) -> Report | None:
-    """What torch.compile made of the step; None where it runs eagerly."""
+    """Return what torch.compile made of the step; None where it runs eagerly."""
     run = trace_in(model.program).requests
     if run is None or run.compiled is None:
         return None
@@ -117,7 +117,7 @@ class Size:
 
     @property
     def fits(self) -> bool:
-        """Whether a plan was found."""
+        """Return whether a plan was found."""
         return self.planned is not None and self.planned.met
 
 
@@ -229,7 +229,7 @@ class Captures:
 
     @property
     def is_eager(self) -> bool:
-        """Whether the steps run as Python runs them, so that somebody else can say what they recompute."""
+        """Return whether the steps run as Python runs them, so that somebody else can say what they recompute."""
         return all(memory.trace.requests is None for memory in self.found.values())
 
     def needs(self, batch: int) -> int:
@@ -243,11 +243,11 @@ class Captures:
         return memory.worst(memory.taken)
 
     def decisive(self, *batches: int) -> list[Quantity]:
-        """What the search for the largest batch hung on: what was needed on both sides of the limit."""
+        """Return what the search for the largest batch hung on: what was needed on both sides of the limit."""
         return [self.reserved(batch) for batch in batches if batch in self.found]
 
     def known(self) -> dict[int, int]:
-        """What was captured so far."""
+        """Return what was captured so far."""
         return {batch: self.needs(batch) for batch in self.found}
 
 
@@ -415,7 +415,7 @@ _MOST_STRETCH = 4
 
 
 def picture_title(picture: str, model: Model) -> str:
-    """What stands above a picture of a step."""
+    """Return what stands above a picture of a step."""
     name = model.program.path or model.program.metadata.get("class", "")
     return f"{name}: {PICTURES[picture]} on {memory_of(model).target.device.title}"
 

@@ -86,7 +86,7 @@ def _finite_or_none(number: float) -> float | None:
 def differences(
     pairs: Sequence[tuple[Value, Value]], files: tuple[WeightFiles, WeightFiles], threads: int = 0, tick: Tick | None = None
 ) -> list[Difference | Unread]:
-    """How the values of each pair differ, in order, or why that is not known. The tensors of a pair have equal shapes."""
+    """Return how the values of each pair differ, in order, or why that is not known. The tensors of a pair have equal shapes."""
     stored = [_stored(pair, files) for pair in pairs]
     total = sum(one.bytes for found in stored if not isinstance(found, Unread) for one in found)
     with Pool(threads, total, "weights", tick) as pool:

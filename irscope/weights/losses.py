@@ -206,7 +206,7 @@ class _Reader:
         """Whether what was handed out last ends its tensor."""
 
     def look(self, look: _Look, start: Callable[[int], Numbers]) -> Iterator[tuple[int, Numbers]]:
-        """What was found in each piece, with the number of its tensor."""
+        """Yield what was found in each piece, with the number of its tensor."""
         pieces = [
             (index, first, min(first + _JOB, tensor.count))
             for index, tensor in enumerate(self._tensors)
@@ -604,7 +604,7 @@ def _rounding_job(
 
 
 def _scales(form: Format, largest: Any) -> Any:
-    """What values are divided by; 1 where all of them are zero."""
+    """Return what values are divided by; 1 where all of them are zero."""
     if form.power_of_two:
         # The exponent of the largest magnitude becomes that of the format's largest number.
         scale = np.ldexp(np.float32(1.0), np.frexp(largest)[1] - math.frexp(form.most)[1])

@@ -100,7 +100,7 @@ def read_packed(
 
 
 def method_of(config: Mapping[str, Any]) -> str:
-    """What a `quantization_config` calls its method; empty without one."""
+    """Return what a `quantization_config` calls its method; empty without one."""
     if config.get("load_in_4bit") or config.get("load_in_8bit"):
         return "bitsandbytes"
     return str(config.get("quant_method") or "")[:40]
@@ -416,7 +416,7 @@ def _ratio(bits: int, each: int, name: str) -> int:
 
 
 def _scale_text(shape: tuple[int, ...], scales: tuple[int, ...]) -> str:
-    """How scales are shared, in words; empty for one of all."""
+    """Return how scales are shared, in words; empty for one of all."""
     if math.prod(scales) == 1:
         return ""
     if len(scales) >= 2 and scales[-1] > 1 and scales[-2]:

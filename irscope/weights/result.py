@@ -124,7 +124,7 @@ class TensorStatistics:
 
     @property
     def is_constant(self) -> bool:
-        """Whether all elements are one number."""
+        """Return whether all elements are one number."""
         return self.count > 0 and self.finite == self.count and self.min == self.max
 
 
@@ -248,7 +248,7 @@ def _quantiles(lower: Floats, upper: Floats, many: Counts, shares: Sequence[floa
 
 
 def _kept(magnitude: Floats, many: Counts) -> tuple[Kept, ...]:
-    """What is left of the energy when the smallest elements go."""
+    """Return what is left of the energy when the smallest elements go."""
     largest = float(magnitude.max())
     if not largest:
         return ()

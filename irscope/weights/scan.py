@@ -51,7 +51,7 @@ class Options:
 
 
 def thread_count(wanted: int) -> int:
-    """How many threads to use."""
+    """Return how many threads to use."""
     if wanted > 0:
         return wanted
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -235,7 +235,7 @@ def _compile(tick: Tick | None) -> None:
 
 
 def pays_to_compile(tensors: Sequence[Stored | Unread]) -> bool:
-    """Whether machine code pays for these."""
+    """Return whether machine code pays for these."""
     amount = sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored) and tensor.dtype is DType.F32)
     return can_compile() and amount >= (_PAYS_LOADING if is_kept(_MACHINE_CODE) else _PAYS_COMPILING)
 
@@ -476,7 +476,7 @@ def _lanczos(gram: Callable[[Floats], Floats], size: int, iterations: int) -> tu
 
 
 def _may_exceed(residual: float, size: int, depth: int) -> float:
-    """How many times larger than what was found the largest singular value may be.
+    """Return how many times larger than what was found the largest singular value may be.
 
     After convergence the residual bounds it. Before, the bound of Kuczynski and Wozniakowski (SIAM J. Matrix Anal. Appl. 13, 1992,
     theorem 4.2) for a random start holds whatever the spectrum: P(error of the eigenvalue > e) < 1.648 sqrt(n) exp(-sqrt(e) (2k - 1)).

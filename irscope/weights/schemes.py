@@ -57,7 +57,7 @@ class Scheme:
 
     @property
     def family(self) -> str:
-        """Which family of kernels runs it, by the words of `irscope.weights.packed`."""
+        """Return which family of kernels runs it, by the words of `irscope.weights.packed`."""
         return _KINDS[self.name].family
 
     @property
@@ -69,7 +69,7 @@ class Scheme:
 
     @property
     def has_experts(self) -> bool:
-        """Whether matrices of experts in one tensor of three axes are stored so; bitsandbytes takes linear layers alone."""
+        """Return whether matrices of experts in one tensor of three axes are stored so; bitsandbytes takes linear layers alone."""
         return self.family != "bitsandbytes"
 
     def refuses(self, outputs: int, inputs: int) -> str:
@@ -94,7 +94,7 @@ class Scheme:
         return tuple(_MAKERS[self.name](self, outputs, inputs))
 
     def bytes(self, outputs: int, inputs: int) -> int:
-        """What they take."""
+        """Return what they take."""
         return sum(part.bytes for part in self.parts(outputs, inputs))
 
 

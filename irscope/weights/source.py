@@ -217,7 +217,7 @@ class ModelFolder:
         return descriptor
 
     def is_allowed(self, real: str) -> bool:
-        """Whether a path without links lies where files may be read. The model itself is wherever its user says."""
+        """Return whether a path without links lies where files may be read. The model itself is wherever its user says."""
         return real == self._model or any(os.path.commonpath((real, folder)) == folder for folder in self._allowed)
 
     def _check(self, real: str, status: os.stat_result) -> None:

@@ -49,12 +49,12 @@ _SMALL_FLOATS: dict[DType, tuple[int, int, int, str]] = {
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether an exact count of every bit pattern is kept: types of at most 16 bits."""
+    """Return whether an exact count of every bit pattern is kept: types of at most 16 bits."""
     return dtype.bits is not None and dtype.bits <= 16
 
 
 def is_readable(dtype: DType) -> bool:
-    """Whether values of this type are numbers."""
+    """Return whether values of this type are numbers."""
     return is_narrow(dtype) or dtype in WIDE or dtype in PARTS
 
 
@@ -474,7 +474,7 @@ class _Rows:
         return values.reshape(-1)[start - first * self.row : stop - first * self.row]
 
     def _slices(self, held: Array, first: int, last: int) -> Array:
-        """What belongs to some rows, as it broadcasts against them."""
+        """Return what belongs to some rows, as it broadcasts against them."""
         shape, axis, block = self.tensor.shape, self.tensor.axis, self.tensor.block
         if held.size == 1:
             return held.reshape(())

@@ -149,7 +149,7 @@ _FULL: Final = (213, 94, 0)
 
 
 def _class_of(node: Node) -> int:
-    """Which of the classes an operator belongs to; the one behind the last for those without a record."""
+    """Return which of the classes an operator belongs to; the one behind the last for those without a record."""
     spec = find_op(node.op)
     return len(_FAMILIES) if spec is None else _CLASS_OF[spec.family]
 
@@ -343,7 +343,7 @@ def mermaid(drawing: Drawing) -> str:
 
 
 def mermaid_fits(text: str) -> bool:
-    """Whether Mermaid draws it as it is set up on most pages."""
+    """Return whether Mermaid draws it as it is set up on most pages."""
     return len(text) <= MERMAID_CHARACTERS and text.count("-->|") <= MERMAID_EDGES
 
 
@@ -357,7 +357,7 @@ def _mermaid_text(*lines: str) -> str:
 
 
 def netron_overlay(tree: BoxTree, amounts: Amounts, names: Mapping[Node, str]) -> dict[str, Any]:
-    """What Netron 9.3 opens on top of a model: for each node what it costs. `names` are those of nodes in the file."""
+    """Return what Netron 9.3 opens on top of a model: for each node what it costs. `names` are those of nodes in the file."""
     metrics: list[dict[str, Any]] = []
     for box in tree.boxes:
         if box.node is None:

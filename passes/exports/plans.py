@@ -110,7 +110,7 @@ def perfetto(planned: Planned) -> dict[str, Any]:
 
 
 def speedscope(planned: Planned) -> dict[str, Any]:
-    """What lies in the arena at the peak, as a flame graph of bytes: module calls, node, buffer."""
+    """Return what lies in the arena at the peak, as a flame graph of bytes: module calls, node, buffer."""
     needs = planned.draft.problem.needs(planned.order)
     step = max(range(len(needs)), key=needs.__getitem__, default=0)
     frames: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ def speedscope(planned: Planned) -> dict[str, Any]:
 
 
 def netron(planned: Planned, names: Mapping[Node, str] = MappingProxyType({})) -> dict[str, Any]:
-    """What Netron 9.3 opens on top of a model: the step of each node, bytes alive while it runs, and where each tensor lies.
+    """Return what Netron 9.3 opens on top of a model: the step of each node, bytes alive while it runs, and where each tensor lies.
 
     `names` are those of nodes in the file, where they are others than here.
     """

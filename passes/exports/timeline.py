@@ -126,7 +126,7 @@ def allocations_of(memory: DeviceMemory) -> AllocatorLog:
 
 
 def allocations_of_program(tape: Tape[Origin], replayed: Replayed, *, expandable: bool, refusal: Refusal | None = None) -> AllocatorLog:
-    """What the allocator did for a program whose tape was replayed with every span watched; its spans are the steps of one run."""
+    """Return what the allocator did for a program whose tape was replayed with every span watched; its spans are the steps of one run."""
     log = AllocatorLog([], runs=1, spans=[span.name for span in tape.spans])
     return _Recorder(log, tape, tape.numbers("central"), replayed, expandable, refusal).run()
 
@@ -380,7 +380,7 @@ class _Stacks:
 
 
 def trace(log: AllocatorLog, first_step: int = LOADING, stacks: _Stacks | None = None) -> list[dict[str, Any]]:
-    """What the allocator did from a step on, as the snapshot lists it."""
+    """Return what the allocator did from a step on, as the snapshot lists it."""
     found = stacks or _Stacks()
     return [entry for number, event in enumerate(log.events) if event.step >= first_step for entry in _entries(number, event, found)]
 
@@ -563,7 +563,7 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
 
 
 def _counts(ranges: Sequence[LiveRange], steps: int) -> list[int]:
-    """How many storages are alive at each step."""
+    """Return how many storages are alive at each step."""
     change = [0] * (steps + 1)
     for one in ranges:
         change[one.born] += 1

@@ -164,7 +164,7 @@ class _Finder:
                     self.found.share(result, sources[0])
 
     def _is_container(self, result: Value, sources: list[Value]) -> bool:
-        """Whether a result may hold several storages, or one of several."""
+        """Return whether a result may hold several storages, or one of several."""
         if len(sources) > 1 or any(source in self.found.contents for source in sources):
             return True
         types = (self.types.type_of(value) for value in (result, *sources))

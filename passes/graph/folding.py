@@ -63,7 +63,7 @@ def source_of(value: Value | None) -> Source | None:
 
 
 def _writes(node: Node) -> bool:
-    """Whether a node changes one of its operands."""
+    """Return whether a node changes one of its operands."""
     spec = find_op(node.op)
     return "inplace" in node.attrs or spec is None or bool(spec.writes)
 
@@ -227,7 +227,7 @@ def _replace_weights(graph: Graph, norm: Node, into: Node, axis: int) -> None:
 
 
 def _stem(name: str | None) -> str:
-    """What names of the same layer begin with: "conv1.weight" gives "conv1."."""
+    """Return what names of the same layer begin with: "conv1.weight" gives "conv1."."""
     stem, dot, _ = (name or "").rpartition(".")
     return f"{stem}{dot}" if dot else f"{name}."
 
@@ -306,7 +306,7 @@ def fold_weights(node: Node, largest: int) -> bool:
 
 
 def _has_result(evaluation: _Evaluation) -> bool:
-    """Whether the rule gives a result of this shape, tried with zeros that take no memory."""
+    """Return whether the rule gives a result of this shape, tried with zeros that take no memory."""
     zeros: list[Array | None] = []
     for one in evaluation.sources:
         shape = static_shape(one.type) if one is not None else None

@@ -89,7 +89,7 @@ class DeadCode(Transform):
 
 
 def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
-    """Whether a node matters though nothing reads its results; foreign operators are assumed to."""
+    """Return whether a node matters though nothing reads its results; foreign operators are assumed to."""
     if "inplace" in node.attrs:
         return True
     if any(bodies.get(region, True) for region in node.regions):
@@ -165,7 +165,7 @@ def _take_branches(known: Inferred, ctx: PassContext) -> int:
 
 
 def _runs_often(body: Graph) -> bool:
-    """Whether a region may run more than once, on its own account or that of a region around it."""
+    """Return whether a region may run more than once, on its own account or that of a region around it."""
     while body.owner is not None:
         if control_of(body.owner) is not Control.BRANCH:
             return True

@@ -421,7 +421,7 @@ class Inference(RuleContext):
         return inferred
 
     def _known_of(self, node: Node) -> WatchedValues:
-        """What is known of the elements of operands."""
+        """Return what is known of the elements of operands."""
         values = self.found.values
         self._looked = WatchedValues([None if value is None else values.get(value) for value in node.inputs])
         return self._looked
@@ -546,7 +546,7 @@ class Inference(RuleContext):
         return elements
 
     def fact(self, value: Value | None) -> Fact:
-        """What is known of a value besides its type."""
+        """Return what is known of a value besides its type."""
         return NO_FACT if value is None else Fact(self.found.values.get(value), self.found.lists.get(value))
 
     def learn(self, value: Value, fact: Fact) -> None:
@@ -563,7 +563,7 @@ class Inference(RuleContext):
         self.found.lists.pop(value, None)
 
     def mark(self) -> Mark:
-        """What is noted about the model so far, for `retract`."""
+        """Return what is noted about the model so far, for `retract`."""
         found = self.found
         return Mark(len(found.problems), len(found.assumptions), dict(found.foreign))
 
@@ -603,11 +603,11 @@ class Inference(RuleContext):
 
     @property
     def made(self) -> int:
-        """How many unknowns there are so far."""
+        """Return how many unknowns there are so far."""
         return self._fresh
 
     def is_made_since(self, name: str, since: int) -> bool:
-        """Whether an unknown, by its text, is one of those made after the first so many; those of the file never are."""
+        """Return whether an unknown, by its text, is one of those made after the first so many; those of the file never are."""
         return name.startswith("?u") and name[2:].isdigit() and name in self.found.reasons and int(name[2:]) >= since
 
     def assume(self, left: Dim, right: Dim, why: str) -> None:
@@ -666,18 +666,18 @@ class Inference(RuleContext):
 
 
 def is_plain(node: Node) -> bool:
-    """Whether an operator's rule makes types and elements of its results and no more."""
+    """Return whether an operator's rule makes types and elements of its results and no more."""
     spec = find_op(node.op)
     return spec is not None and spec.control is None and spec.items is None
 
 
 def lacks_rank(type_: Type) -> bool:
-    """Whether nothing is known of a tensor's sizes, or not even its element type."""
+    """Return whether nothing is known of a tensor's sizes, or not even its element type."""
     return isinstance(type_, TensorType) and (type_.shape is None or type_.dtype is DType.UNKNOWN)
 
 
 def _operands(node: Node, name: str) -> Iterator[Value]:
-    """What a node has as the operand of this name; the last one of a schema may be a list."""
+    """Yield what a node has as the operand of this name; the last one of a schema may be a list."""
     spec = find_op(node.op)
     place = spec.operand_index.get(name) if spec is not None else None
     if spec is None or place is None:

@@ -501,7 +501,7 @@ class KnownLists:
         return None if value is None else Item(self._engine.found.type_of(value), self._engine.found.values.get(value))
 
     def join(self, types: Sequence[Type]) -> Type:
-        """What the types of several elements have in common."""
+        """Return what the types of several elements have in common."""
         return reduce(lambda a, b: join(self._engine, a, b, "elements of the list differ"), types)
 
     def is_list(self, items: tuple[Item, ...]) -> None:

@@ -108,7 +108,7 @@ class _Names:
 
 
 def _is_known_value(value: Value, result: Inferred, found: dict[Type, bool]) -> bool:
-    """Whether its type is known; of a list those of its elements, which need not be alike. `found` keeps what is said of types."""
+    """Return whether its type is known; of a list those of its elements, which need not be alike. `found` keeps what is said of types."""
     type_ = result.types.get(value, value.type)
     known = found.get(type_)
     if known is None:
@@ -120,7 +120,7 @@ def _is_known_value(value: Value, result: Inferred, found: dict[Type, bool]) -> 
 
 
 def is_known(type_: Type) -> bool:
-    """Whether element type and every size are known, be it as a formula of named symbols."""
+    """Return whether element type and every size are known, be it as a formula of named symbols."""
     if isinstance(type_, TensorType):
         if type_.shape is None or type_.dtype is DType.UNKNOWN:
             return False
@@ -186,7 +186,7 @@ def _unknowns(values: list[Value], result: Inferred, names: _Names) -> Table:
 
 
 def _branches(result: Inferred) -> Table:
-    """What nodes with a condition run, and why."""
+    """Return what nodes with a condition run, and why."""
     rows = []
     for node, branch in result.branches.items():
         if node in result.idle:
@@ -421,7 +421,7 @@ def deciding_elements(found: Inferred, program: Program) -> dict[str, tuple[int,
 
 
 def size_hint(found: Inferred, values: Iterable[Value]) -> str:
-    """What makes the sizes of values known, as a hint; the command that tells more where nothing on the command line does."""
+    """Return what makes the sizes of values known, as a hint; the command that tells more where nothing on the command line does."""
     reasons: list[Reason] = []
     for value in values:
         type_ = found.type_of(value)
@@ -437,7 +437,7 @@ def size_hint(found: Inferred, values: Iterable[Value]) -> str:
 
 
 def _unknown(found: Inferred, program: Program) -> int:
-    """How many sizes of results are not known, one for a result whose rank is not, and how many branches are not decided."""
+    """Return how many sizes of results are not known, one for a result whose rank is not, and how many branches are not decided."""
     nodes = [node for body in program.bodies() for node in body if node not in found.idle]
     types = [found.type_of(output) for node in nodes for output in node.outputs]
     shapes = [type_.shape for type_ in types if isinstance(type_, TensorType)]
@@ -609,7 +609,7 @@ class _Remedies:
         return self._tried[key]
 
     def _helps(self, numbers: Mapping[str, int]) -> bool:
-        """Whether with these numbers less is unknown, and nothing contradicts that did not before."""
+        """Return whether with these numbers less is unknown, and nothing contradicts that did not before."""
         program = self._program
         if self._trials >= _MOST_TRIALS or len(program.graph) > _LARGE:
             return True
@@ -624,7 +624,7 @@ class _Remedies:
     def _in_sizes(
         self, value: Value, symbols: dict[str, SymDim], untyped: dict[Value, None], follow: bool = True
     ) -> Iterator[tuple[Value, bool]]:
-        """What the sizes of a value depend on; symbols that its small known values are made of count with them."""
+        """Yield what the sizes of a value depend on; symbols that its small known values are made of count with them."""
         type_ = self._found.type_of(value)
         if type_.shape is not None:
             yield from self._in_symbols((size for size in type_.shape if isinstance(size, SymDim)), symbols, follow)
@@ -637,7 +637,7 @@ class _Remedies:
             yield from self._in_symbols(_formulas(known), symbols, follow)
 
     def _in_values(self, value: Value, symbols: dict[str, SymDim], follow: bool = True) -> Iterator[tuple[Value, bool]]:
-        """What the elements of a value depend on."""
+        """Yield what the elements of a value depend on."""
         known = self._found.values.get(value)
         node = value.node
         if known is not None:
@@ -675,7 +675,7 @@ class _Remedies:
 
 
 def _reads_only_sizes(node: Node) -> bool:
-    """Whether its results depend on sizes of operands alone, not on their elements."""
+    """Return whether its results depend on sizes of operands alone, not on their elements."""
     spec = find_op(node.op)
     return spec is not None and spec.family is Family.CREATION and spec.cost is free and not spec.needs_values
 

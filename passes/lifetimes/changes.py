@@ -91,7 +91,7 @@ class Heights:
         return alive
 
     def touches(self, change: Change, step: int) -> bool:
-        """Whether a change concerns a storage that is alive at a step."""
+        """Return whether a change concerns a storage that is alive at a step."""
         return step in change.steps or any(self.born[edit.storage] <= step <= self.dies[edit.storage] for edit in change.edits)
 
     def _apply(self, edits: list[Edit], sizes: Numbers, dies: Numbers) -> None:

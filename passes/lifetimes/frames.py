@@ -139,7 +139,7 @@ def _call_around(scope: Scope, other: Scope) -> Scope:
 
 
 def _is_kept_in_attribute(loc: Loc) -> bool:
-    """Whether a statement on the way to a node assigns to an attribute of a module."""
+    """Return whether a statement on the way to a node assigns to an attribute of a module."""
     at: Loc | None = loc
     while at is not None:
         if _SETS_ATTRIBUTE(at.statement[:_LONGEST]):
@@ -243,7 +243,7 @@ class Locals:
             self._holds.add(storage, step, "local", f"local variable `{name}` at {frame.places[name]}")
 
     def _is_collected(self, storage: Value, end: int) -> bool:
-        """Whether tensors that are no longer bound to a variable are concatenated later: then a list keeps them."""
+        """Return whether tensors that are no longer bound to a variable are concatenated later: then a list keeps them."""
         last = self._facts.last_use(storage)
         return end < last < len(self._facts.steps) and plays(self._facts.steps[last], OpRole.CONCATENATE, OpRole.STACK)
 
@@ -340,7 +340,7 @@ class Locals:
             frame.places.setdefault(other, _place(frame))
 
     def _also_returned(self, frame: _Frame, names: Sequence[str]) -> list[Value]:
-        """What a call may have returned to variables without a reader: a variable of the same name there, or attention weights."""
+        """Return what a call may have returned to variables without a reader: a variable of the same name there, or attention weights."""
         if any(word in name for name in names for word in _ATTENTION):
             for storages in frame.offered.values():
                 if any(storage.node is not None and plays(storage.node, OpRole.SOFTMAX) for storage in storages):
@@ -385,12 +385,12 @@ class Locals:
 
 
 def _holds_several(names: tuple[str, ...]) -> bool:
-    """Whether a statement's single target is named as tuples of results usually are."""
+    """Return whether a statement's single target is named as tuples of results usually are."""
     return len(names) == 1 and names[0].endswith("outputs")
 
 
 def _runs_again(frame: _Frame, child: Scope | None) -> bool:
-    """Whether a call begins another iteration of a loop: the statement does not name its module, or has called it before."""
+    """Return whether a call begins another iteration of a loop: the statement does not name its module, or has called it before."""
     if child is None or child is frame.child or not frame.called or _calls_method(frame):
         return False
     if child.name in frame.called:
@@ -401,7 +401,7 @@ def _runs_again(frame: _Frame, child: Scope | None) -> bool:
 
 
 def _calls_method(frame: _Frame) -> bool:
-    """Whether a statement calls a method of the module that in turn calls the modules: the statement is then no loop."""
+    """Return whether a statement calls a method of the module that in turn calls the modules: the statement is then no loop."""
     found = _methods(frame.loc.statement) if frame.loc is not None else frozenset()
     return bool(found) and frame.called[0].partition(".")[0] not in found
 
@@ -413,7 +413,7 @@ def _methods(statement: str) -> frozenset[str]:
 
 
 def _is_item(name: str) -> bool:
-    """Whether a module is one of a list."""
+    """Return whether a module is one of a list."""
     return name.rpartition(".")[2].isdigit()
 
 
@@ -423,7 +423,7 @@ def _stem(name: str) -> str:
 
 
 def _is_named(name: str, loc: Loc) -> bool:
-    """Whether a statement calls a module by its own name; items of containers have none."""
+    """Return whether a statement calls a module by its own name; items of containers have none."""
     attribute = name.rstrip("0123456789").rstrip(".").rpartition(".")[2]
     last = name.rpartition(".")[2]
     return f".{last}" in loc.statement or (attribute != "" and f".{attribute}" in loc.statement)
@@ -451,7 +451,7 @@ def _enter(frame: _Frame, child: Scope | None, step: int) -> None:
 
 
 def _shared_out(names: tuple[str, ...], results: list[list[Value]]) -> list[tuple[str, list[Value]]]:
-    """Which variable is bound to which results: in order, the rest to the last."""
+    """Return which variable is bound to which results: in order, the rest to the last."""
     if len(names) == 1:
         return [(names[0], [storage for group in results for storage in group])]
     shared = [(name, results[index] if index < len(results) else []) for index, name in enumerate(names)]
@@ -529,7 +529,7 @@ class HiddenFunction:
         return [step for step, read in self._facts.uses.get(value, ()) if read is value]
 
     def _runs_between(self, step: int, reader: int) -> bool:
-        """Whether something runs between two steps on which the second does not depend."""
+        """Return whether something runs between two steps on which the second does not depend."""
         needed = set(self._facts.steps[reader].inputs)
         for between in range(reader - 1, step, -1):
             node = self._facts.steps[between]
@@ -546,12 +546,12 @@ class HiddenFunction:
 
 
 def function_name(node: Node) -> str:
-    """How source code spells a call of the operator."""
+    """Return how source code spells a call of the operator."""
     return f"{node.source.rpartition('::')[2].partition('.')[0]}("
 
 
 def _is_normalized(value: Value) -> bool:
-    """Whether functional.normalize made a value, whose result is mostly used where it is made."""
+    """Return whether functional.normalize made a value, whose result is mostly used where it is made."""
     node = value.node
     norm = node.inputs[1] if node is not None and plays(node, OpRole.DIVIDE) and len(node.inputs) > 1 else None
     return norm is not None and norm.node is not None and norm.node.source.startswith("aten::expand")
@@ -623,6 +623,6 @@ def variables_in(statement: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def is_whole(statement: str) -> bool:
-    """Whether a statement ends on the line that is shown."""
+    """Return whether a statement ends on the line that is shown."""
     text = statement.partition("  # ")[0].rstrip()
     return len(statement) < _LONGEST and not text.endswith("\\") and all(text.count(a) == text.count(b) for a, b in ("()", "[]", "{}"))

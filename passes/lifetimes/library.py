@@ -121,7 +121,7 @@ class Library:
         return None if copied else user
 
     def _divides(self, user: Node, value: Value) -> bool:
-        """Whether a value is repeated to be divided by."""
+        """Return whether a value is repeated to be divided by."""
         while OpRole.SPREAD in _roles(user):
             value = self.root(user.outputs[0])
             users = self.users.get(value, [])
@@ -133,7 +133,7 @@ class Library:
         return False
 
     def _has(self, node: Node) -> bool:
-        """Whether the library has an operator, for these sizes and element types."""
+        """Return whether the library has an operator, for these sizes and element types."""
         spec, types = find_op(node.op), [self.type_of(value) for value in (*node.inputs, *node.outputs) if value is not None]
         if spec is None or node.regions or len(node.outputs) != 1 or not all(_is_float(type_) for type_ in types):
             return False
@@ -178,13 +178,13 @@ def _is_convolution(node: Node) -> bool:
 
 
 def _is_tiled(node: Node) -> bool:
-    """Whether windows lie side by side."""
+    """Return whether windows lie side by side."""
     kernel = _numbers(node, "kernel")
     return kernel == (_numbers(node, "strides") or (1,) * len(kernel)) and not any(_numbers(node, "pads")) and not _is_stretched(node)
 
 
 def _is_stretched(node: Node) -> bool:
-    """Whether elements of a window, or of what it goes over, stand apart."""
+    """Return whether elements of a window, or of what it goes over, stand apart."""
     return any(size > 1 for name in ("dilations", "spread") for size in _numbers(node, name))
 
 

@@ -74,7 +74,7 @@ class LiveRange:
 
     @property
     def is_output(self) -> bool:
-        """Whether the model returns it."""
+        """Return whether the model returns it."""
         return self.held_by == OUTPUT
 
 
@@ -83,7 +83,7 @@ def _birth(tenant: Tenant) -> int:
 
 
 def label_of(value: Value) -> str:
-    """What a value is called: by its name, else by that of the node that makes it."""
+    """Return what a value is called: by its name, else by that of the node that makes it."""
     return value.name or (value.node.name if value.node is not None else "")
 
 
@@ -105,7 +105,7 @@ UNLIMITED = unknown("bytes")
 
 
 def is_unknown(size: Dim | None) -> bool:
-    """Whether no binding of symbols determines a size."""
+    """Return whether no binding of symbols determines a size."""
     return size is None or (isinstance(size, SymDim) and size.is_unknown)
 
 

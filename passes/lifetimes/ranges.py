@@ -116,7 +116,7 @@ class Ranges(Analysis[Lifetimes]):
         return traits.lifetimes if self.model == "auto" else self.model
 
     def is_modelled(self, program: Program) -> bool:
-        """Whether live ranges rest on what lines of source say: nobody watched the run, and no compiler wrote them down."""
+        """Return whether live ranges rest on what lines of source say: nobody watched the run, and no compiler wrote them down."""
         return self.resolved(program.traits) == "eager" and program.watched is None and not program.traits.is_plan
 
     def report(self, result: Lifetimes, ctx: PassContext) -> Report:

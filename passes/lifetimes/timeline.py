@@ -128,7 +128,7 @@ class Timeline:
         return sums[0], None if is_open else sums[1]
 
     def open_note(self) -> str:
-        """What the limits of a peak rest on."""
+        """Return what the limits of a peak rest on."""
         names = [label_of(one.value) for one in self.unsized_ranges]
         return f"{len(self.unsized)} tensors have no known size: between the least and the most that {_some(names)} can be"
 
@@ -421,7 +421,7 @@ class Footprint:
 
     @cached_property
     def at_peak(self) -> list[Held]:
-        """What is alive at the peak, the largest first."""
+        """Return what is alive at the peak, the largest first."""
         return sorted(self.living(self.peak_step), key=lambda one: -scale(one.size))
 
     def summary(self) -> dict[str, object]:
@@ -532,7 +532,7 @@ def _held_table(held: Sequence[Held], title: str, top: int) -> Table:
 
 
 def _common(cells: Iterable[object]) -> object:
-    """What all cells are; nothing where two differ."""
+    """Return what all cells are; nothing where two differ."""
     found = iter(cells)
     first = next(found)
     return first if all(cell == first for cell in found) else ""
@@ -576,7 +576,7 @@ def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, show
 
 
 def resident_row(category: str, names: Sequence[str], size: Dim | None, steps: int) -> Held:
-    """What is resident during the whole run, of one category."""
+    """Return what is resident during the whole run, of one category."""
     name = names[0] if len(names) == 1 else f"{len(names):,} {category}s"
     shown = Quantity(None, Provenance.UNKNOWN) if size is None else None
     return Held(name, category, 0 if size is None else size, 0, steps, _WHY_RESIDENT.get(category, "loaded with the model"), shown=shown)

@@ -128,11 +128,11 @@ class TracedLocals:
             known[key] = (run, variable)
 
     def _is_given(self, variable: _Variable) -> bool:
-        """Whether the tensor is an argument of the function."""
+        """Return whether the tensor is an argument of the function."""
         return self._born(variable) < variable.call.first
 
     def _is_temporary(self, variable: _Variable) -> bool:
-        """Whether the only use of a tensor is in the statement that defines it."""
+        """Return whether the only use of a tensor is in the statement that defines it."""
         made = variable.call.run_at(variable.bound)
         return all(run is made for run in variable.reads)
 
@@ -260,7 +260,7 @@ class TracedLocals:
         return bool(following) and following[0].line - last.line > _MOST_LINES
 
     def _adds_to_given(self, result: Value, variable: _Variable) -> bool:
-        """Whether a tensor and an argument of the function are combined, in this order: `hidden = attended + hidden`."""
+        """Return whether a tensor and an argument of the function are combined, in this order: `hidden = attended + hidden`."""
         maker = self._maker(variable.value)
         operands = result.node.inputs if result.node is not None and plays(result.node, OpRole.ADD) else ()
         if _is_pointwise(variable.value.node):
@@ -294,12 +294,12 @@ class TracedLocals:
         return next(iter(names)) if len(names) == 1 else ""
 
     def _is_itself(self, value: Value, operand: Value) -> bool:
-        """Whether one value is a no-op's result on the other."""
+        """Return whether one value is a no-op's result on the other."""
         node = value.node
         return node is not None and plays(node, OpRole.RETURNS_OPERAND) and bool(node.inputs) and node.inputs[0] is operand
 
     def _continues(self, variable: _Variable, made: Run) -> bool:
-        """Whether the statement that defines a tensor uses another of the same type."""
+        """Return whether the statement that defines a tensor uses another of the same type."""
         kind = _likeness_of(variable.value)
         if any(other is not variable and _likeness_of(other.value) == kind for other in self._read_by.get(made, ())):
             return True
@@ -356,7 +356,7 @@ def _is_pointwise(node: Node | None) -> bool:
 
 
 def _is_empty(value: Value | None) -> bool:
-    """Whether a tensor is `torch.tensor([])`, which joins with tensors of any rank."""
+    """Return whether a tensor is `torch.tensor([])`, which joins with tensors of any rank."""
     return value is not None and value.type.shape == (0,)
 
 
@@ -449,7 +449,7 @@ class _Calls:
 
 
 def _begins_again(call: Call, line: int) -> bool:
-    """Whether a function that belongs to no module starts again at its first line: then a loop in its caller calls it again."""
+    """Return whether a function that belongs to no module starts again at its first line: then a loop in its caller calls it again."""
     return call.runs[0].line == line != call.runs[-1].line
 
 
@@ -472,7 +472,7 @@ def _advance(call: Call, line: int, step: int, child: Scope | None) -> None:
 
 
 def _is_next_round(before: Scope, child: Scope) -> bool:
-    """Whether a call of a module by the line that called another begins the next iteration of a loop."""
+    """Return whether a call of a module by the line that called another begins the next iteration of a loop."""
     if before is child:
         return False
     if before.name == child.name:

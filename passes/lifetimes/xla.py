@@ -80,7 +80,7 @@ class _Simplified(Body):
         return data if isinstance(data, Literal) else None
 
     def _name(self, value: Value) -> object:
-        """What is the same for equal constants."""
+        """Return what is the same for equal constants."""
         data = self._literal(value)
         if data is not None:
             return (str(self.types.type_of(value)), data.values)
@@ -160,7 +160,7 @@ class _Counter:
         return (whole + self._part(self._elements(output), parts) if added > 1 else whole), functions
 
     def _part(self, number: Dim, parts: int) -> Dim:
-        """What one device has of it."""
+        """Return what one device has of it."""
         if parts == 1 or isinstance(number, int):
             return -(-number // parts) if isinstance(number, int) else number
         part = exact_div(number, parts)
@@ -214,7 +214,7 @@ def _sharding(ctx: PassContext) -> Sharding | None:
 
 
 def _cost_analysis(ctx: PassContext) -> dict[str, object]:
-    """What `cost_analysis()` would say; unknown where the cost of an operator is."""
+    """Return what `cost_analysis()` would say; unknown where the cost of an operator is."""
     counter = _Counter(ctx.get(Shapes), ctx.get(NodeCosts()), _sharding(ctx))
     work, note = counter.of_graph(ctx.program.graph), counter.unknown
     return {

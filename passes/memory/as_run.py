@@ -179,7 +179,7 @@ class _Copy:
 
 
 def lies_otherwise(node: Node) -> bool:
-    """Whether a result's layout differs from the exporter's, which does not know that dropout returns its operand in inference, nor
+    """Return whether a result's layout differs from the exporter's, which does not know that dropout returns its operand in inference, nor
     which stride a view gives an axis of size 1."""
     operand = node.inputs[0] if node.inputs else None
     if operand is None or operand.type.layout is None:
@@ -234,7 +234,7 @@ def attention_layout(call: OpCall, target: Target, stated: Layout) -> Layout:
 
 
 def _fills_a_block(type_: TensorType) -> bool:
-    """Whether the strides are dense, in any order of axes."""
+    """Return whether the strides are dense, in any order of axes."""
     if not isinstance(type_.layout, tuple) or type_.shape is None:
         return True
     expected = 1
@@ -536,7 +536,7 @@ class _Follower:
 
 
 def _is_square(node: Node, types: Inferred) -> bool:
-    """Whether there are as many queries as keys."""
+    """Return whether there are as many queries as keys."""
     query, key = map(types.type_of, node.inputs[:2])
     if not query.shape or not key.shape:
         return False

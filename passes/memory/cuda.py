@@ -66,7 +66,7 @@ def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: st
 
 
 def fitting(fits: bool, target: Target, low: int | None, high: int | None, reserved: Quantity) -> Quantity:
-    """Whether something fits on a device; modelled where the answer differs within the interval of reserved memory."""
+    """Return whether something fits on a device; modelled where the answer differs within the interval of reserved memory."""
     room = target.device.room_bytes
     is_sure = room is None or low is None or all(end is not None and (end <= room) == fits for end in (low, high))
     return Quantity(fits) if is_sure else derived(fits, reserved)
@@ -93,7 +93,7 @@ class Basis:
     types: Inferred
 
     def tape(self, target: Target, known: Mapping[Node, Sequence[MemoryEvent]] | None = None) -> ForwardTape:
-        """What it asks for; `known` has precomputed requests of some nodes."""
+        """Return what it asks for; `known` has precomputed requests of some nodes."""
         return forward_tape(self.load, self.lifetimes, self.aliases, self.types, target, known)
 
 
@@ -140,7 +140,7 @@ class DeviceMemory:
         return self._between(counter, lambda replayed: replayed.at(moment, counter))
 
     def _between(self, counter: Counter, read: Callable[[Replayed], int]) -> Quantity:
-        """What a counter of the replay says, between what it says of its ends."""
+        """Return what a counter of the replay says, between what it says of its ends."""
         assert self.central is not None
         central = read(self.central)
         if not self.lows:
@@ -159,7 +159,7 @@ class DeviceMemory:
 
     @property
     def fits(self) -> Quantity:
-        """Whether the device has enough memory; modelled where the answer differs within the interval."""
+        """Return whether the device has enough memory; modelled where the answer differs within the interval."""
         low = min((one.worst("reserved") for one in self.lows), default=None)
         high = None if self.high is None else self.high.worst("reserved")
         return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
@@ -349,7 +349,7 @@ def _end(result: DeviceMemory, tape: ForwardTape, end: End) -> Replayed:
 
 
 def asked_first(outcome: Replayed) -> int:
-    """What the order of ends goes by: bytes that are asked for, which never fall where sizes rise or tensors live longer."""
+    """Return what the order of ends goes by: bytes that are asked for, which never fall where sizes rise or tensors live longer."""
     return outcome.at(COLD, "requested")
 
 
@@ -496,7 +496,7 @@ def _allocator_report(subject: Pass, memory: DeviceMemory) -> Report:
 
 
 def headline(memory: DeviceMemory) -> tuple[str, ...]:
-    """Whether the model fits, in a line; nothing where that is not known."""
+    """Return whether the model fits, in a line; nothing where that is not known."""
     return () if memory.central is None else verdict_line(memory.fits, memory.worst("reserved"), memory.target.device)
 
 
@@ -509,7 +509,7 @@ def verdict_line(fits: Quantity, reserved: Quantity, device: DeviceProfile) -> t
 
 
 def verdict_summary(memory: DeviceMemory) -> dict[str, object]:
-    """Whether the model fits, and what is missing where it does not."""
+    """Return whether the model fits, and what is missing where it does not."""
     if memory.central is None or memory.moments is None:
         return {}
     missing = {} if memory.shortage is None else {"missing_bytes": memory.shortage.missing}
@@ -523,13 +523,13 @@ def peak_summary(memory: DeviceMemory) -> dict[str, object]:
 
 
 def _alive_tables(memory: DeviceMemory) -> tuple[Table, ...]:
-    """What is alive at the device's peak."""
+    """Return what is alive at the device's peak."""
     found = memory.footprint
     return () if found is None else (found.alive(0),)
 
 
 def counters_summary(memory: DeviceMemory) -> dict[str, object]:
-    """What reports of `liveness` and `cuda-memory` have in common."""
+    """Return what reports of `liveness` and `cuda-memory` have in common."""
     target = memory.target
     found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
     if target.alloc_conf:
@@ -548,7 +548,7 @@ def counters_summary(memory: DeviceMemory) -> dict[str, object]:
 
 
 def inferred_lives(name: str) -> str:
-    """What --strict says of live ranges that are modelled."""
+    """Return what --strict says of live ranges that are modelled."""
     return f"{MODELLED_LIVES}; `--passes '{name}{{model=ssa}}'` is of running the file itself"
 
 

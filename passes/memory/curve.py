@@ -68,11 +68,11 @@ class Simulator:
 
     @cached_property
     def is_settled(self) -> bool:
-        """Whether only the sizes of requests depend on the symbols, not which requests are made."""
+        """Return whether only the sizes of requests depend on the symbols, not which requests are made."""
         return all(spread.modelled for spread in self._tape.spreads.values())
 
     def needed(self, points: Points) -> list[Replayed]:
-        """What the allocator counts at each point where it never has to empty its cache."""
+        """Return what the allocator counts at each point where it never has to empty its cache."""
         return [counted for counted in self._boundless(points, "central") if counted is not None]
 
     def most(self, points: Points) -> list[Replayed | None]:
@@ -91,7 +91,7 @@ class Simulator:
         return [found[point] for point in range(len(points))]
 
     def under(self, points: Points, memory: int) -> list[Replayed | None]:
-        """What it counts on a device that has just so much, emptying its cache where it must; None where memory runs out."""
+        """Return what it counts on a device that has just so much, emptying its cache where it must; None where memory runs out."""
         device = self._loaded(memory)
         found: dict[int, Replayed | None] = {}
         for point, tape, sizes in self._requests(points):
@@ -100,7 +100,7 @@ class Simulator:
         return [found[point] for point in range(len(points))]
 
     def counted(self, points: Points) -> list[Replayed]:
-        """What the allocator counts at each point; as on a boundless device where the model does not fit on its own."""
+        """Return what the allocator counts at each point; as on a boundless device where the model does not fit on its own."""
         device, boundless = self._loaded(self.target.device.room_bytes), self._loaded(BOUNDLESS)
         found: dict[int, Replayed] = {}
         for point, tape, sizes in self._requests(points):
@@ -118,12 +118,12 @@ class Simulator:
 
     @property
     def is_modelled(self) -> bool:
-        """Whether something is counted of which the size is not exact."""
+        """Return whether something is counted of which the size is not exact."""
         return not self._tape.is_exact or self._longest is not None
 
     @cached_property
     def _fixed(self) -> int:
-        """How many of what is loaded come before the first that depends on a symbol."""
+        """Return how many of what is loaded come before the first that depends on a symbol."""
         load = self._basis.load
         return next((place for place, one in enumerate(load) if isinstance(one.size, SymDim)), len(load))
 
@@ -173,14 +173,14 @@ class Simulator:
         return list(alike.values())
 
     def _seen_of(self, node: Node) -> object:
-        """What tells apart what rules see of nodes; of one with known values, the node."""
+        """Return what tells apart what rules see of nodes; of one with known values, the node."""
         call = operator_call(node, _spec_of(node), self._basis.types, self._basis.aliases.strides)
         if any(value is not None for value in call.values):
             return node
         return node.op, call.source, tuple(call.types), tuple(call.results), call.parameters, repr(call.attrs)
 
     def _chosen(self, sizes: Mapping[str, int]) -> list[Sequence[MemoryEvent]]:
-        """What these nodes ask for at one binding."""
+        """Return what these nodes ask for at one binding."""
         bound = type_binder(sizes)
         types, strides = _BoundTypes(self._basis.types, bound), _BoundStrides(self._basis.aliases.strides, bound)
         return [memory_events(operator_call(one, _spec_of(one), types, strides), self.target) for one, *_ in self._unsettled]
@@ -193,7 +193,7 @@ def _spec_of(node: Node) -> OpSpec:
 
 
 def simulator(ctx: PassContext, model: LifetimeModel) -> Simulator | None:
-    """What replays the model of a run; None where PyTorch's allocator does not run it, or sizes depend on data."""
+    """Return what replays the model of a run; None where PyTorch's allocator does not run it, or sizes depend on data."""
     memory = ctx.get(CudaMemory(model=model))
     basis = memory.basis
     if memory.tape is None or basis is None or memory.is_open or basis.lifetimes.unsized:
@@ -218,7 +218,7 @@ class _Loaded:
         self._gpu: CachingAllocator | None = None
 
     def count(self, tape: ForwardTape, sizes: list[int]) -> Replayed | None:
-        """What is counted for one size, None where memory runs out."""
+        """Return what is counted for one size, None where memory runs out."""
         try:
             gpu = self._with([sizes[slot] for slot in tape.resident[: self._fixed]])
             found = tape.replay(gpu, sizes, loaded=self._fixed)
@@ -278,7 +278,7 @@ Shape: TypeAlias = "tuple[tuple[_Part, ...], ...]"
 
 
 def _shape_of(nodes: Sequence[Sequence[MemoryEvent]]) -> tuple[Shape, list[int]]:
-    """What nodes ask for, and the amounts in order. Raises PassError where an amount is no number."""
+    """Return what nodes ask for, and the amounts in order. Raises PassError where an amount is no number."""
     amounts: list[int] = []
     return tuple([tuple([_part(event, amounts) for event in events]) for events in nodes]), amounts
 
@@ -374,7 +374,7 @@ class PeakCurve:
 
     @property
     def origin(self) -> Provenance:
-        """Where what is counted comes from."""
+        """Return where what is counted comes from."""
         return Provenance.MODELLED if self.is_modelled else Provenance.EXACT
 
     def take(self, number: int, other: PeakCurve) -> None:
@@ -429,7 +429,7 @@ class Curve(Analysis[PeakCurve]):
 
 
 def _curve_columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
-    """What is known at each point."""
+    """Return what is known at each point."""
     points, peaks = result.points, result.peaks
     found = size_columns(points)
     found[Column("activation_peak_bytes", Kind.BYTES, "activation peak")] = peaks.activation
@@ -494,7 +494,7 @@ class DevicePeaks:
 
     @property
     def origin(self) -> Provenance:
-        """Where they come from."""
+        """Return where they come from."""
         return Provenance.MODELLED if self.is_modelled else Provenance.EXACT
 
 
@@ -750,5 +750,5 @@ def _middles(times: Sequence[Quantity] | None) -> Sequence[float | None] | None:
 
 
 def _per_second(sizes: Sequence[int], seconds: Sequence[float | None] | None) -> Sequence[object] | None:
-    """How many of the symbol a second has."""
+    """Return how many of the symbol a second has."""
     return None if seconds is None else [size / time if time else None for size, time in zip(sizes, seconds, strict=True)]

@@ -138,7 +138,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
 
 
 def _changed(found: Footprint, node: str) -> str:
-    """Which of the two peaks the changes are computed for."""
+    """Return which of the two peaks the changes are computed for."""
     where = f"{node}, where the {found.of}'s is too" if found.peak_node is not None and found.peak_node.name == node else node
     return f"changes and what they save are computed for the activation peak: tensors beyond weights and inputs, at {where or 'no node'}"
 

@@ -143,7 +143,7 @@ class Liveness(Analysis[Timeline]):
 
 
 def _freed(result: Timeline, ctx: PassContext) -> str:
-    """Who lets go of tensors when."""
+    """Return who lets go of tensors when."""
     return _SEEN if result.model == "eager" and ctx.program.watched is not None else _NOTES[result.model]
 
 

@@ -58,7 +58,7 @@ def moved_weights(graph: Graph) -> Iterator[Value]:
 
 
 def is_on_host(type_: Type, graph: Graph) -> bool:
-    """Whether a tensor stays on the host: the file places it there, and others on a CUDA device."""
+    """Return whether a tensor stays on the host: the file places it there, and others on a CUDA device."""
     return type_.device.startswith("cpu") and any(value.type.device.startswith("cuda") for value in (*graph.weights, *graph.inputs))
 
 
@@ -149,7 +149,7 @@ def forward_tape(
 
 
 def operator_call(node: Node, spec: OpSpec, types: Inferred, strides: Strides) -> OpCall:
-    """What the rules of an operator see of a node."""
+    """Return what the rules of an operator see of a node."""
     operands: Sequence[Type | None] = [None if value is None else strides.type_of(value) for value in node.inputs]
     values = [None if value is None else types.values.get(value) for value in node.inputs]
     results = [strides.type_of(output) for output in node.outputs]
@@ -158,7 +158,7 @@ def operator_call(node: Node, spec: OpSpec, types: Inferred, strides: Strides) -
 
 
 def _may_be_on_host(graph: Graph) -> bool:
-    """Whether there are constants, or tensors of which the file says where they are."""
+    """Return whether there are constants, or tensors of which the file says where they are."""
     declared = (*graph.weights, *graph.inputs)
     return any(value.role is Role.CONSTANT or value.type.device for value in declared)
 

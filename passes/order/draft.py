@@ -98,7 +98,7 @@ def _predecessors(nodes: Sequence[Node], place: dict[Node, int], order: Order) -
 
 
 def _is_fixed(node: Node) -> bool:
-    """Whether a node must keep its place among others like it: it draws random numbers, has side effects, or is foreign."""
+    """Return whether a node must keep its place among others like it: it draws random numbers, has side effects, or is foreign."""
     return any(_acts(one) for one in (node, *(inner for region in node.regions for inner in region.walk())))
 
 
@@ -144,7 +144,7 @@ def _bound_size(size: Dim) -> int:
 
 
 def recipe_of(draft: Draft, aliases: Aliases, costs: Costs) -> Recipe:
-    """How the results of a draft's nodes are made."""
+    """Return how the results of a draft's nodes are made."""
     place = {node: op for op, node in enumerate(draft.nodes)}
     numbers = {value: number for number, value in enumerate(draft.values)}
     written = _overwritten_storages(draft.nodes, aliases)

@@ -69,7 +69,7 @@ class Scheduled:
 
     @property
     def is_new(self) -> bool:
-        """Whether the order is another one than as written."""
+        """Return whether the order is another one than as written."""
         return self.ordering.peak < self.ordering.as_written
 
 

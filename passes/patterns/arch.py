@@ -442,7 +442,7 @@ def _routes(topk: Node) -> bool:
 
 
 def _decays(cumsum: Node) -> bool:
-    """Whether a running sum becomes an exponent: the decay of a state, step by step."""
+    """Return whether a running sum becomes an exponent: the decay of a state, step by step."""
     values = list(cumsum.outputs)
     for _ in range(6):
         near = users(values)
@@ -453,7 +453,7 @@ def _decays(cumsum: Node) -> bool:
 
 
 def _with_numbers(node: Node) -> bool:
-    """Whether something is compared with 0, 1, 2, ...: what one-hot is made of."""
+    """Return whether something is compared with 0, 1, 2, ...: what one-hot is made of."""
     return any(one is not None and plays(one, OpRole.RANGE) for one in map(producer, node.inputs))
 
 

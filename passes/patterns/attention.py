@@ -49,7 +49,7 @@ class Attention:
 
     @property
     def crosses(self) -> bool:
-        """Whether queries and keys come from two different states: an encoder's and a decoder's."""
+        """Return whether queries and keys come from two different states: an encoder's and a decoder's."""
         first, second = _state(self.query), _state(self.key)
         if first is None or second is None or first is second or is_constant(first) or is_constant(second):
             return False
@@ -95,7 +95,7 @@ def _scales(node: Node) -> bool:
 
 
 def _mixes_activations(node: Node) -> bool:
-    """Whether a node is a product of two values that both change from run to run."""
+    """Return whether a node is a product of two values that both change from run to run."""
     if not is_product(node):
         return False
     left, right = _factors_of_product(node)
@@ -139,7 +139,7 @@ def _fused_is_causal(node: Node, form: FusedAttention, triangles: Triangles) -> 
 
 
 def _masks_future(masks: Iterable[Value], triangles: Triangles) -> tuple[bool, str]:
-    """Whether one of the masks is made by cutting off a triangle, or by comparing positions with positions."""
+    """Return whether one of the masks is made by cutting off a triangle, or by comparing positions with positions."""
     for mask in masks:
         if is_product_of_activations(mask):
             continue
@@ -157,12 +157,12 @@ def _masks_future(masks: Iterable[Value], triangles: Triangles) -> tuple[bool, s
 
 
 def _makes_masks(node: Node) -> bool:
-    """Whether what a node is given may still be part of a mask: scores, and what is looked up by place, are not."""
+    """Return whether what a node is given may still be part of a mask: scores, and what is looked up by place, are not."""
     return not is_product(node) and family(node) not in (Family.INDEXING, Family.SOFTMAX, Family.NORMALIZATION)
 
 
 def _compares_positions(node: Node) -> bool:
-    """Whether both sides count places, or a difference of places is compared with a number."""
+    """Return whether both sides count places, or a difference of places is compared with a number."""
     if len(node.inputs) == 2 and all(_is_position(operand) for operand in node.inputs):
         return True
     difference = producer(node.inputs[0]) if node.inputs else None
@@ -170,7 +170,7 @@ def _compares_positions(node: Node) -> bool:
 
 
 def is_product_of_activations(value: Value) -> bool:
-    """Whether a value is the scores themselves, not a mask for them."""
+    """Return whether a value is the scores themselves, not a mask for them."""
     node, _ = back(value, _mixes_activations, _scales)
     return node is not None
 
@@ -180,7 +180,7 @@ def _comes_from(value: Value, origin: Value, limit: int) -> bool:
 
 
 def _is_position(value: Value | None) -> bool:
-    """Whether a value counts places: it comes from arange or a running sum."""
+    """Return whether a value counts places: it comes from arange or a running sum."""
     return any(plays(node, OpRole.RANGE, OpRole.RUNNING_SUM) for node in ancestors(value, 40))
 
 

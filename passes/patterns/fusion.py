@@ -293,7 +293,7 @@ class Matcher:
         return "-".join([*parts, "act"] if rest else parts), group
 
     def _pointwise(self, node: Node, start: Node) -> bool:
-        """Whether a node does something to each element on its own, and keeps the size of the results."""
+        """Return whether a node does something to each element on its own, and keeps the size of the results."""
         if plays(node, OpRole.GENERATED):
             return False  # what could be fused is
         if not plays(node, *_FREE, OpRole.RESHAPE) and (family(node) is not Family.ELEMENTWISE or len(node.outputs) != 1):
@@ -306,7 +306,7 @@ class Matcher:
         return family(node) is Family.ELEMENTWISE or plays(node, *_FREE, OpRole.MOMENT, OpRole.EXPAND, OpRole.CONVERT_LIKE)
 
     def _origins(self, value: Value | None) -> Iterator[Value]:
-        """What may be normalized, nearest first: what is averaged, and what squares, differences and conversions of it come from."""
+        """Yield what may be normalized, nearest first: what is averaged, and what squares, differences and conversions of it come from."""
         for _ in range(8):
             if value is None:
                 return
@@ -333,7 +333,7 @@ def _gated_unit(node: Node | None) -> str:
 
 
 def _folds(node: Node) -> bool:
-    """Whether a node is a normalization by given statistics, which folds into a convolution's weights."""
+    """Return whether a node is a normalization by given statistics, which folds into a convolution's weights."""
     return plays(node, OpRole.FOLDABLE_NORM) and not node.attrs.get("training")
 
 
@@ -416,7 +416,7 @@ def filled(nodes: Sequence[Node]) -> list[Node]:
 
 
 def is_closed(nodes: Sequence[Node]) -> bool:
-    """Whether nothing outside reads what any but the last node makes."""
+    """Return whether nothing outside reads what any but the last node makes."""
     inside = set(nodes)
     for node in nodes[:-1]:
         for value in node.outputs:

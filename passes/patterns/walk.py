@@ -35,18 +35,18 @@ def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[
 
 
 def family(node: Node) -> Family | None:
-    """What kind of work a node does; None where irscope has no record."""
+    """Return what kind of work a node does; None where irscope has no record."""
     spec = find_op(node.op)
     return None if spec is None else spec.family
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node multiplies matrices."""
+    """Return whether a node multiplies matrices."""
     return factors_of(node) is not None
 
 
 def is_filter(node: Node) -> bool:
-    """Whether a node slides filters over windows, in floats or in integers."""
+    """Return whether a node slides filters over windows, in floats or in integers."""
     return family(node) is Family.CONVOLUTION or plays(node, OpRole.FILTERS)
 
 
@@ -60,13 +60,13 @@ def weights_of(node: Node) -> list[Value]:
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only shows, copies or converts its first operand."""
+    """Return whether a node only shows, copies or converts its first operand."""
     spec = find_op(node.op)
     return spec is not None and (spec.family is Family.VIEW or not spec.roles.isdisjoint(_COPIES))
 
 
 def is_passed(node: Node) -> bool:
-    """Whether a node leaves its first operand what it is: a view, a copy, or the same elements as codes."""
+    """Return whether a node leaves its first operand what it is: a view, a copy, or the same elements as codes."""
     return is_view(node) or plays(node, OpRole.RECODES)
 
 
@@ -114,7 +114,7 @@ def _carried(node: Node) -> list[Value]:
 
 
 def is_constant(value: Value) -> bool:
-    """Whether a value is a weight, or made from weights and nothing else by views and conversions."""
+    """Return whether a value is a weight, or made from weights and nothing else by views and conversions."""
     found = source(value)
     if found is None:
         return False
@@ -135,7 +135,7 @@ def users(values: Iterable[Value]) -> list[Node]:
 
 
 def escapes(value: Value) -> bool:
-    """Whether a graph returns the value."""
+    """Return whether a graph returns the value."""
     return any(not isinstance(user, Node) for user in value.users or ())
 
 
@@ -169,7 +169,7 @@ class Triangles:
         self._known: dict[Value, bool] = {}
 
     def __call__(self, value: Value) -> bool:
-        """Whether the value is a square constant that separates later from earlier positions. Parameters are never read."""
+        """Return whether the value is a square constant that separates later from earlier positions. Parameters are never read."""
         if value.role not in (Role.BUFFER, Role.CONSTANT):
             return False
         found = self._known.get(value)

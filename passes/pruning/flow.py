@@ -223,7 +223,7 @@ class Verdict:
     texts: tuple[str, ...]
 
     def going(self, ids: Ids) -> Mask:
-        """Which of these slices can go."""
+        """Return which of these slices can go."""
         return self.goes[self.roots[ids]]
 
     def keep_one(self, ids: Ids) -> None:
@@ -232,7 +232,7 @@ class Verdict:
             self.goes[self.roots[ids[0]]] = False
 
     def folding(self, ids: Ids) -> Mask:
-        """Which of these slices could go if constants were folded into a bias."""
+        """Return which of these slices could go if constants were folded into a bias."""
         return self.folds[self.roots[ids]]
 
     def reasons(self, ids: Ids) -> dict[str, int]:
@@ -301,7 +301,7 @@ class Channels:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What becomes of every slice, once everything has been said."""
+        """Return what becomes of every slice, once everything has been said."""
         roots = self.find(np.arange(self._count))
         seen, stays, varies = (np.zeros(self._count, np.bool_) for _ in range(3))
         why = np.full(self._count, _FREE, np.int32)

@@ -121,7 +121,7 @@ class PruneReport(Analysis[Pruning]):
         return result
 
     def wants(self) -> WeightValues:
-        """What of the values it asks for."""
+        """Return what of the values it asks for."""
         return WeightValues(histogram=False, threads=self.threads, allow=self.allow)
 
     def report(self, result: Pruning, ctx: PassContext) -> Report:
@@ -278,7 +278,7 @@ class Savings:
     """Nodes that get smaller, but whose cost is not known exactly."""
 
     def total(self, measure: str) -> Dim:
-        """What is saved of FLOPs, bytes read or bytes written."""
+        """Return what is saved of FLOPs, bytes read or bytes written."""
         saved: Dim = 0
         for before, after in self.entries.values():
             saved = saved + _amount(before, measure) - _amount(after, measure)
@@ -418,7 +418,7 @@ def thin_out(weights: Iterable[Value], look: Look, files: WeightFiles, threads: 
 
 
 def _sums_over_second(weight: Value) -> bool:
-    """Whether products are summed over the second axis of a weight, as in linear layers and convolutions; else over the first."""
+    """Return whether products are summed over the second axis of a weight, as in linear layers and convolutions; else over the first."""
     value, is_second = weight, True
     while True:
         user = next((one for one in value.users or () if isinstance(one, Node)), None)
@@ -431,7 +431,7 @@ def _sums_over_second(weight: Value) -> bool:
 
 
 def _sums_over_first(node: Node, value: Value) -> bool:
-    """Whether an operator sums over the first axis of this operand."""
+    """Return whether an operator sums over the first axis of this operand."""
     factors = factors_of(node)
     if factors is None:
         return plays(node, OpRole.OVER_FIRST)

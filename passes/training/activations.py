@@ -47,7 +47,7 @@ class Kept:
 
 
 def kept_pieces(trace: Trace, times: StepTimes, link: float) -> list[Kept]:
-    """What the steady step keeps, in order of creation; `link` is in bytes a second."""
+    """Return what the steady step keeps, in order of creation; `link` is in bytes a second."""
     return list(_Search(trace, times, link).run())
 
 
@@ -139,7 +139,7 @@ class _Search:
         return (piece.born is None or piece.born - self._span.first <= when) and self._death(piece) > when
 
     def _holds(self, piece: Piece, read: int, when: int) -> bool:
-        """Whether what was read is still there, unchanged."""
+        """Return whether what was read is still there, unchanged."""
         if not self._is_there(piece, when):
             return False
         return not any(read < at < when for at in self._writers.get(piece, ()))
@@ -314,7 +314,7 @@ def _module_path(op: StepOp) -> str:
 
 
 def _type_of(op: StepOp) -> str:
-    """What an operator makes or changes that outlives it."""
+    """Return what an operator makes or changes that outlives it."""
     for piece in op.writes:
         found = _TYPES.get(piece.category)
         if found is not None:

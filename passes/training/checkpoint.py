@@ -27,7 +27,7 @@ from irscope.training import Piece, StepOp, Trace
 
 
 def decided_by_compiler(where: str) -> UsageError:
-    """What is said of a plan for a compiled step: nobody could carry it out."""
+    """Return what is said of a plan for a compiled step: nobody could carry it out."""
     return UsageError(
         "what a compiled step recomputes is for torch.compile's partitioner to decide",
         code="IRS394",
@@ -79,7 +79,7 @@ def step_problem(trace: Trace, seconds: Callable[[StepOp], float], *, replay_ran
 
 
 def _is_in(piece: Piece, first: int, end: int) -> bool:
-    """Whether a piece is there at some time of a step."""
+    """Return whether a piece is there at some time of a step."""
     return (piece.born is None or piece.born < end) and (piece.died is None or piece.died > first)
 
 
@@ -246,7 +246,7 @@ def _verdict(one: Planned, whole: float) -> str:
 
 
 def _recomputed(step: StepProblem, planned: Planned) -> list[tuple[str, int, int, str]]:
-    """What is given up, by name without numbers of layers, largest first."""
+    """Return what is given up, by name without numbers of layers, largest first."""
     saved = set(step.problem.saved)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, state in enumerate(planned.plan):

@@ -101,7 +101,7 @@ class StepMemory:
 
     @property
     def steps(self) -> list[Outcome]:
-        """What is counted in each step."""
+        """Return what is counted in each step."""
         return self.central.outcomes
 
     @property
@@ -185,7 +185,7 @@ class StepMemory:
 
     @property
     def verdict(self) -> Quantity:
-        """Whether the steps fit; modelled where it may be otherwise within what is possible, unknown where no allocator is."""
+        """Return whether the steps fit; modelled where it may be otherwise within what is possible, unknown where no allocator is."""
         if self.reason:
             return self._unknown
         low, high = (None if one is None else one.worst("reserved") for one in (self.low, self.high))
@@ -198,7 +198,7 @@ class StepMemory:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What memory is for, the rounding of blocks too where an allocator has any."""
+        """Return what memory is for, the rounding of blocks too where an allocator has any."""
         return self.trace.categories if self.reason else (*self.trace.categories, ROUNDING)
 
     def phase_peaks(self, step: int | None = None) -> dict[Phase, Quantity]:
@@ -345,7 +345,7 @@ class _Rows:
         return Held(piece.name, piece.category, size, born, dies, why, node=made, shown=shown)
 
     def _own(self, slot: int, step: int, size: int, shown: Quantity | None) -> Held:
-        """What a kernel or a library takes for itself."""
+        """Return what a kernel or a library takes for itself."""
         moments, label, category = self._memory.moments, self._memory.tape.labels[slot], self._memory.tape.kinds[slot]
         begins, ends = moments.lives
         end = len(self._ops)

@@ -61,7 +61,7 @@ class StepTimes:
         return found[1]
 
     def cost(self, op: StepOp) -> Cost | None:
-        """What an operator computes and moves, where that is known."""
+        """Return what an operator computes and moves, where that is known."""
         return None if op.call is None or op.is_view else op.call.spec.cost_of(op.call)
 
     def _timed(self, op: StepOp) -> float:

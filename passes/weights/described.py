@@ -103,7 +103,7 @@ class Described:
         return f"{found}; less where layers have the window of {self.perhaps_window:,}" if self.perhaps_window else found
 
     def table(self) -> Table:
-        """What the file says, by its own keys."""
+        """Return what the file says, by its own keys."""
         return Table.of([("architecture", self.architecture), *self.figures.items()], ["key:text", "value:text"], "described")
 
 
@@ -112,7 +112,7 @@ class _Unknown(Exception):
 
 
 def described(metadata: Mapping[str, str]) -> Described | None:
-    """What metadata says of the model; None where it names no architecture."""
+    """Return what metadata says of the model; None where it names no architecture."""
     architecture = metadata.get("general.architecture", "")
     if not architecture:
         return None
@@ -154,7 +154,7 @@ class _Said:
         return found
 
     def of_each(self, key: str, layers: int) -> list[int] | None:
-        """What a list says of each layer; None where there is none, or another number of them."""
+        """Return what a list says of each layer; None where there is none, or another number of them."""
         text = self.text(key)
         parts = text[1:-1].split(", ") if text.startswith("[") else []
         words = {"true": 1, "false": 0}

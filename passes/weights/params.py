@@ -95,7 +95,7 @@ class Params(Analysis[ParameterReport]):
         return result
 
     def wants(self) -> WeightValues | None:
-        """What of the values it asks for."""
+        """Return what of the values it asks for."""
         if not self.values:
             return None
         from irscope.passes.weights.values import WeightValues
@@ -257,7 +257,7 @@ def _quantile(found: Quantile) -> object:
 
 
 def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str, ...]]:
-    """What values add to a summary, further tables about them, and the conventions they follow."""
+    """Return what values add to a summary, further tables about them, and the conventions they follow."""
     several = list(dict.fromkeys(map(id, look.statistics.values())))
     distinct = {id(made): made for made in look.statistics.values()}
     counted = [distinct[key] for key in several]
@@ -321,7 +321,7 @@ def _dequantized(look: Look) -> Table:
 
 
 def _packed_tables(totals: ParameterTotals) -> Iterator[Table]:
-    """How many parameters are stored in few bits, and what they take with all that lies beside them."""
+    """Yield how many parameters are stored in few bits, and what they take with all that lies beside them."""
     found: dict[str, list[int]] = {}
     for weight, part in totals.packed.items():
         size = totals.own[weight][1] if weight in totals.own else 0
@@ -388,7 +388,7 @@ def alignment_of(type_: Type) -> int | None:
 
 
 def alignment_table(weights: Iterable[Value]) -> Table:
-    """How many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
+    """Return how many matrices have sizes that are multiples of 8, 16, 64, 128, and what filling up the others would take."""
     weights = list(weights)
     open_ended = sum(isinstance(weight.type, TensorType) and _may_be_matrix(weight.type) for weight in weights)
     matrices = [
@@ -421,6 +421,6 @@ def _matrix(type_: Type) -> tuple[int, int] | None:
 
 
 def _may_be_matrix(type_: Type) -> bool:
-    """Whether it may be a matrix whose sizes are not numbers."""
+    """Return whether it may be a matrix whose sizes are not numbers."""
     shape = type_.shape
     return shape is None or (len(shape) >= 2 and any(isinstance(size, SymDim) for size in shape))

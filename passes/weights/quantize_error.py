@@ -101,7 +101,7 @@ class QuantizeError(Analysis[WeightErrors]):
         return result
 
     def wants(self) -> WeightValues:
-        """What of the values it asks for."""
+        """Return what of the values it asks for."""
         from irscope.passes.weights.values import WeightValues
 
         return WeightValues(histogram=False, threads=self.threads, allow=self.allow, rounding=True)

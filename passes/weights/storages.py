@@ -53,7 +53,7 @@ class ParameterTotals:
 
     @property
     def are_inputs(self) -> bool:
-        """Whether parameters are among the inputs, and nobody says which."""
+        """Return whether parameters are among the inputs, and nobody says which."""
         return bool(self.uncounted) and not any(weight.role in (Role.PARAMETER, Role.BUFFER) for weight in self.weights)
 
     @property
@@ -62,7 +62,7 @@ class ParameterTotals:
         return self.bytes + self.buffer_bytes + self.constant_bytes
 
     def is_complete(self, role: Role | None = None) -> bool:
-        """Whether the sums over a role, or over all weights, leave nothing out."""
+        """Return whether the sums over a role, or over all weights, leave nothing out."""
         return not any(role is None or weight.role is role for weight in self.unsized)
 
     @property

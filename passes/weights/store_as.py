@@ -248,7 +248,7 @@ class StoreAs(Analysis[Storing]):
 
 
 def _quantised(totals: ParameterTotals) -> Iterator[str]:
-    """How weights are stored that are in few bits already."""
+    """Yield how weights are stored that are in few bits already."""
     yield from (part.scheme for part in totals.packed.values())
     yield from (weight.type.dtype.text for weight in totals.weights if weight.type.dtype.kind is DTypeKind.BLOCKS)
 
@@ -265,7 +265,7 @@ class _Use:
 
 
 def _uses(totals: ParameterTotals, has_graph: bool) -> dict[Value, _Use]:
-    """What matrices are for, by the operators that read them, else by their names."""
+    """Return what matrices are for, by the operators that read them, else by their names."""
     weights = [weight for weight in totals.weights if weight not in totals.tied_to]
     if not has_graph:
         return {weight: _use_by_name(str(weight.name)) for weight in weights}
@@ -317,7 +317,7 @@ def _uses_of(weight: Value) -> Iterator[_Use]:
 
 
 def _gives_result(weight: Value) -> bool:
-    """Whether a product with it is near an output: nothing but views and sums between."""
+    """Return whether a product with it is near an output: nothing but views and sums between."""
     pending: list[Value] = [result for node in weight.users or () if isinstance(node, Node) for result in node.outputs]
     for _ in range(_FAR):
         if not pending:

@@ -167,7 +167,7 @@ class _Progress:
 
     @property
     def next(self) -> Tick:
-        """What tells about the next look at the lot."""
+        """Return what tells about the next look at the lot."""
         self._look += 1
         return self.tick
 
@@ -182,12 +182,12 @@ class LooksAtValues(Protocol):
     """A pass that asks for statistics of values."""
 
     def wants(self) -> WeightValues | None:
-        """What of the values it asks for; None where it does not look."""
+        """Return what of the values it asks for; None where it does not look."""
         ...
 
 
 def shared_look(own: WeightValues, ctx: PassContext) -> WeightValues:
-    """What a pass asks for, together with what other passes of the run ask for, so that all is read once."""
+    """Return what a pass asks for, together with what other passes of the run ask for, so that all is read once."""
     planned = [wanted for one in ctx.planned if isinstance(one, LooksAtValues) and (wanted := one.wants()) is not None]
     planned = [wanted for wanted in planned if wanted.allow == own.allow]
     first = next((wanted for wanted in planned if wanted.is_shown), planned[0] if planned else own)

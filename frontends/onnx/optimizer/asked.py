@@ -96,7 +96,7 @@ def _refused(file: ModelFile, why: str) -> LoadError:
 
 
 def _with_own_weights(file: ModelFile, saved: onnx.ModelProto) -> ModelFile:
-    """What was saved, each weight that the file has under the same name and of the same type as it is there."""
+    """Return what was saved, each weight that the file has under the same name and of the same type as it is there."""
     derived: set[str] = set()
     _replace_weights(file.proto.graph, saved.graph, derived)
     return ModelFile(saved, file.path, file.stored, frozenset(derived))
@@ -131,7 +131,7 @@ def _replace_weights(own: onnx.GraphProto, saved: onnx.GraphProto, derived: set[
 
 
 def _is_read(tensor: onnx.TensorProto) -> bool:
-    """Whether the values of a weight that was made are worth keeping: shapes may depend on them."""
+    """Return whether the values of a weight that was made are worth keeping: shapes may depend on them."""
     dtype, count = DTYPES[tensor.data_type], 1
     for size in tensor.dims:
         count *= size

@@ -233,7 +233,7 @@ def _after_convolution(graph: OrtGraph, node: OrtNode, op: str, versions: tuple[
 
 
 def _channel_axis(shape: tuple[int, ...], rank: int, channels: int) -> bool:
-    """Whether a tensor is one number for each channel of what a filter of this rank makes."""
+    """Return whether a tensor is one number for each channel of what a filter of this rank makes."""
     axis = 1 if len(shape) == rank else 0 if len(shape) == rank - 1 else None
     return axis is not None and shape[axis] == channels and all(size == 1 for place, size in enumerate(shape) if place != axis)
 
@@ -334,7 +334,7 @@ def fuse_pad(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _padding(graph: OrtGraph, node: OrtNode) -> list[int] | None:
-    """What a Pad adds in front of and behind each axis but the first two; None for another value than 0, and where it takes away."""
+    """Return what a Pad adds in front of and behind each axis but the first two; None for another value than 0, and where it takes away."""
     if node.attr("mode", "constant") != "constant":
         return None
     if node.version >= 11:
@@ -356,7 +356,7 @@ def _padding(graph: OrtGraph, node: OrtNode) -> list[int] | None:
 
 
 def _passes_bias(bias: tuple[Size, ...] | None, rows: Size, columns: Size) -> bool:
-    """Whether Gemm takes a bias of this shape: (N), (1, N), (M, 1) or (M, N)."""
+    """Return whether Gemm takes a bias of this shape: (N), (1, N), (M, 1) or (M, N)."""
 
     def same(one: Size, other: Size) -> bool:
         return one is not None and one == other

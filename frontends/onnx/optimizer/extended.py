@@ -89,7 +89,7 @@ def _gelu(graph: OrtGraph, div: OrtNode, domain: str) -> bool:
 
 
 def _links(graph: OrtGraph, node: OrtNode) -> bool:
-    """Whether it has one reader in the graph, and operands of the types that are fused."""
+    """Return whether it has one reader in the graph, and operands of the types that are fused."""
     return ends_in_one(graph, node) and has_dtypes(graph, node, HALF_OR_MORE)
 
 
@@ -301,7 +301,7 @@ def _layer_norm(graph: OrtGraph, mean: OrtNode) -> bool:
 
 
 def _normalized(graph: OrtGraph, mean: OrtNode, subs: Sequence[OrtNode]) -> tuple[OrtNode, list[OrtNode], OrtNode, OrtNode, float] | None:
-    """What follows the difference from the mean: the mean of its square, all nodes up to the scale, scale, bias and epsilon."""
+    """Return what follows the difference from the mean: the mean of its square, all nodes up to the scale, scale, bias and epsilon."""
     sub = subs[0]
     between: list[OrtNode] = []
     cast = None

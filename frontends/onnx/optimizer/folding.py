@@ -442,7 +442,7 @@ def _constant_sizes(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _is_own_size(graph: OrtGraph, root: str, joined: OrtNode, place: int, axis: int) -> bool:
-    """Whether an operand of the Concat is the size of this axis of `root`: Shape, then Gather and Unsqueeze."""
+    """Return whether an operand of the Concat is the size of this axis of `root`: Shape, then Gather and Unsqueeze."""
     made = graph.input_node(joined, place)
     if made is None:
         return False
@@ -462,7 +462,7 @@ def _is_own_size(graph: OrtGraph, root: str, joined: OrtNode, place: int, axis: 
 
 
 def _has_same_size(graph: OrtGraph, name: str, root: str, axis: int) -> bool:
-    """Whether two values are one, or have one size along an axis: a number or a name, from the file or inferred."""
+    """Return whether two values are one, or have one size along an axis: a number or a name, from the file or inferred."""
     if name == root:
         return True
     shapes = [graph.shape(one) or () for one in (name, root)]

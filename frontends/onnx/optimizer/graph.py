@@ -54,7 +54,7 @@ class Weight:
 
     @property
     def identity(self) -> Hashable:
-        """What is equal for weights that surely have the same values; None where that is not known."""
+        """Return what is equal for weights that surely have the same values; None where that is not known."""
         return ("file", id(self.proto)) if self.proto is not None else self.key
 
     @property
@@ -522,7 +522,7 @@ class OrtGraph:
         return new is not None and self._can_rename(node, new)
 
     def _sole_operand(self, node: OrtNode) -> str | None:
-        """What a node is replaced by: the one operand that another node makes, or the only one."""
+        """Return what a node is replaced by: the one operand that another node makes, or the only one."""
         edges = self.input_edges(node)
         if len(edges) == 1 and edges[0][1] < len(node.inputs):
             return node.inputs[edges[0][1]]
@@ -535,7 +535,7 @@ class OrtGraph:
         return True
 
     def has_own(self, name: str, instead_of: str) -> bool:
-        """Whether the graph, or one inside that reads the other name, has a value of this name already."""
+        """Return whether the graph, or one inside that reads the other name, has a value of this name already."""
         if self._knows(name) or name in self.outputs:
             return True
         return any(body.has_own(name, instead_of) for node in self for body in node.bodies.values() if instead_of in node.captured)

@@ -44,7 +44,7 @@ _WIDTHS: Final = {
 
 
 def _lacks_half(graph: OrtGraph, node: OrtNode) -> bool:
-    """Whether a node reads half precision and the CPU provider has no kernel for that."""
+    """Return whether a node reads half precision and the CPU provider has no kernel for that."""
     return any(graph.dtype(name) is DType.F16 for name in node.inputs if name) and not runs_halves(node.op, node.version)
 
 

@@ -214,7 +214,7 @@ class _Nchwc:
         self._made(node, blocked, result, uses, outputs, origins)
 
     def _form(self, outputs: int, inputs: int, groups: int) -> tuple[bool, bool, int] | None:
-        """Whether the image is reordered, whether the filter has no blocks of its inputs, and their number as padded."""
+        """Return whether the image is reordered, whether the filter has no blocks of its inputs, and their number as padded."""
         if groups > 1:
             if inputs == 1 and outputs == groups:
                 return None if outputs % _ALIGNED else (True, True, inputs)
@@ -275,7 +275,7 @@ class _Nchwc:
         self.blocked[result] = replace(into, uses=uses, left=uses)
 
     def _is_open(self, one: _Blocked, uses: int = 1) -> bool:
-        """Whether a convolution makes it that nothing else reads and that has no activation yet."""
+        """Return whether a convolution makes it that nothing else reads and that has no activation yet."""
         node = one.node
         return node.op == "Conv" and node.domain == BLOCKED and one.uses == uses and node.attr("activation") is None
 

@@ -53,21 +53,21 @@ class _Edge(NamedTuple):
 
 
 def _moves(node: OrtNode | None) -> bool:
-    """Whether pairs are moved past a node."""
+    """Return whether pairs are moved past a node."""
     if node is None or not node.is_standard:
         return False
     return node.op in _MOVES_DATA or (node.op == "MaxPool" and node.version >= 12)
 
 
 def _has_constants(graph: OrtGraph, node: OrtNode) -> bool:
-    """Whether scale and zero point are single constants."""
+    """Return whether scale and zero point are single constants."""
     names = [node.input(1), *(node.inputs[2:3] if node.has_input(2) else ())]
     weights = [graph.constant(name) for name in names]
     return all(weight is not None and (not weight.shape or weight.shape == (1,)) for weight in weights)
 
 
 def _after(graph: OrtGraph, node: OrtNode) -> list[_Edge]:
-    """Where the first result goes; nowhere if it is read and also a result of the graph."""
+    """Return where the first result goes; nowhere if it is read and also a result of the graph."""
     name = node.outputs[0]
     edges = [_Edge(name, node, reader, place) for reader, result, place in graph.edges(node) if result == 0]
     if not edges:

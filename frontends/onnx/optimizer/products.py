@@ -130,7 +130,7 @@ def matmul_integer_to_float(graph: OrtGraph, mul: OrtNode) -> bool:
 
 
 def _is_row(shape: Sequence[object] | None) -> bool:
-    """Whether all sizes but the last are 1, and that one is more."""
+    """Return whether all sizes but the last are 1, and that one is more."""
     return shape is not None and len(shape) > 0 and all(size == 1 for size in shape[:-1]) and isinstance(shape[-1], int) and shape[-1] > 1
 
 

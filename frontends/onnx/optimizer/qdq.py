@@ -228,7 +228,7 @@ def _unary(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _is_byte(graph: OrtGraph, group: _Group) -> bool:
-    """Whether all codes are of one type of at most 8 bits that kernels have."""
+    """Return whether all codes are of one type of at most 8 bits that kernels have."""
     codes = {*(_code(graph, dq) for dq in group.dqs), *(_made(graph, q) for q in group.qs)}
     return len(codes) == 1 and not codes & (_LONG | _SHORT)
 
@@ -275,7 +275,7 @@ def _split(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _fits(graph: OrtGraph, image: OrtNode, weight: OrtNode) -> bool:
-    """Whether there are kernels for these codes on x86: the image is unsigned."""
+    """Return whether there are kernels for these codes on x86: the image is unsigned."""
     codes = {_code(graph, image), _code(graph, weight)}
     return _code(graph, image) is not DType.I8 and not codes & (_LONG | _SHORT)
 

@@ -121,7 +121,7 @@ def _nodes(graph: OrtGraph) -> Iterator[onnx.NodeProto]:
 
 
 def _is_kept(node: OrtNode, name: str) -> bool:
-    """Whether an attribute is as the file has it."""
+    """Return whether an attribute is as the file has it."""
     return node.read is not None and name in node.attrs and node.read.get(name) == node.attrs[name] and name in node.read
 
 

@@ -81,7 +81,7 @@ def _axes(axes: Sequence[int], rank: int) -> list[int] | None:
 
 
 def _is_comprehensive(graph: OrtGraph, name: str) -> bool:
-    """Whether all that read a value are operands of nodes: it is not the graph's result, and no graph inside reads it."""
+    """Return whether all that read a value are operands of nodes: it is not the graph's result, and no graph inside reads it."""
     return not graph.is_output(name) and all(name not in reader.captured for reader in graph.readers(name))
 
 
@@ -215,7 +215,7 @@ def _rank(graph: OrtGraph, name: str) -> int:
 
 
 def _value_cost(graph: OrtGraph, name: str, perm: Perm) -> int:
-    """What transposing a value costs that is likely transposed by `perm` already; negative where that takes a Transpose out."""
+    """Return what transposing a value costs that is likely transposed by `perm` already; negative where that takes a Transpose out."""
     made = graph.maker(name)
     if made is None:
         return 0 if graph.constant(name) is not None else _rank(graph, name)

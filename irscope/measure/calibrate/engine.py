@@ -72,7 +72,7 @@ class Engine(Protocol):
         ...
 
     def seconds(self, work: Work, times: int) -> float:
-        """How long so many calls take, one after the other."""
+        """Return how long so many calls take, one after the other."""
         ...
 
 
@@ -220,7 +220,7 @@ def _rate(engine: Engine, sample: Sample, share: float, clock: Callable[[], floa
 
 
 def _repetitions(engine: Engine, work: Work) -> int:
-    """How many calls take long enough to be timed."""
+    """Return how many calls take long enough to be timed."""
     times = 1
     while times < 1 << 20:
         taken = engine.seconds(work, times)

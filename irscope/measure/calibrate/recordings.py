@@ -61,7 +61,7 @@ class Errors:
 
     @property
     def explains(self) -> bool:
-        """Whether the rule halves the baseline error."""
+        """Return whether the rule halves the baseline error."""
         return self.mean <= self.without / 2
 
 
@@ -79,7 +79,7 @@ class FittedRule:
 
     @property
     def useful(self) -> bool:
-        """Whether it improves predictions, also of held-out models."""
+        """Return whether it improves predictions, also of held-out models."""
         return self.fitted.explains and (self.kept_out is None or self.kept_out.explains)
 
 
@@ -103,7 +103,7 @@ def fit_rules(convolutions: Sequence[Convolution], aside: frozenset[str]) -> lis
 
 
 def errors_of(factors: tuple[int, int, int], convolutions: Sequence[Convolution]) -> Errors:
-    """How a rule does on these convolutions."""
+    """Return how a rule does on these convolutions."""
     off = [abs(_predicted(factors, one) - one.workspace) for one in convolutions]
     shares = [miss / one.touched for miss, one in zip(off, convolutions, strict=True)]
     without = statistics.fmean(one.workspace / one.touched for one in convolutions)
@@ -204,7 +204,7 @@ class GpuFolder:
 
 
 def is_gpu_folder(path: Path) -> bool:
-    """Whether a folder holds such recordings."""
+    """Return whether a folder holds such recordings."""
     return (path / "machine.json").is_file() and (path / "models.jsonl").is_file()
 
 
@@ -252,7 +252,7 @@ def _convolutions(row: Mapping[str, object], owners: Mapping[str, list[str]]) ->
 
 
 def convolution_kind(weight: Sequence[int], strides: Sequence[int], groups: object) -> str:
-    """Which kind of kernel a convolution is computed by."""
+    """Return which kind of kernel a convolution is computed by."""
     if isinstance(groups, int) and groups > 1 and weight[1] == 1:
         return "depthwise"
     is_product = groups == 1 and all(size == 1 for size in weight[2:]) and all(step == 1 for step in strides)
@@ -378,7 +378,7 @@ class Slowdown:
 
     @property
     def middle(self) -> float:
-        """What predictions are made with."""
+        """Return what predictions are made with."""
         return math.sqrt(self.low * self.high)
 
 

@@ -42,7 +42,7 @@ class OnnxNode:
 
     @property
     def label(self) -> str:
-        """How irscope names the node: by its first result."""
+        """Return how irscope names the node: by its first result."""
         return next((output for output in self.outputs if output), self.name)
 
 
@@ -73,7 +73,7 @@ class _Mapper:
         self.made = {self._known(output): number for number, node in enumerate(running) for output in node.outputs if output}
 
     def map(self) -> NodeMap:
-        """What became of each node."""
+        """Return what became of each node."""
         self._by_node_names()
         for number, node in enumerate(self.running):
             if node.op not in _REORDERS:
@@ -87,7 +87,7 @@ class _Mapper:
         return NodeMap(tuple(map(tuple, sources)), folded, tuple(number for number in left if number not in self.gone))
 
     def _aliases(self) -> dict[str, str]:
-        """What a changed layout's name stands for: reorders compute nothing."""
+        """Return what a changed layout's name stands for: reorders compute nothing."""
         alias: dict[str, str] = {}
         for node in reversed(self.running):
             if node.op == "ReorderOutput":
@@ -554,7 +554,7 @@ class _Teller:
         return _Runs(whole[0], whole[-1], timed)
 
     def _mapping(self, kernels: Sequence[Kernel]) -> tuple[NodeMap | None, list[int | None]]:
-        """How running nodes stand for the file's, and which running node each kernel is."""
+        """Return how running nodes stand for the file's, and which running node each kernel is."""
         if self.running is None:
             return None, [None] * len(kernels)
         mapping = map_nodes(self.original.nodes, self.running.nodes, self.original.inputs, self.original.outputs)
@@ -620,7 +620,7 @@ class _Teller:
 
 
 def running_nodes(kernels: Sequence[Kernel], nodes: Sequence[OnnxNode]) -> list[int | None]:
-    """Which node each kernel is: the graph is saved in the order in which it runs, but a kernel may be left out."""
+    """Return which node each kernel is: the graph is saved in the order in which it runs, but a kernel may be left out."""
     if [kernel.op for kernel in kernels] == [node.op for node in nodes]:
         return list(range(len(nodes)))
     by_name = {node.name: number for number, node in enumerate(nodes) if node.name}
@@ -628,7 +628,7 @@ def running_nodes(kernels: Sequence[Kernel], nodes: Sequence[OnnxNode]) -> list[
 
 
 def _events(run: str, kernels: Sequence[Kernel], ops: Sequence[OpRecord]) -> Iterator[MemoryEvent]:
-    """How the bytes in use differ after each operator from those after the one before."""
+    """Yield how the bytes in use differ after each operator from those after the one before."""
     in_use = _bytes_before(kernels)
     if len(kernels) != len(ops) or in_use is None:
         return

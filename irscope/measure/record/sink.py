@@ -62,7 +62,7 @@ _ORT_NODE = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error is an out-of-memory error of any library."""
+    """Return whether an error is an out-of-memory error of any library."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(part in text for part in _OUT_OF_MEMORY)
 
@@ -138,7 +138,7 @@ class Sink:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return self._writer is not None or self.ended
 
     def add(self, line: Line) -> None:

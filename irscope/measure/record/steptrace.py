@@ -234,7 +234,7 @@ def _next_alike(wanted: Sequence[str], other: Sequence[str], at: int, beside: in
 
 
 def held_before(before: Resident, trace: Trace) -> list[Held]:
-    """What is there before the step. What ends in it without being known to Python, as buffers of libraries, is told as another."""
+    """Return what is there before the step. What ends in it without being known to Python, as buffers of libraries, is told as another."""
     numbers: dict[int, int] = {}
     born: set[int] = set()
     strangers: list[Held] = []
@@ -312,7 +312,7 @@ def _category(trace: Trace, one: Allocation, end: int | None, after: Resident, b
 
 
 def _kept(trace: Trace, one: Allocation) -> str:
-    """What is there after the step and is nothing of the model's: a batch, a result that Python holds, or a library's own."""
+    """Return what is there after the step and is nothing of the model's: a batch, a result that Python holds, or a library's own."""
     op = trace.operators[one.op] if one.op is not None else None
     phase = op.phase if isinstance(op, StepOperator) else "data"
     return "input" if phase == "data" else "activation"

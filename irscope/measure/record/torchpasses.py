@@ -142,7 +142,7 @@ def _type_of(tensor: Any) -> str:
 
 @functools.cache
 def is_composite(name: str) -> bool:
-    """Whether an operator only calls others, so that nothing below Python's autograd sees it as one."""
+    """Return whether an operator only calls others, so that nothing below Python's autograd sees it as one."""
     try:
         _, overloads = torch._C._jit_get_operation(name)
     except RuntimeError:
@@ -153,7 +153,7 @@ def is_composite(name: str) -> bool:
 
 @functools.cache
 def result_count(name: str) -> int:
-    """How many results an operator has; many where its schema is not known or returns a list."""
+    """Return how many results an operator has; many where its schema is not known or returns a list."""
     try:
         _, overloads = torch._C._jit_get_operation(name)
         schemas = [torch._C._get_schema(name, overload) for overload in overloads or [""]]
@@ -224,7 +224,7 @@ def timed_runs(model: Runnable, repeats: int) -> tuple[list[Trace], list[float]]
 
 
 def plain_runs(model: Runnable, repeats: int) -> list[float]:
-    """What runs take with nothing measured inside, in microseconds."""
+    """Return what runs take with nothing measured inside, in microseconds."""
     taken: list[float] = []
     with torch.no_grad():
         for _ in range(repeats):

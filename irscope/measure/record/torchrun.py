@@ -331,7 +331,7 @@ def with_history(trace: Trace, device: torch.device) -> None:
 
 
 def _plain_runs(model: Runnable, repeats: int, device: torch.device) -> list[float]:
-    """What runs take by the GPU's own clock, in microseconds."""
+    """Return what runs take by the GPU's own clock, in microseconds."""
     taken: list[float] = []
     begin, end = _event(), _event()
     with torch.no_grad():

@@ -615,7 +615,7 @@ class StepRecorder:
 
 
 def _in_compiled_code() -> bool:
-    """Whether something that torch.compile made is being called."""
+    """Return whether something that torch.compile made is being called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("compile_wrapper", "torch._dynamo.eval_frame"):
         frame = frame.f_back
@@ -623,7 +623,7 @@ def _in_compiled_code() -> bool:
 
 
 def _plan(warmup: int, repeats: int) -> Iterator[str]:
-    """What each step after the first boundary is for; the first step itself is not recorded where the loop is the program's own."""
+    """Yield what each step after the first boundary is for; the first step itself is not recorded where the loop is the program's own."""
     yield from ["warm-up"] * max(0, warmup - 2)
     yield "settling"
     yield "memory"

@@ -193,7 +193,7 @@ def _growable(block: Block) -> int:
 
 
 def _room(block: Block | None, size: int) -> bool:
-    """Whether free and unmapped blocks from here on make up this size."""
+    """Return whether free and unmapped blocks from here on make up this size."""
     found = 0
     while found < size and block is not None and (block.key > 0 or block.key == UNMAPPED):
         found += block.size
@@ -443,7 +443,7 @@ class CachingAllocator:
         return self._streams.record(stream)
 
     def issued(self) -> dict[int, int]:
-        """How many events each stream was given so far."""
+        """Return how many events each stream was given so far."""
         return {event.stream: event.at for event in self._streams.all()}
 
     def wait(self, stream: int, other: int | Event) -> None:
@@ -451,7 +451,7 @@ class CachingAllocator:
         self._streams.wait(stream, self._streams.record(other) if isinstance(other, int) else other)
 
     def finished(self, event: Event) -> bool:
-        """Whether an event is known to be done, as torch.cuda.Event.query says."""
+        """Return whether an event is known to be done, as torch.cuda.Event.query says."""
         return self._streams.done(event.stream) >= event.at
 
     def synchronize(self, what: int | Event | None = None) -> None:
@@ -509,7 +509,7 @@ class CachingAllocator:
         return self._device.total - self._device.physical
 
     def counters(self) -> Counters:
-        """What torch.cuda.memory_stats() says, in bytes and numbers."""
+        """Return what torch.cuda.memory_stats() says, in bytes and numbers."""
         active = self._allocated + self._pending_bytes
         reserved = self._device.reserved
         whole = sum(pool.whole_bytes for pool in chain(self._small.pools.values(), self._large.pools.values()))
@@ -535,7 +535,7 @@ class CachingAllocator:
         return segments(self._heads, expandable=self._expandable is not None)
 
     def standing(self) -> Hashable:
-        """What is free and where, and what was reserved: with equal blocks in use, equal ones answer all requests alike.
+        """Return what is free and where, and what was reserved: with equal blocks in use, equal ones answer all requests alike.
 
         None where options, pools or other streams decide too.
         """
@@ -729,7 +729,7 @@ class CachingAllocator:
         return block
 
     def _unusual(self, size: int) -> Block:
-        """What malloc does with nothing, less than nothing, and more than anybody has."""
+        """Return what malloc does with nothing, less than nothing, and more than anybody has."""
         if size == 0:
             return Block(self._new_pool(Kind(small=True), 0), 0, 0, 0)
         if size < 0:
@@ -763,7 +763,7 @@ def _checked_total(total: int | None) -> int:
 
 
 def _limit(total: int, configured: float, given: float | None, old: bool) -> int | None:
-    """What the process may reserve, or None where only the device limits it."""
+    """Return what the process may reserve, or None where only the device limits it."""
     fraction = configured if given is None else given
     if not 0 <= fraction <= 1:
         raise UsageError(f"a process cannot have {fraction} of a device", code="IRS642", hint="the fraction goes from 0 to 1")
@@ -773,7 +773,7 @@ def _limit(total: int, configured: float, given: float | None, old: bool) -> int
 
 
 def _address_space(total: int, wanted: float | int | None) -> int:
-    """How many addresses an expandable segment takes: an eighth more than the device has, unless an option asks for fewer."""
+    """Return how many addresses an expandable segment takes: an eighth more than the device has, unless an option asks for fewer."""
     full = total + total // 8
     if wanted is None:
         return full

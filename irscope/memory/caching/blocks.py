@@ -163,7 +163,7 @@ class Block:
 
     @property
     def whole(self) -> bool:
-        """Whether it is all of its segment."""
+        """Return whether it is all of its segment."""
         return self.prev is None and self.next is None
 
 

@@ -63,7 +63,7 @@ def divided_size(size: int, divisions: tuple[int, ...]) -> int:
 
 
 def segment_size(size: int, large_segment: int) -> int:
-    """What the device is asked for when no cached block can serve a block of this size."""
+    """Return what the device is asked for when no cached block can serve a block of this size."""
     if size <= SMALL_REQUEST:
         return SMALL_SEGMENT
     if size < OWN_SEGMENT:

@@ -37,7 +37,7 @@ class Device:
         self._next_address = SEGMENT_GRAIN
 
     def within_limit(self, size: int) -> bool:
-        """Whether the limit of this process leaves room for so much more."""
+        """Return whether the limit of this process leaves room for so much more."""
         return self.limit is None or self.reserved + size <= self.limit
 
     def address_range(self, size: int, alignment: int = SEGMENT_GRAIN) -> int:
@@ -62,7 +62,7 @@ class Device:
         self.reserved -= size
 
     def describe(self, size: int, allocated: int) -> str:
-        """What stands in the way of so much more memory."""
+        """Return what stands in the way of so much more memory."""
         allowed = self.total if self.limit is None else min(self.limit, self.total)
         held = f"{allocated / MIB:.2f} MiB are allocated and {(self.reserved - allocated) / MIB:.2f} MiB reserved but free"
         return f"{size / MIB:.2f} MiB more do not fit into {allowed / MIB:.2f} MiB of device memory: {held}"
@@ -100,7 +100,7 @@ class Streams:
         return Event(stream, at)
 
     def done(self, stream: int) -> int:
-        """How far a stream is."""
+        """Return how far a stream is."""
         return self._done.get(stream, 0)
 
     def wait(self, stream: int, event: Event) -> None:

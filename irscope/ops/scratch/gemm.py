@@ -80,7 +80,7 @@ def _batch_copy(scratch: Scratch, type_: TensorType, label: str) -> str:
 
 
 def takes_lt(c: TensorType | None, a: TensorType, b: TensorType, beta: object = 1.0) -> bool:
-    """Whether cuBLASLt adds the bias in the product's own kernel."""
+    """Return whether cuBLASLt adds the bias in the product's own kernel."""
     if c is None or len(sizes(c)) != 1 or beta != 1 or a.dtype not in _LT_TYPES or c.dtype is not a.dtype or not is_contiguous(c):
         return False
     inner, outer = sizes(b)
@@ -104,7 +104,7 @@ def matmul(
 
 
 def _folds(a: TensorType, b: TensorType, a_learned: bool, b_learned: bool) -> bool:
-    """Whether the larger operand is laid out as one matrix."""
+    """Return whether the larger operand is laid out as one matrix."""
     a_larger = len(sizes(a)) >= len(sizes(b))
     large, small = (a, b) if a_larger else (transposed(b), a)
     if len(sizes(large)) < 3 or len(sizes(small)) > 2:

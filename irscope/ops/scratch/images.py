@@ -85,7 +85,7 @@ def _uneven(scratch: Scratch, x: TensorType, w: TensorType) -> TensorType | None
 
 
 def is_depthwise(scratch: Scratch, x: TensorType, w: TensorType) -> bool:
-    """Whether PyTorch takes kernels of its own for one filter a channel; sequences are images of one row."""
+    """Return whether PyTorch takes kernels of its own for one filter a channel; sequences are images of one row."""
     groups = scratch.call.attr("groups")
     if not isinstance(groups, int) or groups <= 1 or len(sizes(x)) != len(sizes(w)):
         return False

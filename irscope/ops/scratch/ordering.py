@@ -310,7 +310,7 @@ def multinomial_rule(scratch: Scratch) -> None:
 
 
 def _check_range(scratch: Scratch, x: TensorType, size: int) -> tuple[str, list[str]]:
-    """Whether all elements are finite and none is negative; up to torch 2.11 in two passes over them."""
+    """Return whether all elements are finite and none is negative; up to torch 2.11 in two passes over them."""
     everything = set(range(len(sizes(x))))
     if scratch.torch >= (2, 12):
         extremes = [scratch.take(what, size) for what in ("smallest", "largest")]

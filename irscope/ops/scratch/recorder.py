@@ -50,7 +50,7 @@ def convolution_workspace(
 
 
 def _factors(target: Target, x: TensorType, w: TensorType, strides: Sequence[int], groups: Attr) -> tuple[int, int, int]:
-    """How many times the bytes of input, filters and result a convolution is taken to need."""
+    """Return how many times the bytes of input, filters and result a convolution is taken to need."""
     device = target.device
     rule = device.workspaces.get(_kernel_kind(w, strides, groups), {}).get(x.dtype.text)
     if rule is not None:
@@ -211,7 +211,7 @@ def is_contiguous(type_: TensorType, memory_format: str = "contiguous_format") -
 
 
 def is_channels_last(type_: TensorType) -> bool:
-    """Whether PyTorch takes its strides for those of channels_last, by the comparisons that it makes."""
+    """Return whether PyTorch takes its strides for those of channels_last, by the comparisons that it makes."""
     if type_.layout is None or len(sizes(type_)) not in (4, 5):
         return False
     shape, steps = numbers(sizes(type_)), numbers(strides(type_))
@@ -226,7 +226,7 @@ def is_channels_last(type_: TensorType) -> bool:
 
 
 def is_dense(type_: TensorType) -> bool:
-    """Whether its elements fill a block without gaps or overlaps, in whatever order."""
+    """Return whether its elements fill a block without gaps or overlaps, in whatever order."""
     if type_.layout is None:
         return True
     shape, steps = numbers(sizes(type_)), numbers(strides(type_))
@@ -263,12 +263,12 @@ def expanded(type_: TensorType, shape: Sequence[Dim]) -> TensorType:
 
 
 def reshape_copies(type_: TensorType, shape: Sequence[Dim]) -> bool:
-    """Whether a reshape must copy."""
+    """Return whether a reshape must copy."""
     if type_.layout is not None and is_row_major(type_):
         return False
     return not decided(is_viewable(type_, tuple(shape)), f"whether {type_} can be seen as another shape")
 
 
 def is_row_major(type_: TensorType) -> bool:
-    """Whether its strides are known to be those of a row-major tensor."""
+    """Return whether its strides are known to be those of a row-major tensor."""
     return type_.layout is None or has_memory_format(type_, "contiguous_format") is True

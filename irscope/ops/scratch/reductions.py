@@ -175,7 +175,7 @@ def accumulator(dtype: DType) -> int:
 
 
 def _output_vector(axes: list[Axis], inner: Axis) -> int:
-    """How many neighbouring results a thread makes at once: all that divides the sizes and the strides."""
+    """Return how many neighbouring results a thread makes at once: all that divides the sizes and the strides."""
     vector = 4
     places = [inner.size, *(axis.stride for axis in axes if axis is not inner)]
     while vector > 1 and any(place % vector for place in places):
@@ -206,7 +206,7 @@ def _statistic(dtype: DType) -> int:
 
 
 def _trailing(axis: object, rank: int) -> int:
-    """How many of the last axes are normalized over."""
+    """Return how many of the last axes are normalized over."""
     first = axis if isinstance(axis, int) else -1
     return -first if first < 0 else rank - first
 
@@ -315,7 +315,7 @@ def instance_norm_rule(scratch: Scratch) -> None:
 
 
 def _by_cudnn(x: TensorType, scale: TensorType | None, bias: TensorType | None, training: bool) -> bool:
-    """Whether the library normalizes: with factors in single precision (or those of double), and not too large a batch."""
+    """Return whether the library normalizes: with factors in single precision (or those of double), and not too large a batch."""
     if scale is None or bias is None or x.dtype is DType.BF16 or (x.dtype is DType.F16 and scale.dtype is not DType.F32):
         return False
     flat = len(sizes(x)) == 2

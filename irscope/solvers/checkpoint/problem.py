@@ -136,7 +136,7 @@ class CheckpointProblem:
 
     @cached_property
     def can_repeat(self) -> list[bool]:
-        """Whether each operator can run again between the end of the forward and the end of the backward with the same result."""
+        """Return whether each operator can run again between the end of the forward and the end of the backward with the same result."""
         return [self._repeats(at, op) for at, op in enumerate(self.operators)]
 
     def _repeats(self, at: int, op: StepOperator) -> bool:
@@ -161,7 +161,7 @@ class CheckpointProblem:
 
     @cached_property
     def droppable(self) -> list[bool]:
-        """Whether each storage may be freed after the forward and made again when the backward needs it."""
+        """Return whether each storage may be freed after the forward and made again when the backward needs it."""
         return [
             not one.is_input
             and not one.is_output
@@ -275,7 +275,7 @@ class Network:
         self.most_picoseconds = sum(self.times.values())
 
     def solve(self, prices: Mapping[int, int], scale: int = 1) -> Priced:
-        """What to keep at these prices, with times multiplied by `scale`."""
+        """Return what to keep at these prices, with times multiplied by `scale`."""
         problem = self.problem
         network = FlowNetwork()
         source, sink = network.node(), network.node()

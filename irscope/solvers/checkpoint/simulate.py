@@ -318,7 +318,7 @@ class RegionSimulator(Simulator):
         return plan
 
     def is_saved(self, plan: Sequence[int], op: int) -> bool:
-        """Whether what an operator of a region makes is saved."""
+        """Return whether what an operator of a region makes is saved."""
         deciding = self._decides[op]
         return deciding >= 0 and plan[deciding] == KEEP
 
@@ -332,7 +332,7 @@ class RegionSimulator(Simulator):
         return found
 
     def held(self, plan: Sequence[int], chains: dict[int, list[int]]) -> list[tuple[int, int]]:
-        """What is saved for a region stays until the region runs again."""
+        """Return what is saved for a region stays until the region runs again."""
         return [
             (number, region.trigger)
             for region in self.regions
@@ -344,7 +344,7 @@ class RegionSimulator(Simulator):
 
 
 def can_run_again(problem: CheckpointProblem, region: Region) -> bool:
-    """Whether all operators of a region may run again; those that only change what stays are kept from doing so."""
+    """Return whether all operators of a region may run again; those that only change what stays are kept from doing so."""
     own = set(region.operators)
     for op in region.operators:
         writes = problem.operators[op].writes

@@ -390,7 +390,7 @@ class _Search:
             self.best = cost, plan.copy()
 
     def _hopeless(self, plan: list[int], decided: int) -> bool:
-        """Whether what is decided takes too long already: what is read later and not kept has to be made at least once."""
+        """Return whether what is decided takes too long already: what is read later and not kept has to be made at least once."""
         if self.best is None:
             return False
         problem = self.simulator.problem
@@ -433,7 +433,7 @@ class Planned:
 
     @property
     def met(self) -> bool:
-        """Whether the plan is within the budget."""
+        """Return whether the plan is within the budget."""
         return self.peak <= self.budget
 
 
@@ -569,7 +569,7 @@ class CheckpointPlanner:
         yield "articulation segments", segments(self.simulator, articulation=True)
 
     def _cuts(self) -> Iterator[tuple[Cost, list[int]]]:
-        """What is best kept when a byte has a price, for many prices."""
+        """Yield what is best kept when a byte has a price, for many prices."""
         problem, simulator = self.problem, self.simulator
         network = Network(problem, [number for number in problem.saved if problem.droppable[number]], ())
         size = sum(problem.storages[number].size for number in network.storages)

@@ -147,7 +147,7 @@ class Necessary:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more can be found this way."""
+        """Return whether nothing more can be found this way."""
         return self.impossible or not self._waiting
 
     def strengthened(self) -> OrderProblem:
@@ -346,7 +346,7 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """Whether an order was found or all states were expanded."""
+        """Return whether an order was found or all states were expanded."""
         return self.order is not None or not self._open
 
     @property
@@ -409,7 +409,7 @@ class Attempt:
         return -1
 
     def moves(self, done: int, live: int, ready: int) -> Iterator[tuple[int, int, int, int]]:
-        """What can run next: the operator, bytes alive while it runs and after it, and what is ready then."""
+        """Yield what can run next: the operator, bytes alive while it runs and after it, and what is ready then."""
         left = ready
         while left:
             low = left & -left
@@ -419,7 +419,7 @@ class Attempt:
             yield op, needed, after, ready ^ low | self._opened(done | low, op)
 
     def _opened(self, done: int, op: int) -> int:
-        """What has become ready by running an operator."""
+        """Return what has become ready by running an operator."""
         opened = 0
         for later, needs in self._later[op]:
             if needs & ~done == 0:
@@ -460,7 +460,7 @@ class ExactSearch:
 
     @property
     def is_over(self) -> bool:
-        """Whether the order is proven best."""
+        """Return whether the order is proven best."""
         return self.peak <= self.bound
 
     @property

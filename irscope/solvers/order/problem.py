@@ -38,7 +38,7 @@ class OrderProblem:
 
     @cached_property
     def after(self) -> list[list[int]]:
-        """What must come after each operator."""
+        """Return what must come after each operator."""
         return _turned(self.before)
 
     @cached_property
@@ -115,7 +115,7 @@ class OrderProblem:
         return max(self.at_start, self.at_end, max(alone, default=0))
 
     def is_valid(self, order: Sequence[int]) -> bool:
-        """Whether an order holds every operator once, after all that must come before it."""
+        """Return whether an order holds every operator once, after all that must come before it."""
         place = {op: at for at, op in enumerate(order)}
         return len(place) == len(order) == len(self) and all(place[one] < place[op] for op in place for one in self.before[op])
 

@@ -98,7 +98,7 @@ def lower(first: Repeated, most: int, stop: Callable[[], bool]) -> Repeated:
 
 
 def _single_repeats(given: Repeated, most: int, stop: Callable[[], bool]) -> Iterator[Repeated]:
-    """What making one more result again leads to, for each that is only waited for at the peak."""
+    """Yield what making one more result again leads to, for each that is only waited for at the peak."""
     problem, needs = given.problem, given.needs
     if not needs:
         return
@@ -144,7 +144,7 @@ def _with(given: Repeated, number: int, late: int, copies: list[int]) -> Repeate
         return op if op < late else op + count
 
     def is_redirected(op: int, one: int) -> bool:
-        """Whether what `op` reads from `one` is the copy's from now on."""
+        """Return whether what `op` reads from `one` is the copy's from now on."""
         return op >= late and one in copy and recipe.makes[one] == number
 
     fresh: dict[int, int] = {}

@@ -208,7 +208,7 @@ class LatencyLimit:
         return sorted(range(len(starts)), key=lambda op: (starts[op], depth[op], op))
 
     def closest(self, order: Sequence[int]) -> list[int]:
-        """What of an order the limit allows: mixed with the quick orders as far as that is needed, whichever needs least memory.
+        """Return what of an order the limit allows: mixed with the quick orders as far as that is needed, whichever needs least memory.
 
         Operators sorted by a mean of their places in two valid orders are in a valid order.
         """
@@ -547,7 +547,7 @@ class Ordering:
 
     @property
     def proven(self) -> bool:
-        """Whether the order is proven optimal."""
+        """Return whether the order is proven optimal."""
         return self.peak <= self.bound
 
 

@@ -194,12 +194,12 @@ class Dataset:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     def known(self, item: Item) -> Known | None:
-        """What the index has of a model, under whatever content."""
+        """Return what the index has of a model, under whatever content."""
         found = self._index.execute("SELECT stamp, reason FROM models WHERE id=?", (item.identity,)).fetchone()
         return None if found is None else Known(*found)
 
     def same_content(self, key: str) -> Found | None:
-        """What was found about another file of the same content."""
+        """Return what was found about another file of the same content."""
         found = self._index.execute("SELECT found FROM models WHERE key=? LIMIT 1", (key,)).fetchone()
         return None if found is None else _unpacked(found[0])
 

@@ -64,7 +64,7 @@ class Slot:
     _done: int = 0
 
     def run(self, batch: Batch) -> list[Answer]:
-        """What was found about each item of a batch, in its order."""
+        """Return what was found about each item of a batch, in its order."""
         answers: dict[int, Answer] = {}
         tries: dict[int, int] = {}
         while len(answers) < len(batch.items):
@@ -300,7 +300,7 @@ class RayEngine:
         self._start()
 
     def _answers(self, reference: Any) -> tuple[Batch, list[Answer]] | None:
-        """What came of a batch; None where its machine is gone, which says nothing of the models: it is given out again."""
+        """Return what came of a batch; None where its machine is gone, which says nothing of the models: it is given out again."""
         batch, actor, tries = self._pending.pop(reference)
         del self._since[reference]
         try:

@@ -44,7 +44,7 @@ def _columns(table: Any) -> Columns:
 
 
 def hub_name(uri: str) -> str:
-    """What a hub calls a file of its cache: org/name:file; other places as they are."""
+    """Return what a hub calls a file of its cache: org/name:file; other places as they are."""
     place = _IN_HUB.search(uri)
     return f"{place.group(1).replace('--', '/')}:{place.group(2)}" if place else uri
 
@@ -263,7 +263,7 @@ def _families(found: Columns) -> Table:
 
 
 def _distributions(found: Columns) -> Iterable[Series]:
-    """How many models there are of each order of magnitude."""
+    """Yield how many models there are of each order of magnitude."""
     for key, title in _DRAWN.items():
         kind, values = FIELD_KINDS.get(key, Kind.COUNT), [value for value in found.get(key, ()) if value]
         if not values:
@@ -332,5 +332,5 @@ def _difference_of(old: Dataset, new: Dataset) -> Iterable[str]:
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder has results of an audit."""
+    """Return whether a folder has results of an audit."""
     return (folder / "audit.json").is_file()

@@ -102,7 +102,7 @@ class Item:
 
     @property
     def identity(self) -> str:
-        """What the results know it by: the same for two items exactly where their places are the same."""
+        """Return what the results know it by: the same for two items exactly where their places are the same."""
         place = self.place
         if isinstance(place, Packed):
             return short_digest(json.dumps([_text_of(place.archive), place.name, place.number]))
@@ -303,7 +303,7 @@ def _stamp(found: os.stat_result) -> str:
 
 
 def _beside(path: str) -> str:
-    """What tells whether the weights beside a graph have changed: the usual names of them."""
+    """Return what tells whether the weights beside a graph have changed: the usual names of them."""
     if not path.endswith(".onnx"):
         return ""
     stamps = ""
@@ -405,7 +405,7 @@ def _of_store(source: str, listing: Listing) -> Iterator[Item]:
 
 
 def _store_stamp(info: dict[str, Any]) -> str:
-    """What a store says of a file's content or time; empty where it says nothing."""
+    """Return what a store says of a file's content or time; empty where it says nothing."""
     for key in ("ETag", "etag", "checksum", "md5Hash", "content_hash", "sha256", "blob_id", "LastModified", "mtime", "created", "updated"):
         if info.get(key):
             return f"{info.get('size')}:{info[key]}"

@@ -64,7 +64,7 @@ class Setup:
 
     @property
     def reads_values(self) -> bool:
-        """Whether passes look at the values of weights, so that two files with one header are two models."""
+        """Return whether passes look at the values of weights, so that two files with one header are two models."""
         return any(word in self.passes for word in _OF_VALUES)
 
     def digest(self) -> str:
@@ -93,7 +93,7 @@ def failure(reason: str, code: str, message: str) -> Found:
 
 
 def analyse(item: Item, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
-    """What there is to say about a model; a failure is a row too."""
+    """Return what there is to say about a model; a failure is a row too."""
     started = time.process_time()
     try:
         if item.error is not None:

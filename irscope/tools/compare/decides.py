@@ -226,12 +226,12 @@ def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Se
 
 
 def compiled_headline(compared: ModelComparison) -> list[str]:
-    """What compiling does to memory, in a line, and what the first run takes; nothing of models of which B alone is not compiled."""
+    """Return what compiling does to memory, in a line, and what the first run takes; nothing of models of which B alone is not compiled."""
     return _compiled_verdict(_compiled_rows(compared)) if compared.b.is_compiled and not compared.a.is_compiled else []
 
 
 def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
-    """What compiling does to memory, in a line."""
+    """Return what compiling does to memory, in a line."""
     later, first = rows["later_runs_bytes"], rows["first_run_bytes"]
     a, b, change = later["a"], later["b"], later["change"]
     value = change.value if isinstance(change, Quantity) else change
@@ -268,7 +268,7 @@ _SAID_OF_WEIGHTS: Final = {"parameters": ("parameters",), "size on disk": ("size
 
 
 def _changes(rows: Mapping[str, Mapping[str, Cell]], said: Mapping[str, tuple[str, ...]]) -> str:
-    """How much more B takes, in a line."""
+    """Return how much more B takes, in a line."""
     parts: list[str] = []
     for word, names in said.items():
         change = next((found for name in names if name in rows and (found := rows[name]["change"]) is not None), None)
@@ -294,7 +294,7 @@ def share_of(a: object, b: object) -> float | None:
 
 
 def _fits_text(decision: Decision) -> list[str]:
-    """Which of them fits."""
+    """Return which of them fits."""
     fits = [card.memory.fits.value for card in (decision.a, decision.b)]
     where = f"on {decision.chosen.device.title}"
     if fits == [None, None]:

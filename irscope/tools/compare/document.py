@@ -20,7 +20,7 @@ SCHEMA: Final = "irscope.compare/1"
 
 
 def comparison_document(kind: str, a: ModelInfo, b: ModelInfo | RecordingJson, report: Report, subject: Sequence[str] = ()) -> Document:
-    """What was compared, `kind` being models or recording, with the report about it; `subject` is what a line says of B."""
+    """Return what was compared, `kind` being models or recording, with the report about it; `subject` is what a line says of B."""
 
     def compare_json(document: Document) -> CompareJson:
         (shown,) = document.reports
@@ -115,7 +115,7 @@ class Threshold:
     text: str
 
     def is_passed(self, measure: Measure) -> bool | None:
-        """Whether a measure exceeds the limit; None where that is unknown."""
+        """Return whether a measure exceeds the limit; None where that is unknown."""
         value = measure.share if self.relative else measure.amount
         return None if value is None else value > self.limit
 

@@ -55,7 +55,7 @@ class MemoryRun:
 
     @functools.cached_property
     def births(self) -> list[tuple[Request, int]]:
-        """What was asked for, each with what was alive then."""
+        """Return what was asked for, each with what was alive then."""
         alive, found = self.before, []
         for one in self.requests:
             if one.size > 0:
@@ -71,12 +71,12 @@ class MemoryRun:
 
 
 def is_memory_run(path: Path) -> bool:
-    """Whether a file is a recording or a snapshot."""
+    """Return whether a file is a recording or a snapshot."""
     return is_recording(path) or is_snapshot(path)
 
 
 def read_run(path: Path) -> MemoryRun:
-    """What a recording or a snapshot tells about memory."""
+    """Return what a recording or a snapshot tells about memory."""
     made = of_snapshot(read_snapshot(path)) if is_snapshot(path) else of_recording(read_recording(path))
     made.by_category = _categories(made)
     return made
@@ -153,7 +153,7 @@ def of_snapshot(snapshot: Snapshot) -> MemoryRun:
 
 
 def _categories(run: MemoryRun) -> dict[str, int]:
-    """What is alive at the highest moment of the requests, by category; what was there before them is one of its own."""
+    """Return what is alive at the highest moment of the requests, by category; what was there before them is one of its own."""
     now = most = 0
     alive: dict[str, int] = {}
     found: dict[str, int] = {}
@@ -182,12 +182,12 @@ class MemoryComparison:
 
     @property
     def sides(self) -> list[list[tuple[Request, int]]]:
-        """What each asked for, from where they are laid side by side."""
+        """Return what each asked for, from where they are laid side by side."""
         return [run.births[start:] for run, start in zip((self.a, self.b), self.starts, strict=True)]
 
     @property
     def parted(self) -> bool:
-        """Whether a request differs, or one run has more of them."""
+        """Return whether a request differs, or one run has more of them."""
         return self.same < max(map(len, self.sides))
 
     @property
@@ -311,7 +311,7 @@ def _aligned(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
 
 
 def _decisive(a: Mapping[str, int], b: Mapping[str, int]) -> list[str]:
-    """What two runs are judged by: a processor has no allocator that reserves and rounds."""
+    """Return what two runs are judged by: a processor has no allocator that reserves and rounds."""
     return [key for key in ("reserved", "allocated") if key in a and key in b] or [key for key in ("requested",) if key in a and key in b]
 
 

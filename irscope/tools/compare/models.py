@@ -205,7 +205,7 @@ def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
 
 
 def does_the_same(one: Node, other: Node) -> bool:
-    """Whether two matched nodes have the same attributes and weights, apart from sizes."""
+    """Return whether two matched nodes have the same attributes and weights, apart from sizes."""
     return not any(_attribute_changes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
         _weight_key(value) for value in weights_of(other)
     ]
@@ -248,7 +248,7 @@ def _attr_text(node: Node, key: str, value: Attr) -> str:
 
 
 def _follows(node: Node, key: str, value: Attr) -> bool:
-    """Whether an attribute is redundant with the shape of the weight."""
+    """Return whether an attribute is redundant with the shape of the weight."""
     weight = node.inputs[1] if key == "kernel_shape" and len(node.inputs) > 1 else None
     return weight is not None and weight.type.shape is not None and weight.type.shape[2:] == value
 
@@ -402,7 +402,7 @@ class WeightRow:
 
     @property
     def change(self) -> str:
-        """What changed, in one word; empty where nothing did."""
+        """Return what changed, in one word; empty where nothing did."""
         if self.a is None or self.b is None:
             return "added" if self.a is None else "removed"
         words = ["renamed"] if self.a.name != self.b.name else []
@@ -434,7 +434,7 @@ class ModelComparison:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many rows there are of each kind."""
+        """Return how many rows there are of each kind."""
         found: dict[str, int] = {}
         for row in self.rows:
             found[row.kind] = found.get(row.kind, 0) + 1
@@ -442,7 +442,7 @@ class ModelComparison:
 
     @property
     def has_graph(self) -> bool:
-        """Whether there is a graph on a side; of two checkpoints the weights are all there is to compare."""
+        """Return whether there is a graph on a side; of two checkpoints the weights are all there is to compare."""
         return self.a.has_graph or self.b.has_graph
 
     @property
@@ -642,7 +642,7 @@ def _outwards(path: str) -> tuple[str, ...]:
 
 
 def _owner(side: Side, number: int) -> bool:
-    """Whether a node stands in the module that its first weight belongs to by name."""
+    """Return whether a node stands in the module that its first weight belongs to by name."""
     node = side.nodes[number]
     names = [weight.name for weight in weights_of(node) if weight.name]
     return bool(names) and names[0].rpartition(".")[0] == side.modules[node]
@@ -736,7 +736,7 @@ def _is_sized(side: Side) -> bool:
 
 
 def _device_totals(compared: ModelComparison) -> Iterator[Total]:
-    """What an allocator counts on the device, where PyTorch runs both models."""
+    """Yield what an allocator counts on the device, where PyTorch runs both models."""
     memories = [side.device_memory for side in compared.own or compared.sides]
     first, second = memories
     if first is None or second is None:

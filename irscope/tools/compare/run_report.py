@@ -117,7 +117,7 @@ def _furthest(compared: RunComparison) -> list[str]:
 
 
 def recording_parts(recording: Recording) -> list[str]:
-    """What a line about the recording says."""
+    """Return what a line about the recording says."""
     header = recording.header
     versions = " ".join(f"{name} {version}" for name, version in header.versions.items() if name in ("torch", "onnxruntime"))
     parts = [recording.path, header.executor, header.device.name, versions, f"{len(recording.ops):,} operators"]
@@ -129,7 +129,7 @@ def recording_parts(recording: Recording) -> list[str]:
 
 
 def recording_json(recording: Recording) -> RecordingJson:
-    """What the recording says of itself."""
+    """Return what the recording says of itself."""
     header = recording.header
     return {
         "path": recording.path,
@@ -240,7 +240,7 @@ def overhead_of(plain: Times, profiled: Times, what: str) -> Quantity:
 
 
 def _predicted_energy(compared: RunComparison) -> Spent | None:
-    """What the recorded device is predicted to take; None where its figures are not known."""
+    """Return what the recorded device is predicted to take; None where its figures are not known."""
     device = compared.expected.device
     if device is None:
         return None
@@ -288,7 +288,7 @@ def energy_tables(compared: RunComparison) -> Iterator[Table]:
 
 
 def unmatched_table(compared: RunComparison) -> Table:
-    """What has no counterpart, with the reason."""
+    """Return what has no counterpart, with the reason."""
     rows = [(one.side, one.name, one.operator, one.module, one.reason) for one in compared.unmatched]
     return Table.of(rows, columns=["side:text", "name:node", "operator:text", "module:text", "reason:text"], title="not matched")
 
@@ -435,7 +435,7 @@ RUN_MEASURES = ("peak", "reserved", "baseline", "unmatched")
 
 
 def run_measures(compared: RunComparison) -> dict[str, Measure]:
-    """How far figures of the last run are off, as a share of the measured delta, and how many nodes nothing carries out."""
+    """Return how far figures of the last run are off, as a share of the measured delta, and how many nodes nothing carries out."""
     run = WARM if compared.recording.counter(WARM) is not None or compared.recording.run(WARM) else COLD
     found: dict[str, Measure] = {}
     for figure in compared.figures(run):

@@ -559,7 +559,7 @@ class RunComparison:
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether a recurrent layer ran on a processor, where oneDNN makes tensors for each layer that no operator shows."""
+        """Return whether a recurrent layer ran on a processor, where oneDNN makes tensors for each layer that no operator shows."""
         on_processor = self.recording.header.executor == "torch-cpu"
         return on_processor and any((spec := find_op(node.op)) is not None and spec.family is Family.RECURRENT for node in self.steps)
 
@@ -592,7 +592,7 @@ class RunComparison:
         return found
 
     def share(self, op: OpRecord) -> int:
-        """How many nodes an operator carries out."""
+        """Return how many nodes an operator carries out."""
         return max(1, len(self.matching.nodes_of.get(op.index, ())))
 
     def measured(self, steps: list[int]) -> Measured:
@@ -632,7 +632,7 @@ class RunComparison:
         return found
 
     def how(self, steps: list[int]) -> How | None:
-        """What the first operator of some nodes was matched by."""
+        """Return what the first operator of some nodes was matched by."""
         ops = [op for step in steps for op in self.matching.ops_of.get(step, ())]
         return self.matching.how[ops[0]] if ops else None
 

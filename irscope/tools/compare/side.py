@@ -29,12 +29,12 @@ class Side:
 
     @property
     def has_graph(self) -> bool:
-        """Whether there is a graph; of weights alone cost and memory are unknown."""
+        """Return whether there is a graph; of weights alone cost and memory are unknown."""
         return self.model.program.has_graph
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it is what torch.compile made of a model."""
+        """Return whether it is what torch.compile made of a model."""
         return "compiled" in self.model.program.metadata
 
     @cached_property
@@ -58,7 +58,7 @@ class Side:
 
     @cached_property
     def device_memory(self) -> DeviceMemory | None:
-        """What PyTorch's allocator counts; None where ONNX Runtime runs the model."""
+        """Return what PyTorch's allocator counts; None where ONNX Runtime runs the model."""
         model = self.timeline.model
         return None if model == "ort" else self.model.manager.get(CudaMemory(model=self.lifetime))  # type: ignore[arg-type]
 

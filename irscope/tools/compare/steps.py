@@ -43,7 +43,7 @@ _RUNS: Final = ((COLD, 0), (WARM, -1))
 
 
 def is_step(recording: Recording) -> bool:
-    """Whether a recording is one of a real training step of a model, which can be captured."""
+    """Return whether a recording is one of a real training step of a model, which can be captured."""
     return recording.is_step and recording.header.model.format != "program"
 
 
@@ -62,7 +62,7 @@ def open_step_for(name: str, recording: Recording, options: LoadOptions, setting
 
 
 def step_setup(recording: Recording) -> StepSetup:
-    """How the recorded step was made."""
+    """Return how the recorded step was made."""
     text = recording.header.settings.get("step_options", "")
     made = decode(StepOptions, loads(text)) if isinstance(text, str) and text else StepOptions()
     options: dict[str, object] = {"fused": True} if made.fused else {}
@@ -178,11 +178,11 @@ class StepComparison:
     # -- times -------------------------------------------------------------------------------------------------
 
     def least(self, ops: Sequence[StepOp]) -> float | None:
-        """What the device needs at least."""
+        """Return what the device needs at least."""
         return None if self.times is None else sum(map(self.times.of, ops))
 
     def measured(self, ops: Sequence[StepOp]) -> float | None:
-        """What matched operators took."""
+        """Return what matched operators took."""
         found = [self._record(op) for op in ops]
         known = [one.time.median_us for one in found if one is not None and one.time is not None]
         return sum(known) / 1e6 if known else None
@@ -198,7 +198,7 @@ class StepComparison:
     # -- what is printed ---------------------------------------------------------------------------------------
 
     def measures(self) -> dict[str, Measure]:
-        """How far the later step's figures are off, for --fail-on."""
+        """Return how far the later step's figures are off, for --fail-on."""
         found: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
         for one in self.figures(self.runs()[-1]):
             text = f"predicted {humanise(one.predicted, Kind.BYTES)}, measured {humanise(one.measured, Kind.BYTES)}"
@@ -212,7 +212,7 @@ class StepComparison:
         return found
 
     def document(self) -> Document:
-        """What is the same and what is not."""
+        """Return what is the same and what is not."""
         report = self.model.marked(self.report())
         return comparison_document("recording", self.model.info(), recording_json(self.recording), report, recording_parts(self.recording))
 

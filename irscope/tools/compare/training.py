@@ -104,7 +104,7 @@ def side_of_step(model: Model) -> TrainingSide:
 
 
 def _runs(times: StepTimes, op: StepOp) -> bool:
-    """Whether a kernel runs on the device: none does for a view, or where memory is only asked for."""
+    """Return whether a kernel runs on the device: none does for a view, or where memory is only asked for."""
     return not op.is_view and any(piece.on_device for piece in (*op.reads, *op.writes)) and _moved_bytes(times, op) != 0
 
 
@@ -128,7 +128,7 @@ def _kept(memory: StepMemory) -> int:
 
 
 def is_simulation(path: Path) -> bool:
-    """Whether a file is the JSON of `irscope simulate`."""
+    """Return whether a file is the JSON of `irscope simulate`."""
     if path.suffix != ".json" or not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -136,7 +136,7 @@ def is_simulation(path: Path) -> bool:
 
 
 def side_of_document(path: Path) -> TrainingSide:
-    """What `irscope simulate --format json` wrote; LoadError where that is not whole."""
+    """Return what `irscope simulate --format json` wrote; LoadError where that is not whole."""
     try:
         return _side_of_document(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -41,7 +41,7 @@ def _files(model: Model) -> WeightFiles:
 
 
 def weight_change(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None) -> str:
-    """What changed, in a few words; empty where nothing did, or where values were not compared."""
+    """Return what changed, in a few words; empty where nothing did, or where values were not compared."""
     found = None if values is None else values.get(row)
     words = [row.change] if row.change else []
     if isinstance(found, Unread):
@@ -138,7 +138,7 @@ def _badness(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | N
 
 
 def weights_headline(compared: ModelComparison) -> list[str]:
-    """How many weights differ and in what, and the one that changed most; empty where values were not read."""
+    """Return how many weights differ and in what, and the one that changed most; empty where values were not read."""
     values = compared.values
     if values is None:
         return []
@@ -179,7 +179,7 @@ def _alone(compared: ModelComparison, change: str) -> int:
 
 
 def weights_measure(compared: ModelComparison) -> Measure:
-    """How many weights differ; unknown where values were not read, or not all of them."""
+    """Return how many weights differ; unknown where values were not read, or not all of them."""
     rows: Sequence[WeightRow] = compared.weights
     values = compared.values
     if values is None or any(isinstance(found, Unread) for found in values.values()):

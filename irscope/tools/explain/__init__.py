@@ -82,7 +82,7 @@ class Space:
         return found
 
     def _given(self) -> list[tuple[int, int]]:
-        """What the device has given at the moment: what it has at the end, and back from there."""
+        """Return what the device has given at the moment: what it has at the end, and back from there."""
         history = self._history
         now = {segment.address: segment.address + segment.size for segment in history.snapshot.held()}
         about = np.flatnonzero(history.acts("segment_alloc", "segment_map", "segment_free", "segment_unmap"))
@@ -97,7 +97,7 @@ class Space:
         return sorted(now.items())
 
     def parts(self) -> list[tuple[str, int, int]]:
-        """What reserved is made of, with the number of blocks or segments; the bytes add up to it."""
+        """Return what reserved is made of, with the number of blocks or segments; the bytes add up to it."""
         blocks = self._history.blocks
         inside = np.array([number for one in self.pieces for number in one.blocks], dtype=np.int64)
         asked = int(blocks.size[inside].sum())
@@ -239,12 +239,12 @@ class Explanation:
 
     @cached_property
     def faults(self) -> list[Fault]:
-        """What is wrong with the program."""
+        """Return what is wrong with the program."""
         return faults_of(self.history, self.sources)
 
     @cached_property
     def space(self) -> Space:
-        """Where memory lies."""
+        """Return where memory lies."""
         return Space(self.history)
 
     @cached_property
@@ -300,7 +300,7 @@ class Explanation:
         return f"{said}; {most}" if most else said
 
     def summary(self) -> Mapping[str, object]:
-        """What is said first."""
+        """Return what is said first."""
         history = self.history
         found: dict[str, object] = {"verdict": self.verdict}
         for number, fault in enumerate(self.faults[:3]):
@@ -326,7 +326,7 @@ class Explanation:
 
     @property
     def parting(self) -> str:
-        """Where the run leaves its prediction."""
+        """Return where the run leaves its prediction."""
         if self.prediction is None:
             return ""
         found = self.prediction.parting()
@@ -342,7 +342,7 @@ class Explanation:
 
     @property
     def best(self) -> str:
-        """What would have helped, the least first."""
+        """Return what would have helped, the least first."""
         as_is, found, _ = self.tried
         if as_is is None:
             return ""

@@ -67,7 +67,7 @@ class Replays:
 
     @property
     def limit(self) -> int | None:
-        """What the device had, where memory ran out: what was reserved, and what it had left."""
+        """Return what the device had, where memory ran out: what was reserved, and what it had left."""
         history = self._history
         if history.refused is None:
             return None

@@ -51,12 +51,12 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """Where to look first."""
+        """Return where to look first."""
         return self.keeper or self.line
 
 
 def faults_of(history: History, sources: Sources) -> list[Fault]:
-    """What is found, the most bytes first."""
+    """Return what is found, the most bytes first."""
     finder = _Finder(history, sources)
     found = [
         *finder.growing(),
@@ -123,7 +123,7 @@ class _Finder:
         return list(best.items())
 
     def _is_queue(self, stack: int) -> bool:
-        """Whether each goes after so many rounds, one after the other: a queue of some length."""
+        """Return whether each goes after so many rounds, one after the other: a queue of some length."""
         history, blocks = self._history, self._blocks
         gone = np.flatnonzero((blocks.stack == stack) & (history.round_of > 0) & (blocks.died < history.length))
         ends = np.searchsorted(history.rounds, blocks.died[gone], "left")
@@ -197,7 +197,7 @@ class _Finder:
         return size, size / max(rounds, 1), rounds
 
     def _is_graph(self, line: str, kept: Numbers, least: float) -> bool:
-        """Whether most of what the calls asked for is kept, not only what one module returned."""
+        """Return whether most of what the calls asked for is kept, not only what one module returned."""
         owned = np.zeros(len(self._blocks), dtype=np.bool_)
         owned[kept] = True
         shares = []
@@ -208,7 +208,7 @@ class _Finder:
         return bool(shares) and float(np.median([share for share, _ in shares])) >= least and min(count for _, count in shares) >= 2
 
     def _kept_graph(self, call: str, blocks: Numbers, outside: list[tuple[int, Numbers]]) -> Fault:
-        """What was computed last of what is kept is what the graph hangs on."""
+        """Return what was computed last of what is kept is what the graph hangs on."""
         together = [blocks, *(one for _, one in outside if self._same_rounds(one, blocks))]
         everything = np.concatenate(together)
         size, rounds = int(self._blocks.size[everything].sum()), self._growth(blocks)[2]
@@ -243,7 +243,7 @@ class _Finder:
         return ""
 
     def _kept_inside(self, call: str, parts: list[tuple[int, Numbers]]) -> Iterator[Fault]:
-        """What a few modules within a call made is kept: by a hook, by a module itself, or it is what the call returns."""
+        """Yield what a few modules within a call made is kept: by a hook, by a module itself, or it is what the call returns."""
         history = self._history
         by_line: dict[tuple[str, bool], list[tuple[int, Numbers]]] = {}
         for stack, blocks in parts:
@@ -271,7 +271,7 @@ class _Finder:
                 yield Fault("a hook keeps activations", line, text, size, fix, hooks[0] if hooks else "", blocks)
 
     def _is_result(self, blocks: Numbers) -> bool:
-        """Whether blocks are what calls made last."""
+        """Return whether blocks are what calls made last."""
         last = {int(call.blocks[-1]) for call in self._history.calls}
         return sum(one in last for one in blocks.tolist()) >= _COVERED * len(blocks)
 
@@ -363,7 +363,7 @@ class _Finder:
         return Counter(sizes[sizes >= _NO_SCALAR].tolist())
 
     def _likeness(self, sizes: Counter[int], times: int, parameters: Counter[int] | None = None) -> tuple[float, int]:
-        """How much of some blocks is the parameters again, each so many times as large; and how many copies that are."""
+        """Return how much of some blocks is the parameters again, each so many times as large; and how many copies that are."""
         whole = sum(size * count for size, count in sizes.items())
         best = (0.0, 1)
         for copies in (1, 2, 3):

@@ -106,7 +106,7 @@ def _told(frames: Sequence[Frame]) -> Stack | None:
 
 
 def understand(frames: Sequence[Frame]) -> Stack:
-    """What the frames of a stack say; the innermost is the first."""
+    """Return what the frames of a stack say; the innermost is the first."""
     told = _told(frames)
     if told is not None:
         return told
@@ -279,7 +279,7 @@ class History:
 
     @property
     def has_pools(self) -> bool:
-        """Whether some requests were made of private pools, as those of CUDA graphs are."""
+        """Return whether some requests were made of private pools, as those of CUDA graphs are."""
         return bool(self.snapshot.columns.pool[self.snapshot.own].any())
 
     # Moments
@@ -330,7 +330,7 @@ class History:
 
     @cached_property
     def has_stacks(self) -> bool:
-        """Whether anybody told who asked."""
+        """Return whether anybody told who asked."""
         return any(not one.is_empty for one in self.stacks.values())
 
     def _marked(self, text: str, *, begins: bool) -> Numbers:
@@ -431,7 +431,7 @@ class History:
 
     @cached_property
     def category(self) -> NDArray[np.object_]:
-        """What each block is for."""
+        """Return what each block is for."""
         blocks, phase = self.blocks, self.born_in
         found = np.full(len(blocks), "activation", dtype=object)
         told = self._spread(one.category for one in self.stacks.values())
@@ -493,7 +493,7 @@ class History:
 
     @cached_property
     def _workspaces(self) -> Flags:
-        """What cuBLAS is given: once a stream, and kept."""
+        """Return what cuBLAS is given: once a stream, and kept."""
         blocks = self.blocks
         sized = np.isin(blocks.size, list(_WORKSPACE_SIZES)) & (blocks.born >= 0) & (blocks.died == self.length)
         found = self.by_stack("is_workspace")

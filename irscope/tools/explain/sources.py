@@ -80,7 +80,7 @@ class Source:
         return None
 
     def records_nothing(self, line: int, deep: int = 3) -> bool:
-        """Whether a line stands where autograd is off: in such a block or function, or all who call that function do."""
+        """Return whether a line stands where autograd is off: in such a block or function, or all who call that function do."""
         around = [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)]
         if any(_is_off(one) for one in around):
             return True
@@ -128,7 +128,7 @@ class Source:
 
 
 def _is_off(statement: ast.stmt) -> bool:
-    """Whether autograd is off within it."""
+    """Return whether autograd is off within it."""
     parts: list[ast.expr] = []
     if isinstance(statement, ast.With):
         parts = [one.context_expr for one in statement.items]
@@ -181,7 +181,7 @@ def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _stores(node: ast.AST) -> bool:
-    """Whether something is put where it stays."""
+    """Return whether something is put where it stays."""
     if isinstance(node, ast.Call):
         return _called(node) in _KEEPS
     return isinstance(node, ast.Assign) and any(isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets)
