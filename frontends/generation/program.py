@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 from types import FrameType
@@ -239,10 +240,13 @@ class Generator:
         with hollow(tensors) as folder:
             config.save_pretrained(str(folder))
             try:
+                # Without accelerate transformers takes no device_map: then it is as programs without it load, on the host first.
+                mapped = {"device_map": "cuda"} if find_spec("accelerate") or held else {}
                 with of_the_model():
                     module = cls.from_pretrained(
-                        str(folder), dtype=wanted, device_map="cuda", attn_implementation=attention, local_files_only=True
+                        str(folder), dtype=wanted, attn_implementation=attention, local_files_only=True, **mapped
                     ).eval()
+                    module = module if mapped else module.to("cuda")
             except ModelFails as failure:
                 if not isinstance(error := failure.__cause__, ValueError | ImportError):
                     raise

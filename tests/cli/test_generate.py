@@ -21,7 +21,9 @@ from tests.tools.generate_jobs import ASSISTED, VISION, compare, rows
 from tests.unit.weights.test_packed import LAYOUTS, stored_bytes_of, write
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
-needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+needs_transformers = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("transformers", "accelerate")), reason="transformers is not installed"
+)
 TINY = (
     "transformers:llama{num_hidden_layers=2,hidden_size=64,intermediate_size=128,num_attention_heads=4,num_key_value_heads=2,"
     "vocab_size=1000,dtype=bf16}"
@@ -345,3 +347,22 @@ def test_a_decoder_beside_an_encoder_is_continued_as_it_would_have_run(model: st
     assert not whole.captured and "all 109 were run" in str(whole.report().summary["steps"])
     assert found.to_json()["phases"] == whole.to_json()["phases"]
     assert found.cache == whole.cache and found.formula == whole.formula
+
+
+WITHOUT_ACCELERATE = """
+import importlib.util, sys
+
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name.partition(".")[0] == "accelerate" else find_spec(name, package)
+from irscope.cli.main import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@needs_transformers
+def test_accelerate_need_not_be_installed() -> None:
+    """Without it transformers refuses a device_map; programs put the model onto the device themselves."""
+    command = [sys.executable, "-c", WITHOUT_ACCELERATE, "generate", TINY, "--prompt", "8", "--new", "4", "--device", "h100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "fits on NVIDIA H100" in done.stdout, done.stderr

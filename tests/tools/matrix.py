@@ -94,7 +94,7 @@ STEPS: Final = (
     Step("simulate", (*_SIMULATE, "loop.py"), _PEAK, ("torch",)),
     Step("simulate, DDP", (*_SIMULATE, "--world", "8", "train_ddp.py"), _PEAK, ("torch",)),
     Step("simulate, FSDP2", (*_SIMULATE, "--world", "8", "train_fsdp2.py"), _PEAK, ("torch",)),
-    Step("simulate, compiled", (*_SIMULATE, "train_compiled.py"), _PEAK, ("torch",)),
+    Step("simulate, compiled", (*_SIMULATE, "train_compiled.py", "resnet"), _PEAK, ("torch",)),
     Step("record", ("record", "--trust", "net.pt2", "-o", "run.jsonl"), needs=("torch",)),
     Step("compare", ("compare", "net.pt2", "run.jsonl"), needs=("torch",)),
     Step("generate", ("generate", "--device", "h100", "--prompt", "128", "--new", "8", *_JSON, "llama"), (), ("torch", "transformers")),
