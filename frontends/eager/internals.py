@@ -123,7 +123,7 @@ def neighbours_message(frame: FrameType | None) -> Any:
     caller = asking
     while caller is not None and "next_stage_args" not in caller.f_locals:
         caller = caller.f_back
-    others = caller.f_locals["self"]._stages if caller is not None else ()
+    others = getattr(caller.f_locals["self"], "_stages", ()) if caller is not None else ()
     earlier = [one for one in others if one.stage_index < number and one._stage_meta.outputs]
     if earlier:
         return frame.f_globals["_StageForwardMeta"](forward_metas=earlier[-1]._stage_meta.outputs)
