@@ -499,3 +499,14 @@ _OTHERS = (
 )
 
 OPS = (*_PRODUCTS, *_REDUCTIONS, *_MOVES, *_FUNCTIONS, *_OTHERS)
+
+LIBRARY_OPERATORS: Final = frozenset(
+    f"math.{name}"
+    for name in (
+        *("abs", "ceil", "cos", "erf", "exp", "expm1", "floor", "log", "log1p", "neg", "round", "rsqrt", "sign", "sin", "sqrt", "square"),
+        *("tan", "tanh", "add", "div", "maximum", "minimum", "mul", "pow", "sub"),
+    )
+)
+"""What the library of XLA's CPU compiler does element by element, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
+LIBRARY_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
+LIBRARY_WINDOWS: Final = "reduce.windows"

@@ -13,41 +13,10 @@ from typing import Final
 from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
+from irscope.ops.general import LIBRARY_OPERATORS, LIBRARY_REDUCTIONS, LIBRARY_WINDOWS
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 
-_OPERATORS: Final = frozenset(
-    {
-        "math.abs",
-        "math.ceil",
-        "math.cos",
-        "math.erf",
-        "math.exp",
-        "math.expm1",
-        "math.floor",
-        "math.log",
-        "math.log1p",
-        "math.neg",
-        "math.round",
-        "math.rsqrt",
-        "math.sign",
-        "math.sin",
-        "math.sqrt",
-        "math.tanh",
-        "math.tan",
-        "math.square",
-        "math.add",
-        "math.div",
-        "math.maximum",
-        "math.minimum",
-        "math.mul",
-        "math.pow",
-        "math.sub",
-    }
-)
-"""Element by element, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
-_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
-_WINDOWS: Final = "reduce.windows"
 _LEAST: Final = 4096
 """Elements of the result or of an operand below which the library is not used (kMinElements)."""
 _LEAST_AXIS: Final = 8
@@ -90,7 +59,7 @@ class Library:
         return found
 
     def _starts(self, node: Node) -> bool:
-        return (node.op in _REDUCTIONS or node.op == _WINDOWS) and self._has(node)
+        return (node.op in LIBRARY_REDUCTIONS or node.op == LIBRARY_WINDOWS) and self._has(node)
 
     def _above(self, members: list[Node], found: dict[Node, Node]) -> Node | None:
         """An operator that members alone read."""
@@ -144,9 +113,9 @@ class Library:
             return self._has_product(node)
         if _is_convolution(node):
             return self._has_convolution(node)
-        if node.op == _WINDOWS and not _is_tiled(node):
+        if node.op == LIBRARY_WINDOWS and not _is_tiled(node):
             return False
-        is_there = node.op in _OPERATORS or node.op in _REDUCTIONS or node.op == _WINDOWS
+        is_there = node.op in LIBRARY_OPERATORS or node.op in LIBRARY_REDUCTIONS or node.op == LIBRARY_WINDOWS
         return is_there and any(isinstance(type_, TensorType) and _count(type_) >= _LEAST for type_ in types)
 
     def _has_product(self, node: Node) -> bool:
