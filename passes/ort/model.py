@@ -20,6 +20,7 @@ from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.plan import (
+    ALIGNMENT,
     NEVER,
     PLAIN,
     Buffers,
@@ -47,6 +48,10 @@ LARGEST_COPIED = 127
 _WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 KEPT = "the run: nothing reads it"
 _IF: Final = "If"
+_LOOP: Final = "Loop"
+_LOOPS: Final = (_LOOP, "Scan")
+_COUNTER: Final = 8
+"""Bytes of the number of a step."""
 
 
 @immutable
@@ -130,6 +135,8 @@ def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: b
             branch = types.branches.get(launch.node)
             regions = launch.node.regions if branch is None or branch.taken is None else (launch.node.regions[branch.taken],)
             launch.inner = tuple(launches_of(region, types, known, is_session=is_session) for region in regions)
+        elif launch.name in _LOOPS:
+            launch.inner = tuple(launches_of(region, types, known, is_session=is_session) for region in launch.node.regions)
     return found
 
 
@@ -242,7 +249,15 @@ def _figures(
     weights = [weight for body in graph.graphs() for weight in body.weights]
     copied, packed = small_weights(weights), packed_weights(graph, types, widened, options.path)
     session = Session(
-        copied, packed, frame.takes, frame.early, frame.inner, BfcArena(options.strategy), options.pattern, pieces=frame.pieces
+        copied,
+        packed,
+        frame.takes,
+        frame.early,
+        frame.inner,
+        BfcArena(options.strategy),
+        options.pattern,
+        pieces=frame.pieces,
+        loops=frame.loops,
     )
     return simulate(buffers, frame.sizes, found.traced, session)
 
@@ -269,13 +284,16 @@ def _frame(
     takes: list[int] = []
     inner: dict[int, Inner] = {}
     pieces: dict[int, tuple[int, ...]] = {}
+    loops: dict[int, int] = {}
     for step, launch in enumerate(order):
-        body = _body(launch, types, options, inside, end, dropped)
+        body = _body(launch, types, options, inside, end, dropped) if launch.name == _IF else None
         if body is not None:
             inner[step] = body
         extra = 0 if body is not None else _at_end(inside.get(launch.node, 0), end)
         if extra is None:
             return None
+        if body is None and launch.node.regions:
+            loops[step], extra = _of_a_loop(launch, found, types.trips.get(launch.node), options, end, extra)
         if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
             is_static = all(not isinstance(type_, TensorType) or type_.is_static for type_ in (*call.types, *call.results))
             if not is_static and end is not None:
@@ -290,7 +308,49 @@ def _frame(
                 extra += taken
         takes.append(extra)
     early = {step for step, launch in enumerate(order) if launch.kernel.takes_first}
-    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces)
+    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces, loops=loops)
+
+
+def _of_a_loop(
+    launch: Launch, found: Launches, trips: Dim | None, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int
+) -> tuple[int, int]:
+    """Return what kernels inside have asked for at most, and what the node takes, both beside its results.
+
+    The last step of a Loop has the slices of all before, which are there twice when they are put together, as are states: the last ones
+    and those that the step began with, beside their copies (LoopImpl::Execute in core/providers/cpu/controlflow/loop.cc). A Scan writes
+    slices in place."""
+    if trips == 0 or (end == 0 and not isinstance(trips, int)):
+        return 0, 0  # it need not run at all
+    most = _in_a_step(launch, options, end, otherwise)
+    if launch.name != _LOOP:
+        return most, most
+    slices = launch.node.outputs[len(launch.node.inputs) - 2 :]
+    stacked = kept = 0
+    for number in launch.outputs:
+        known = found.sizes[number]
+        size = _at_end(found.limits.get(number, UNLIMITED) if known is None else known, end) or 0
+        if found.values[number] in slices:
+            stacked += size
+        else:
+            kept += size
+    inside = most + _COUNTER - (stacked // trips if isinstance(trips, int) and trips else 0)
+    return inside, max(inside, stacked + (1 if trips == 1 else 2) * kept + 2 * ALIGNMENT)
+
+
+def _in_a_step(launch: Launch, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int) -> int:
+    """Return the most bytes that buffers of a step of a loop take, results among them where they are not written in place as a Scan's."""
+    most = otherwise
+    for found in launch.inner:
+        order = _order_of(found, options)
+        buffers, sizes = plan_buffers(order, found, options.reuse), _sizes(found, end)
+        if sizes is None:
+            return otherwise
+        alive = most = 0
+        for taken, gone in zip(buffers.taken, buffers.dropped, strict=True):
+            alive += sum(sizes[one - found.given] for one in taken if launch.name == _LOOP or not buffers.is_output[one])
+            most = max(most, alive)
+            alive -= sum(sizes[one - found.given] for one in gone)
+    return most
 
 
 def _body(

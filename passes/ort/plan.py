@@ -517,6 +517,8 @@ class Inner:
     """Whether its pattern is known, so that it takes one block."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces, one after another."""
+    loops: Mapping[int, int] = field(default_factory=dict)
+    """Bytes that kernels inside a loop have asked for at most, beside the results of the node, by step."""
 
 
 @immutable
@@ -548,6 +550,8 @@ class Session:
     """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces."""
+    loops: Mapping[int, int] = field(default_factory=dict)
+    """Bytes that kernels inside a loop have asked for at most, beside the results of the node, by step."""
 
 
 def simulate(
@@ -647,6 +651,8 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
         body = session.inner.get(step)
         for value in _early(taken, body):
             give(value)
+        if step in session.loops:
+            inside[step] = arena.requested + session.loops[step]
         own = own or _working(arena, session, step)
         most = arena.in_use
         if body is not None:
@@ -709,6 +715,7 @@ def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int
         body = graph.inner.get(step)
         for value in _early(taken, body):
             take(value)
+        requested = max(requested, arena.requested + graph.loops.get(step, 0))
         own = own or _working(arena, graph, step)
         most = arena.in_use
         if body is not None:

@@ -295,3 +295,32 @@ def test_a_merged_decoder(cached: int, way: str, tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     wanted = WildFile("", "", path.name, "1", 0, {"batch": 2, "length": 9, "before": 40}, {"cached": cached})
     assert ort_wild.row(path, way, wanted, None).worst == 0
+
+
+def loops() -> dict[str, onnx.GraphProto]:
+    """A Loop with a state and what its steps made, and a Scan."""
+    info = helper.make_tensor_value_info
+    weights = [numpy_helper.from_array(floats(96, 96), "w"), numpy_helper.from_array(np.array(7), "n")]
+    steps = [node("MatMul", "h w", "a"), node("Tanh", "a", "h2"), node("Exp", "h2", "e"), node("Identity", "c", "c2")]
+    state = info("h", TensorProto.FLOAT, [40, 96])
+    first = [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), state]
+    after = [info("c2", TensorProto.BOOL, []), info("h2", TensorProto.FLOAT, [40, 96]), info("e", TensorProto.FLOAT, [40, 96])]
+    loop = node("Loop", "n  x", "y z", body=helper.make_graph(steps, "steps", first, after))
+    x, y, z = info("x", TensorProto.FLOAT, [40, 96]), info("y", TensorProto.FLOAT, [40, 96]), info("z", TensorProto.FLOAT, [7, 40, 96])
+    row, table = info("r", TensorProto.FLOAT, [96]), info("t", TensorProto.FLOAT, [96, 96])
+    rows = [node("Sub", "r w", "d"), node("Mul", "d d", "t")]
+    scan = node("Scan", "x", "s", body=helper.make_graph(rows, "rows", [row], [table]), num_scan_inputs=1)
+    most = node("ReduceMax", "s", "m", axes=[0], keepdims=0)
+    return {
+        "Loop": helper.make_graph([loop], "loop", [x], [y, z], weights),
+        "Scan": helper.make_graph([scan, most], "scan", [x], [info("m", TensorProto.FLOAT, [96, 96])], weights[:1]),
+    }
+
+
+@pytest.mark.parametrize("name", ["Loop", "Scan"])
+def test_a_loop_is_near(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "loop.onnx"
+    onnx.save(helper.make_model(loops()[name], opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    found = ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None)
+    assert found.predicted is not None
+    assert abs(found.worst) < 0.02
