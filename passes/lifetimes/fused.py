@@ -33,6 +33,8 @@ _POINTER: Final = 8
 XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
+_PLACED: Final = 1000
+"""Blocks that are placed, at most: of more the bytes that are there at once are taken."""
 _PATHS: Final = 2000
 """Nodes that are looked at for a path, at most."""
 COMPUTED: Final = 32
@@ -636,14 +638,33 @@ def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> 
 
 
 def _height(storages: Sequence[Storage], inside: dict[int, int], steps: int) -> int:
-    """The most bytes at once; what lies on top, the smallest, is not rounded up."""
-    found = heights(storages, inside, steps)
-    most = max(found, default=0)
-    if not most:
-        return 0
-    at = found.index(most)
-    sizes = [one.size for one in storages if one.born <= at <= one.dies and one.size]
-    return most - (-min(sizes) % _ALIGNMENT if sizes and not inside.get(at) else 0)
+    """Return bytes of the memory of temporaries: the better of two orders of placing them (ChooseBestHeapAlgorithm of XLA)."""
+    blocks = [(one.born, min(one.dies, steps), one.size) for one in storages if one.size]
+    blocks.extend((step, step, size) for step, size in inside.items() if size)
+    most = max(heights(storages, inside, steps), default=0)
+    if len(blocks) > _PLACED:
+        return most
+    # Which of equal ones comes first is not in the published rules: the last one, as in the programs where it matters.
+    by_size = sorted(blocks, key=lambda one: (-one[2], one[0] - one[1], -one[0]))
+    by_time = sorted(blocks, key=lambda one: (one[0] - one[1], -one[2], -one[0]))
+    return min(_placed(by_size), _placed(by_time))
+
+
+def _placed(blocks: Iterable[tuple[int, int, int]]) -> int:
+    """Return where the last block ends, each in the smallest gap that is free while it is there (GlobalDecreasingSizeBestFitHeap)."""
+    placed: list[tuple[int, int, int, int]] = []
+    exact = 0
+    for born, dies, size in blocks:
+        at, best, end = 0, None, 0
+        for start, stop in sorted((start, stop) for start, stop, first, last in placed if first <= dies and born <= last):
+            if start - end >= size and (best is None or start - end < best):
+                at, best = end, start - end
+            end = max(end, stop)
+        if best is None:
+            at = end
+        placed.append((at, -(-(at + size) // _ALIGNMENT) * _ALIGNMENT, born, dies))
+        exact = max(exact, at + size)
+    return exact
 
 
 def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:

@@ -202,6 +202,14 @@ def test_further_programs_are_inside_the_interval_and_most_are_near() -> None:
     assert counted >= 29
 
 
+@every("name", ["vit_forward", "resnet_forward", "flax_forward", "flax_cnn", "random", "dropout"])
+def test_programs_whose_temporaries_are_those_of_the_compiler(name: str) -> None:
+    """Kernels of the library, constants that several kernels share, random bits in a loop, gaps between blocks (flax_forward)."""
+    row = next(row for row in map(json.loads, (DATA / "more" / "truth.jsonl").read_text().splitlines()) if row["name"] == name)
+    plan = irscope.run(irscope.load(DATA / "more" / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value
+    assert plan.temporary == pytest.approx(row["temp_bytes"], rel=1e-3)
+
+
 WIDE = "tensor<64x128xf32>"
 LIBRARY = {
     "a sum takes in what it alone reads": ("%a = stablehlo.multiply %x, %x : {w}\n%b = stablehlo.exponential %a : {w}\n", "%b", 0),
