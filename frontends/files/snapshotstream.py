@@ -411,7 +411,7 @@ class _Machine:
             else:
                 handler = handlers.get(code)
                 if handler is None:
-                    raise NoSnapshot(f"its opcode {code:#04x} is none that plain data has; nothing was executed")
+                    raise NoSnapshot(f"its opcode {code:#04x} does not occur in plain data; nothing was executed")
                 at = handler(self, at)
 
     def _recall(self, number: int) -> Any:

@@ -114,7 +114,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, value
     if name.endswith("dtype"):
         if value not in _DTYPES:
-            raise UsageError(f"{value!r} is no type that FSDP computes with", code="IRS648", hint=", ".join(_DTYPES))
+            raise UsageError(f"FSDP does not compute with {value!r}", code="IRS648", hint=", ".join(_DTYPES))
         return name, _DTYPES[value]
     if name == f"compile.{_BUDGET}":
         return name, _budget(value)

@@ -88,7 +88,7 @@ def with_base(name: Name, base: str = "") -> tuple[Name, Adapter | None]:
     found = parse_name(adapter.base) if is_name(adapter.base) else None
     if found is None or found.package != "transformers":
         hint = "--base names a folder of transformers, or transformers:NAME{settings}"
-        raise LoadError(f"its base {adapter.base[:120]!r} is none of those", code="IRS168", where=name.text, hint=hint)
+        raise LoadError(f"its base {adapter.base[:120]!r} is not one of these", code="IRS168", where=name.text, hint=hint)
     return replace(found, text=name.text, options=(*found.options, *name.options)), adapter
 
 
@@ -370,7 +370,7 @@ def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bo
     if isinstance(kind, str) and not is_known and said:
         near = difflib.get_close_matches(kind, transformers_names(), n=2, cutoff=0.7)
         meant = f"near: {', '.join(near)}; " if near else ""
-        message = f"this transformers knows no architecture {kind[:60]!r}"
+        message = f"this version of transformers does not know the architecture {kind[:60]!r}"
         hint = f"{meant}a newer one may; a file of weights in the folder can be named by itself"
         raise LoadError(message, code="IRS197", where=str(path), hint=hint)
     try:

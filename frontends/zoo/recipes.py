@@ -124,7 +124,7 @@ def _recipe_size(dim: object, name: str) -> Size:
         return dim
     if isinstance(dim, SymDim) and str(dim).isidentifier():
         return str(dim)
-    raise UsageError(f"{dim} is no size that an input can have", code="IRS623", where=name, hint="numbers, or names such as batch")
+    raise UsageError(f"an input cannot have the size {dim}", code="IRS623", where=name, hint="numbers, or names such as batch")
 
 
 _WEIGHTS: Final = (DType.F32, DType.BF16, DType.F16, DType.F64)

@@ -251,7 +251,7 @@ def export_named_model(text: str, options: LoadOptions, target: Path) -> ExitCod
     """Write a named model, and say so."""
     if not is_name(text):
         raise UsageError(
-            f"only a model by name is exported to {target.suffix}, and {text!r} is none",
+            f"{text!r} is not a model by name, and only those are exported to {target.suffix}",
             code="IRS678",
             hint="`--passes` writes a file as transforms leave it, `--schedule` its nodes in another order; "
             "for example `irscope export torchvision:resnet50 -o resnet50.onnx`",

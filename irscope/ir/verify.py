@@ -185,7 +185,7 @@ class ValueChecker:
             self._declaration(value, index, graph)
         for value, data in graph.data.items():
             if value.declared_in is not graph or value.role not in WEIGHT_ROLES:
-                self._declared_wrongly(value, graph, "has data there, but is none of its weights")
+                self._declared_wrongly(value, graph, "has data there, but is not one of its weights")
             count = value.type.numel
             if isinstance(data, Literal) and isinstance(count, int) and len(data.values) != count:
                 self._declared_wrongly(value, graph, f"has {len(data.values)} values for {count} elements")

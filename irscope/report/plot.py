@@ -248,7 +248,7 @@ def check_plot(path: Path) -> None:
     """Raise UsageError before any work where a picture could not be written in the end."""
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
-        raise UsageError(f"{path.name!r} is no picture that can be drawn", code="IRS430", hint=f"endings: {', '.join(FORMATS)}")
+        raise UsageError(f"{path.name!r} cannot be drawn as a picture", code="IRS430", hint=f"endings: {', '.join(FORMATS)}")
     if suffix != _WITHOUT:
         _pyplot()
 

@@ -197,7 +197,7 @@ def _configured(name: str) -> DeviceProfile:
         return find_device(name)
     except UsageError as error:
         hint = "`irscope config --unset device`, or set another"
-        raise UsageError(f"sets device to {name!r}, which is none", code="IRS426", where=str(config_file()), hint=hint) from error
+        raise UsageError(f"{name!r}, the device that it sets, is unknown", code="IRS426", where=str(config_file()), hint=hint) from error
 
 
 def _device_of(title: str) -> DeviceProfile | None:

@@ -322,7 +322,7 @@ def _assisted(wish: Wish, accepted: int | None, options: Options) -> Generation:
         )
     if wish.candidates < 1 or not 0 <= (accepted or 0) <= wish.candidates:
         raise UsageError(
-            f"of {wish.candidates} candidates {accepted or 0} cannot be accepted", code="IRS696", hint="`--accepted 0` is none"
+            f"of {wish.candidates} candidates {accepted or 0} cannot be accepted", code="IRS696", hint="`--accepted 0` accepts none"
         )
     if accepted is not None:
         return generate_as(replace(wish, accepted=accepted), options)

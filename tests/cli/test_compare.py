@@ -178,7 +178,7 @@ def test_limits_of_a_recording(folder: Path, capsys: pytest.CaptureFixture[str])
         (["run.pickle", "a.irs"], 2, "IRS662"),
         (["a.irs", "nothing.irs"], 3, "nothing.irs"),
         (["a.irs", "wide.irs", "--fail-on", "peak"], 2, "IRS660"),
-        (["a.irs", "wide.irs", "--fail-on", "colour>3"], 2, "there are peak"),
+        (["a.irs", "wide.irs", "--fail-on", "colour>3"], 2, "limits: peak"),
         (["a.irs", "wide.irs", "--fail-on", "peak>many"], 2, "IRS660"),
         (["a.irs", "wide.irs", "--sort", "nonsense"], 2, "IRS450"),
         (["a.irs", "other.jsonl"], 3, "IRS661"),

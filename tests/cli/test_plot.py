@@ -85,4 +85,4 @@ def test_what_has_no_curve_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["run", "--passes", "params", "--plot", str(tmp_path / "x.svg"), MLP]) == 2
     assert "no report has a curve to draw" in capsys.readouterr().err
     assert main(["fit", "--plot", str(tmp_path / "x.gif"), "no-such-file"]) == 2
-    assert "is no picture that can be drawn" in capsys.readouterr().err
+    assert "cannot be drawn as a picture" in capsys.readouterr().err

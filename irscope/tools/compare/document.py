@@ -129,7 +129,7 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
             raise UsageError(f"--fail-on {part.strip()!r} is not of the form NAME>LIMIT", code="IRS660", hint=_EXAMPLE)
         name, limit = term.groups()
         if name not in known:
-            raise UsageError(f"--fail-on knows no {name!r}", code="IRS660", hint=f"there are {', '.join(known)}")
+            raise UsageError(f"{name!r} is not a limit of --fail-on", code="IRS660", hint=f"limits: {', '.join(known)}")
         value = read_amount(limit, ANY)
         if value is None:
             raise UsageError(f"--fail-on {part.strip()!r}: {limit!r} is no number", code="IRS660", hint=_EXAMPLE)

@@ -94,7 +94,7 @@ def settings_of(recording: Recording, given: Settings) -> Settings:
     except UsageError as error:
         if given.torch if error.code == "IRS641" else given.alloc_conf:
             raise
-        hint = "--torch and --alloc-conf give others than the recording says"
+        hint = "--torch and --alloc-conf replace what the recording says"
         raise LoadError(f"what was recorded cannot be predicted: {error.message}", code=error.code, hint=hint) from error
     return settings
 

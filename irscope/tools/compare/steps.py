@@ -111,7 +111,7 @@ def measured_seconds(ops: Sequence[StepOp], recording: Recording) -> dict[int, f
     """Seconds that operators of a captured step took, by their number. Raises PassError for a recording of another step."""
     found = matched(ops, recording.ops)
     if not recording.is_step or len(found) < _FEW * len(ops):
-        part = f"only {len(found)} of the step's {len(ops)} operators are in it" if recording.is_step else "it is none of a training step"
+        part = f"only {len(found)} of the step's {len(ops)} operators are in it" if recording.is_step else "it has no training step"
         hint = "`irscope record --train MODEL` with the same options makes one"
         raise PassError(f"this recording is of another step: {part}", code="IRS661", where=recording.path, hint=hint)
     times = {at: recording.ops[other].time for at, other in found.items()}

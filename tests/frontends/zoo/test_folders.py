@@ -83,7 +83,7 @@ def test_experts_that_are_stored_one_by_one_agree(tmp_path: Path) -> None:
 
 def test_an_architecture_that_is_not_known_is_one_line(tmp_path: Path) -> None:
     folder = write_llama(tmp_path / "a", model_type="lama", architectures=["LamaForCausalLM"])
-    with pytest.raises(LoadError, match="knows no architecture 'lama'") as caught:
+    with pytest.raises(LoadError, match="does not know the architecture 'lama'") as caught:
         _made(folder)
     assert caught.value.hint.startswith("near: ")
 

@@ -307,7 +307,7 @@ Damage = Callable[[Program, dict[str, Node]], None]
         (make_weight_an_input, "IRS120", "%w of graph @main has the role input, which no weight has"),
         (give_weight_away, "IRS120", "%w of graph @main does not know its graph or its position"),
         (declare_input_twice, "IRS120", "%x of graph @main does not know its graph or its position"),
-        (give_data_to_input, "IRS120", "%x of graph @main has data there, but is none of its weights"),
+        (give_data_to_input, "IRS120", "%x of graph @main has data there, but is not one of its weights"),
         (give_too_much_data, "IRS120", "%w of graph @main has 3 values for 2 elements"),
         (make_size_negative, "IRS120", "the type f32[-1] has a negative size"),
         (repeat_name, "IRS124", "the name 'x' stands for two values, the second in graph @main: %\"x~2\""),
