@@ -73,6 +73,8 @@ class KernelClass(enum.IntEnum):
     OTHER = 28
 
 
+_FULL_BITS: Final = 32.0
+"""Row norms load four elements at once whatever their type (`vec_size` in ATen's layer_norm_kernel.cu): those of 16 bits take as long."""
 _COPIED: Final = 3.0
 """What a copy across the order of elements takes, in reads of the tensor: it is read and written, at less of the bandwidth."""
 MATRIX: Final = frozenset(
@@ -405,7 +407,9 @@ def _normalization(use: Use) -> Kernel:
     if "momentum" in use.attrs or _normalizes_batch(use):
         return _moving(use, KernelClass.BATCH_STATISTICS)
     if "num_groups" not in use.attrs:
-        return _moving(use, KernelClass.ROW_NORM)
+        made = _moving(use, KernelClass.ROW_NORM)
+        wider = max(_FULL_BITS / _bits(use), 1.0)
+        return replace(made, read=made.read * wider, written=made.written * wider)
     made, given = _moving(use, KernelClass.GROUP_NORM), use.operands[0]
     # PyTorch's kernel takes channels first alone: what lies otherwise is laid out anew (native_group_norm in ATen's group_norm.cpp).
     is_copied = isinstance(given, TensorType) and not _is_row_major(given)

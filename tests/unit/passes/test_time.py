@@ -89,6 +89,15 @@ def test_a_group_norm_lays_channels_first_before_it_reads() -> None:
     assert last.nodes[0].seconds == pytest.approx(2.5 * first.nodes[0].seconds, rel=0.03)
 
 
+def test_a_row_norm_takes_as_long_in_16_bits_as_in_32() -> None:
+    def normed(dtype: str) -> float:
+        inputs = f"input %x: {dtype}[65536,1024]\ninput %w: {dtype}[1024]"
+        body = f"%y: {dtype}[65536,1024] = nn.layer_norm(%x, %w, %w) {{axis=-1}}\nreturn %y"
+        return timing(program(body, inputs)).nodes[0].seconds
+
+    assert normed("f16") == pytest.approx(normed("f32"))
+
+
 def test_elementwise_kernels_are_told_apart_by_how_operands_lie() -> None:
     body = """%same: f16[512,1024] = math.add(%a, %a)
 %mixed: f32[512,1024] = math.add(%a, %f)
