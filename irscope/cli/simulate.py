@@ -9,6 +9,7 @@ import functools
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -349,7 +350,8 @@ def serve() -> None:
     signal, a line each.
     """
     global _alone, _served
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Until a child can take it: ignored, an interrupt of one that has just been forked would be lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     importlib.import_module("irscope.frontends.simulation.process").import_ahead()
     _alone = _served = True
     ends = list(map(int, sys.argv[1:]))
@@ -369,19 +371,33 @@ def serve() -> None:
 
 
 def _serve(requests: int, answers: int) -> NoReturn:
-    with os.fdopen(requests) as asked, os.fdopen(answers, "w") as answering:
+    # Where nobody is left who asks, nobody hears the answer either.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(requests) as asked, os.fdopen(answers, "w") as answering:
         for request in asked:
             child = processes.fork()
             if not child:
                 os.close(requests)
                 os.close(answers)
                 _serve_one(json.loads(request))
-            answering.write(f"{child}\n")
-            answering.flush()
+            with contextlib.suppress(BrokenPipeError):
+                answering.write(f"{child}\n")
+                answering.flush()
+            _end_with(requests, child)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             answering.write(f"{status}\n")
             answering.flush()
     os._exit(0)
+
+
+def _end_with(requests: int, child: int) -> None:
+    """Return when a child has ended; where nobody is left who asks, because that process was killed, the child is ended too."""
+    ends = select.poll()
+    ends.register(requests, 0)  # that the other end is closed is always told
+    ended = os.pidfd_open(child)
+    ends.register(ended, select.POLLIN)
+    if ended not in dict(ends.poll()):
+        os.kill(child, signal.SIGTERM)
+    os.close(ended)
 
 
 def _serve_one(asked: dict[str, Any]) -> NoReturn:
@@ -392,7 +408,11 @@ def _serve_one(asked: dict[str, Any]) -> NoReturn:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # for the rest of this process
     code: int = ExitCode.PASS
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = main(asked["line"])
+    except KeyboardInterrupt:  # before it began
+        sys.stderr.write("irscope: interrupted\n")
+        code = ExitCode.INTERRUPTED
     except SystemExit as stop:
         code = int(stop.code or 0)
     except BaseException:

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -113,8 +114,10 @@ class _Server:
 
     def __init__(self, requests: IO[str], answers: IO[str]) -> None:
         self._requests, self._answers = requests, answers
-        self.child = 0
+        self._child = 0
         """What is running."""
+        self._is_interrupted = False
+        self._changing = threading.Lock()
 
     def run(self, line: Sequence[str], said: Path) -> int:
         """The exit status of an `irscope` command line; its standard error goes to a file, its standard output nowhere."""
@@ -123,15 +126,26 @@ class _Server:
             self._requests.flush()
         except BrokenPipeError:
             return -signal.SIGKILL
-        self.child = int(self._answers.readline() or 0)
+        child = int(self._answers.readline() or 0)
+        with self._changing:
+            self._child = child
+            if self._is_interrupted:  # before the child was forked
+                self._interrupt_child()
         status = self._answers.readline()
-        self.child = 0
+        with self._changing:
+            self._child = 0
         return int(status or -signal.SIGKILL)
 
     def interrupt(self) -> None:
-        """As Ctrl-C does."""
-        if self.child:
-            os.kill(self.child, signal.SIGINT)
+        """Do what Ctrl-C does, now or as soon as something runs."""
+        with self._changing:
+            self._is_interrupted = True
+            self._interrupt_child()
+
+    def _interrupt_child(self) -> None:
+        if self._child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGINT)
 
     def close(self) -> None:
         """Say that nothing more is asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -680,6 +681,38 @@ def test_ctrl_c_keeps_what_was_simulated(tmp_path: Path) -> None:
         out, err = running.communicate()
     assert running.returncode == 130 and err == "irscope: interrupted\n"
     assert "unknown: interrupted; until then 20.00 MiB of" in out and "interrupted" in out.partition("classes of ranks")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("runs", [False, True])
+def test_signals_end_the_runs_of_a_search_whenever_they_come(tmp_path: Path, sent: signal.Signals, runs: bool) -> None:
+    """Also while the process that they are forked from still imports torch; one that is killed takes its runs with it."""
+    script, address = tmp_path / "train.py", str(tmp_path / "begun")
+    text = "import os, socket, time\nwith socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:\n"
+    script.write_text(text + f"    out.sendto(str(os.getpid()).encode(), {address!r})\ntime.sleep(999)\n")
+    command = [sys.executable, "-m", "irscope", "simulate", "--quiet", "--fit", "b=1..8", str(script), "{b}"]
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as noted,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running,
+    ):
+        noted.bind(address)
+        noted.settimeout(100)
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        while not children.read_text().split():
+            time.sleep(0.02)
+        group = int(children.read_text().split()[0])
+        if runs:
+            noted.recv(99)
+        running.send_signal(sent)
+        _, err = running.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert running.returncode == (-sent if sent == signal.SIGKILL else 128 + sent)
+    give_up = time.monotonic() + 30
+    with contextlib.suppress(ProcessLookupError):
+        while os.killpg(group, 0) is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
 
 
 def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
