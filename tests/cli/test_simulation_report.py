@@ -187,6 +187,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "rest",
         "lazy",
         "in_flight",
+        "fewest",
         "missing_bytes",
         "phases",
         "launched_as",
