@@ -152,7 +152,7 @@ for _ in range(2):
     [
         ("fast=True", "'fast=True' is no setting"),
         ("ddp.static_graph=5", "'5' is no value of ddp.static_graph"),
-        ("fsdp.param_dtype=f8", "'f8' is no type"),
+        ("fsdp.param_dtype=f8", "FSDP does not compute with 'f8'"),
     ],
 )
 def test_a_setting_that_there_is_not(tmp_path: Path, setting: str, said: str) -> None:
