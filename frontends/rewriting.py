@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from irscope.errors import UsageError
 from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.places import Payload
 from irscope.ir.program import FileNode, Program
+from irscope.solvers.graphs import sorted_by
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
 
@@ -132,21 +132,7 @@ def in_order(makes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], pla
     """An order in which everything is made before it is read, by `places` where that leaves a choice; None where there is none."""
     maker = {name: at for at, names in enumerate(makes) for name in names if name}
     needs = [{maker[name] for name in names if name in maker} - {at} for at, names in enumerate(reads)]
-    after: dict[int, list[int]] = {}
-    missing = [len(one) for one in needs]
-    for at, one in enumerate(needs):
-        for other in one:
-            after.setdefault(other, []).append(at)
-    ready = [(places[at], at) for at, count in enumerate(missing) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, at = heapq.heappop(ready)
-        order.append(at)
-        for later in after.get(at, ()):
-            missing[later] -= 1
-            if not missing[later]:
-                heapq.heappush(ready, (places[later], later))
+    order = sorted_by(places, needs)
     return order if len(order) == len(makes) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -10,6 +9,7 @@ from irscope.frontends.onnx.call import Lowering
 from irscope.frontends.onnx.protos import GraphProto, NodeProto
 from irscope.frontends.onnx.reader import BAD_GRAPH, CYCLE, UNSORTED, refuse, short
 from irscope.frontends.onnx.rules import Use
+from irscope.solvers import graphs
 
 _GRAPH, _GRAPHS = 5, 10
 
@@ -46,29 +46,19 @@ def check_new(names: Iterable[str], body: Lowering) -> None:
 
 
 def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[str]], body: Lowering) -> list[Row]:
-    waiting = [0] * len(rows)
-    readers: list[list[int]] = [[] for _ in rows]
+    before: list[set[int]] = [set() for _ in rows]
     for index, row in enumerate(rows):
         needed = set(row[3]) | captures.get(index, set())
         needed.discard("")
         for name in sorted(needed):
             producer = made.get(name)
             if producer is not None and name not in body.values:
-                readers[producer].append(index)
-                waiting[index] += 1
+                before[index].add(producer)
             elif producer is None and name in row[3]:
                 body.find(name)
-    ready = deque(index for index, count in enumerate(waiting) if not count)
-    order: list[Row] = []
-    while ready:
-        index = ready.popleft()
-        order.append(rows[index])
-        for reader in readers[index]:
-            waiting[reader] -= 1
-            if not waiting[reader]:
-                ready.append(reader)
+    order = graphs.in_order(before)
     if len(order) < len(rows):
-        stuck = next(row for row, count in zip(rows, waiting, strict=True) if count)
+        stuck = rows[min(set(range(len(rows))).difference(order))]
         name = stuck[4][0] if stuck[4] else stuck[1].op_type
         raise refuse(
             CYCLE, f"'{short(name)}' depends on itself", f"graph '{short(body.graph.name)}'", "the model is damaged: its nodes form a cycle"
@@ -79,7 +69,7 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
         hint="other tools may refuse this model",
         about=body.graph.name,
     )
-    return order
+    return [rows[index] for index in order]
 
 
 def captured_names(node: NodeProto) -> set[str]:

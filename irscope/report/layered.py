@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from irscope.immutable import immutable
+from irscope.solvers.graphs import in_order
 
 _SWEEPS: Final = 12
 """Sweeps for the order; most graphs of networks are settled after three."""
@@ -114,7 +115,7 @@ def _longest_paths(count: int, down: Sequence[tuple[int, int]], first: Sequence[
         if upper != lower:
             before[lower].append(upper)
             after[upper].append(lower)
-    order = _topological(before, after)
+    order = in_order(before, after)
     top = 1 if first else 0
     layer = [top] * count
     for box in order:
@@ -131,17 +132,6 @@ def _longest_paths(count: int, down: Sequence[tuple[int, int]], first: Sequence[
         for box in last:
             layer[box] = lowest
     return _without_gaps(layer)
-
-
-def _topological(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> list[int]:
-    missing = [len(one) for one in before]
-    order = [box for box, count in enumerate(missing) if not count]
-    for box in order:  # grows while it is walked
-        for lower in after[box]:
-            missing[lower] -= 1
-            if not missing[lower]:
-                order.append(lower)
-    return order
 
 
 def _without_gaps(layer: list[int]) -> list[int]:

@@ -14,7 +14,8 @@ from irscope.frontends.load import NodeFile, open_nodes
 from irscope.immutable import immutable
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.session import Model, open_model
-from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
+from irscope.solvers.graphs import sorted_by
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.solvers.order.solve import best_order
 
 if TYPE_CHECKING:

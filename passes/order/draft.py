@@ -15,7 +15,8 @@ from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.lifetimes.lives import is_unknown, read_values
 from irscope.passes.lifetimes.ranges import Lifetimes
 from irscope.passes.order.effects import Order
-from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, waiting_for_one_another
+from irscope.solvers.graphs import waiting_for_one_another
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.solvers.order.recompute import Recipe
 
 _NAMED = 8

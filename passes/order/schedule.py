@@ -31,6 +31,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
+from irscope.solvers.graphs import DisjointSets
 from irscope.solvers.order.bounds import Cut
 from irscope.solvers.order.problem import OrderProblem, Storage
 from irscope.solvers.order.recompute import lower, start
@@ -320,27 +321,16 @@ class _Merging:
 
     draft: Draft
     before: list[set[int]] = field(init=False)
-    root: list[int] = field(init=False)
+    sets: DisjointSets[int] = field(init=False)
     places: int = 0
 
     def __post_init__(self) -> None:
         self.before = [set(earlier) for earlier in self.draft.problem.before]
-        self.root = list(range(len(self.draft.values)))
-
-    def find(self, number: int) -> int:
-        while self.root[number] != number:
-            number = self.root[number]
-        return number
-
-    def merge(self, into: int, other: int) -> None:
-        self.root[self.find(other)] = self.find(into)
+        self.sets = DisjointSets(range(len(self.draft.values)))
 
     def problem(self) -> OrderProblem:
         """The problem with what was merged; the larger size counts."""
         old = self.draft.problem
-        parts: dict[int, list[Storage]] = {}
-        for number, storage in enumerate(old.storages):
-            parts.setdefault(self.find(number), []).append(storage)
         storages = [
             Storage(
                 max(part.size for part in group),
@@ -348,7 +338,7 @@ class _Merging:
                 any(part.is_input for part in group),
                 any(part.is_output for part in group),
             )
-            for group in parts.values()
+            for group in ([old.storages[number] for number in members] for members in self.sets.groups())
         ]
         return OrderProblem([tuple(sorted(earlier)) for earlier in self.before], storages, old.workspace, old.base)
 
@@ -404,7 +394,7 @@ def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
             # Whatever else reads the operand comes before this node in the order as written; from now on it has to.
             if one.is_output or one.touches[-1] != op or one.size != storages[made].size:
                 continue
-            merging.merge(taken, made)
+            merging.sets.join(taken, made)
             merging.before[op].update(reader for reader in one.touches if reader != op)
             merging.places += 1
             break
@@ -426,7 +416,7 @@ def _without_concat(draft: Draft, aliases: Aliases) -> _Merging:
         if not parts or sum(storages[part].size for part in parts) > storages[result].size:
             continue
         for part in parts:
-            merging.merge(result, part)
+            merging.sets.join(result, part)
         taken.update(parts)
         merging.places += 1
     return merging

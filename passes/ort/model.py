@@ -36,7 +36,7 @@ from irscope.passes.ort.plan import (
     read_launches,
     simulate,
 )
-from irscope.solvers.order.problem import backwards, sorted_by
+from irscope.solvers.graphs import backwards, sorted_by
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_tensor
 

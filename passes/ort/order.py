@@ -32,7 +32,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.solvers.order.problem import sorted_by
+from irscope.solvers.graphs import sorted_by
 
 
 @immutable(slots=False)

@@ -21,7 +21,7 @@ from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, tensor
-from irscope.solvers.order.problem import backwards
+from irscope.solvers.graphs import backwards
 
 MICROSOFT = "com.microsoft"
 MOST_READ = 1 << 22

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from irscope.immutable import immutable
 from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, StepStorage
+from irscope.solvers.graphs import DisjointSets
 
 KEEP, ONCE, AGAIN = 0, 1, 2
 """Keep a storage until its last use; free it after the forward and recompute it once; or recompute it for each use."""
@@ -379,20 +380,9 @@ def _home_of(problem: CheckpointProblem, storage: int, home: list[int]) -> int:
 
 def _units(problem: CheckpointProblem, inside: list[int]) -> list[tuple[int, ...]]:
     """Storages that share operators are saved together."""
-    unit_of = list(range(len(problem.storages)))
-
-    def root(number: int) -> int:
-        while unit_of[number] != number:
-            unit_of[number] = unit_of[unit_of[number]]
-            number = unit_of[number]
-        return number
-
+    sets = DisjointSets(range(len(problem.storages)))
     for op in problem.operators:
         made = [one for one in op.writes if not problem.storages[one].is_input]
         for other in made[1:]:
-            unit_of[root(other)] = root(made[0])
-    members: dict[int, list[int]] = {}
-    for number in range(len(problem.storages)):
-        if inside[number] >= 0:
-            members.setdefault(root(number), []).append(number)
-    return [tuple(unit) for unit in members.values()]
+            sets.join(made[0], other)
+    return [tuple(unit) for unit in sets.groups(number for number in range(len(problem.storages)) if inside[number] >= 0)]

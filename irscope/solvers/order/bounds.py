@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from irscope.immutable import immutable
 from irscope.solvers.flow import INFINITE, FlowNetwork
-from irscope.solvers.order.problem import OrderProblem, Storage, in_order
+from irscope.solvers.graphs import in_order, turned
+from irscope.solvers.order.problem import OrderProblem, Storage
 
 
 @immutable(slots=False)
@@ -174,10 +175,7 @@ class Necessary:
 
     def _close(self) -> None:
         """Work out all that comes before and after each operator; those for which that is new are looked at again."""
-        after: list[list[int]] = [[] for _ in self.before]
-        for op, earlier in enumerate(self.before):
-            for one in earlier:
-                after[one].append(op)
+        after = turned(self.before)
         order = in_order(self.before, after)
         if len(order) < len(after):
             # Each of two would have to come before the other.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from irscope.errors import UsageError
 from irscope.immutable import immutable
+from irscope.solvers.graphs import turned, waiting_for_one_another
 
 
 @immutable
@@ -39,7 +39,7 @@ class OrderProblem:
     @cached_property
     def after(self) -> list[list[int]]:
         """Return what must come after each operator."""
-        return _turned(self.before)
+        return turned(self.before)
 
     @cached_property
     def touched(self) -> list[list[int]]:
@@ -137,78 +137,3 @@ def order_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], 
         elif storage.size and storage.touches:
             kept.append(Storage(storage.size, tuple(sorted(set(storage.touches))), storage.is_input, storage.is_output))
     return OrderProblem(needed, kept, list(workspace or [0] * len(before)), base)
-
-
-def in_order(before: Sequence[Collection[int]], after: Sequence[Collection[int]]) -> list[int]:
-    """Operators after all that come before them; those that wait for a cycle are missing."""
-    missing = [len(earlier) for earlier in before]
-    order = [op for op, count in enumerate(missing) if not count]
-    for op in order:
-        for later in after[op]:
-            missing[later] -= 1
-            if not missing[later]:
-                order.append(later)
-    return order
-
-
-def waiting_for_one_another(before: Sequence[Collection[int]]) -> list[int]:
-    """Operators that can never run, as each waits for another one of them; empty where an order is possible."""
-    after = _turned(before)
-    stuck = set(range(len(before))).difference(in_order(before, after))
-    # Operators that are only downstream of a cycle are not part of it.
-    inner_after = [[user for user in users if user in stuck] if op in stuck else [] for op, users in enumerate(after)]
-    return sorted(set(range(len(before))).difference(in_order(inner_after, _turned(inner_after))))
-
-
-def _turned(edges: Sequence[Collection[int]]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in edges]
-    for op, others in enumerate(edges):
-        for one in others:
-            found[one].append(op)
-    return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# Topological orders.
-
-
-def sorted_by(keys: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
-    """Numbers in an order that keeps each after those before it, and else the one with the least key first."""
-    waiting = [len(set(earlier)) for earlier in before]
-    after: list[list[int]] = [[] for _ in before]
-    for number, earlier in enumerate(before):
-        for one in dict.fromkeys(earlier):
-            after[one].append(number)
-    ready = [(keys[number], number) for number, count in enumerate(waiting) if not count]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        number = heapq.heappop(ready)[1]
-        order.append(number)
-        for other in after[number]:
-            waiting[other] -= 1
-            if not waiting[other]:
-                heapq.heappush(ready, (keys[other], other))
-    return order
-
-
-def backwards(makers: Sequence[Sequence[int]]) -> list[int]:
-    """Reverse depth-first search from the nodes that none needs, later ones first: ONNX Runtime's order. `makers` are, for each node, those
-    that it needs, in their own order."""
-    is_read = bytearray(len(makers))
-    for needed in makers:
-        for index in needed:
-            is_read[index] = 1
-    order: list[int] = []
-    seen = bytearray(len(makers))
-    # A negative number stands for a node whose predecessors have all been visited.
-    pending = [index for index in range(len(makers)) if not is_read[index]]
-    while pending:
-        index = pending.pop()
-        if index < 0:
-            order.append(~index)
-        elif not seen[index]:
-            seen[index] = 1
-            pending.append(~index)
-            pending.extend(other for other in makers[index] if not seen[other])
-    return order

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from irscope.solvers.graphs import in_order
 from irscope.solvers.order.bounds import Attempt, Cut, ExactSearch, least_while_running
 from irscope.solvers.order.problem import OrderProblem, Storage
 from irscope.solvers.worktime import WorkTime
@@ -60,17 +60,7 @@ def least_memory(problem: OrderProblem) -> list[int]:
 
 def breadth_first(problem: OrderProblem) -> list[int]:
     """Breadth first: operators run in the order in which they become ready."""
-    waiting = [len(earlier) for earlier in problem.before]
-    ready = deque(op for op, count in enumerate(waiting) if count == 0)
-    order: list[int] = []
-    while ready:
-        op = ready.popleft()
-        order.append(op)
-        for later in problem.after[op]:
-            waiting[later] -= 1
-            if waiting[later] == 0:
-                ready.append(later)
-    return order
+    return in_order(problem.before, problem.after)
 
 
 def depth_first(problem: OrderProblem) -> list[int]:

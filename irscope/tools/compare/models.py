@@ -25,6 +25,7 @@ from irscope.report.celltext import signed
 from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived
 from irscope.session import Model
+from irscope.solvers.graphs import DisjointSets
 from irscope.tools.compare.matching import How, Matching, common_axis, match, rising
 from irscope.tools.compare.side import Side, weights_of
 from irscope.weights.differences import Difference
@@ -65,8 +66,9 @@ def groups(a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool
 class _Grouper:
     def __init__(self, a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> None:
         self.a, self.b, self.found, self.changed = a, b, found, changed
-        self._parent: dict[tuple[int, int], tuple[int, int]] = {}
-        """Union-find of nodes: (0, index) of the first model, (1, index) of the second."""
+        unmatched = ((which, at) for which, mates in enumerate((found.mate_a, found.mate_b)) for at, mate in enumerate(mates) if mate < 0)
+        self._sets = DisjointSets(unmatched)
+        """Nodes: (0, index) of the first model, (1, index) of the second."""
         self._absorbed: dict[tuple[int, int], tuple[int, int]] = {}
         """The matched pair that absorbed a group, by a node of the group."""
 
@@ -74,12 +76,9 @@ class _Grouper:
         for which, side, mates in ((0, self.a, self.found.mate_a), (1, self.b, self.found.mate_b)):
             for number, mate in enumerate(mates):
                 if mate < 0:
-                    self._parent[which, number] = (which, number)
-            for number, mate in enumerate(mates):
-                if mate < 0:
                     for value in side.nodes[number].inputs:
                         if value is not None and value.node is not None and mates[side.number[value.node]] < 0:
-                            self._join((which, number), (which, side.number[value.node]))
+                            self._sets.join((which, number), (which, side.number[value.node]))
         for left, right in self._same_places():
             self._link(left, right)
         return self._collect()
@@ -109,31 +108,17 @@ class _Grouper:
         b = None if right.node is None else self.b.number[right.node]
         lonely_a, lonely_b = a is not None and self.found.mate_a[a] < 0, b is not None and self.found.mate_b[b] < 0
         if lonely_a and lonely_b and a is not None and b is not None:
-            self._join((0, a), (1, b))
+            self._sets.join((0, a), (1, b))
         elif lonely_a and a is not None and b is not None and self.found.mate_b[b] >= 0:
             self._absorbed.setdefault((0, a), (self.found.mate_b[b], b))
         elif lonely_b and b is not None and a is not None and self.found.mate_a[a] >= 0:
             self._absorbed.setdefault((1, b), (a, self.found.mate_a[a]))
 
-    def _root(self, node: tuple[int, int]) -> tuple[int, int]:
-        parent = self._parent
-        while parent[node] != node:
-            parent[node] = node = parent[parent[node]]
-        return node
-
-    def _join(self, one: tuple[int, int], other: tuple[int, int]) -> None:
-        first, second = sorted((self._root(one), self._root(other)))
-        self._parent[second] = first
-
     def _collect(self) -> list[Group]:
-        members: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-        takers: dict[tuple[int, int], tuple[int, int]] = {}
-        for node in self._parent:
-            root = self._root(node)
-            members.setdefault(root, ([], []))[node[0]].append(node[1])
-            if node in self._absorbed:
-                takers.setdefault(root, self._absorbed[node])
-        found = [self._group(sorted(a), sorted(b), takers.get(root)) for root, (a, b) in members.items()]
+        found: list[Group] = []
+        for members in self._sets.groups():
+            a, b = ([number for which, number in members if which == side] for side in (0, 1))
+            found.append(self._group(a, b, next((self._absorbed[node] for node in members if node in self._absorbed), None)))
         # A group that only the second model has comes after the match of its predecessor.
         return sorted(found, key=lambda group: (group.a[0], 0) if group.a else (self._before(group.b[0]), group.b[0] + 1))
 

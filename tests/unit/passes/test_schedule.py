@@ -23,7 +23,8 @@ from irscope.passes.order.effects import Edge, Order
 from irscope.passes.order.plan import Plan, Planned
 from irscope.passes.order.schedule import Schedule
 from irscope.passkit.manager import Manager
-from irscope.solvers.order.problem import OrderProblem, Storage, order_problem, sorted_by
+from irscope.solvers.graphs import sorted_by
+from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.tools.export import OVERLAY_KINDS
 from irscope.tools.reorder import Groups, contracted, group_order
 from tests.tables import every
