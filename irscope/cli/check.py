@@ -63,14 +63,13 @@ class Command:
         for one in watching:
             one.ended()
         if args.update:
-            return self._update(checked)
+            return self._update(checked, args.rows)
         for name, write in OUTPUTS.items():
             if path := getattr(args, name):
                 write_text(Path(path), write(checked)) if path != "-" else write_stream(sys.stdout, write(checked))
         self._answer(checked, args)
         said = [f"{model.target.key}: {remark}" for model in checked.models for remark in model.remarks]
-        more = [f"{len(said) - _MOST_REMARKS:,} more warnings"] if len(said) > _MOST_REMARKS else []
-        sys.stderr.write("".join(f"irscope: {one_line(line)}\n" for line in (*said[:_MOST_REMARKS], *more)))
+        sys.stderr.write("".join(f"irscope: {one_line(line)}\n" for line in _first(said, _MOST_REMARKS, "warnings", args.rows)))
         return _exit_code(checked)
 
     def _answer(self, checked: Checked, args: argparse.Namespace) -> None:
@@ -85,16 +84,20 @@ class Command:
             for line in failures_of(checked):
                 sys.stderr.write(one_line(f"irscope: error IRS683: {line}") + "\n")
 
-    def _update(self, checked: Checked) -> int:
+    def _update(self, checked: Checked, rows: int | None) -> int:
         made = write_baseline(checked)
         lines = [f"wrote {checked.plan.baseline_name}: {len(made.models)} of {len(checked.models)} models"]
-        changes = list(changes_of(checked.baseline, made))
-        lines += changes[:_MOST_CHANGES]
-        lines += [f"and {len(changes) - _MOST_CHANGES:,} more changes"] if len(changes) > _MOST_CHANGES else []
+        lines += _first(list(changes_of(checked.baseline, made)), _MOST_CHANGES, "changes", rows)
         lines += [f"cannot be read: {one.target.key}: {one.error}" for one in checked.failed_models]
         lines += [f"no file matches: {pattern}" for pattern, _ in checked.plan.missing]
         sys.stderr.write("".join(f"{one_line(line)}\n" for line in lines))
         return _exit_code(checked) if checked.failed_models or checked.plan.missing else ExitCode.OK
+
+
+def _first(lines: list[str], most: int, what: str, rows: int | None) -> list[str]:
+    """Return so many lines and how many more there are; with --rows 0 all."""
+    left = 0 if rows == 0 else len(lines) - most
+    return lines if left <= 0 else [*lines[:most], f"and {left:,} more {what}; --rows 0 shows all"]
 
 
 def _exit_code(checked: Checked) -> ExitCode:

@@ -144,10 +144,10 @@ class Command:
         found = {batch: self._recorded(request, args) for batch, request in requests.items()}
         if is_steps:
             picture = args.picture or ("latency" if len(found) > 1 else "")
-            document = batches_document(found) if len(found) > 1 else recording_document(next(iter(found.values())))
+            document = batches_document(found) if len(found) > 1 else recording_document(next(iter(found.values())), rows=args.rows)
             write_answer(document, args, lambda: (recorded_panels(picture, found), picture_words(picture, found)))
         else:
-            write_answer(recording_document(found[0]), args)
+            write_answer(recording_document(found[0], rows=args.rows), args)
         for recording in found.values():
             if not recording.complete:
                 hint = f"{recording.path} has what was recorded until then"

@@ -318,7 +318,7 @@ def _print_recording(args: argparse.Namespace) -> int:
     if args.passes or args.sweep or args.explain:
         hint = "`irscope compare MODEL RECORDING`"
         raise UsageError("passes are about models, and this is a recording of a run", where=args.model, hint=hint)
-    write_answer(recording_document(read_recording(Path(args.model)), args.device), args)
+    write_answer(recording_document(read_recording(Path(args.model)), args.device, args.rows), args)
     return ExitCode.OK
 
 

@@ -19,6 +19,7 @@ HEIGHT: Final = 24
 _LABEL = 9
 _NARROWEST = 40
 _INPUTS = 3
+_ALL_NAMED = "--all --rows 0 names them"
 _FORMATS: Final = {
     "onnx": "ONNX",
     "pt2": "torch.export",
@@ -247,7 +248,7 @@ class CardWriter:
         if not inputs:
             return "none"
         shown = ", ".join(f"{one.name} {_input_type(one)}" for one in inputs[:_INPUTS])
-        more = f" and {len(inputs) - _INPUTS} more" if len(inputs) > _INPUTS else ""
+        more = f" and {len(inputs) - _INPUTS} more ({_ALL_NAMED})" if len(inputs) > _INPUTS else ""
         stated = sizes_text(self.card.sizes)
         return "; ".join(filter(None, (f"{shown}{more}", stated)))
 
@@ -463,7 +464,7 @@ class CardWriter:
         if self.card.identity.nodes is None:
             said.append("what runs, its cost and its memory")
         if unknown.operators:
-            more = f" and {len(unknown.operators) - 3} more" if len(unknown.operators) > 3 else ""
+            more = f" and {len(unknown.operators) - 3} more ({_ALL_NAMED})" if len(unknown.operators) > 3 else ""
             said.append(f"the cost of {counted(unknown.operator_nodes, 'node')}: {', '.join(unknown.operators[:3])}{more}")
         said += [
             f"the size of {counted(count, what)}" for count, what in ((unknown.tensors, "tensor"), (unknown.weights, "weight")) if count

@@ -170,8 +170,7 @@ class PartWriter:
 
     def left_out(self, table: Table, shown: Table) -> Iterator[str]:
         """Yield what is said of rows that are not there."""
-        if shown is not table:
-            left = self.options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {self.options.all_rows}"
+        if left := table.left_out(shown, self.options.all_rows):
             yield f'<p class="quiet">{svg_text(left)}</p>\n'
         elif not len(table):
             yield '<p class="quiet">no rows</p>\n'

@@ -217,8 +217,7 @@ def _table(table: Table, writer: CellWriter, options: RenderOptions) -> Iterator
         cells = [_cell(cell, column, writer) for cell, column in zip(row, table.columns, strict=True)]
         yield _row([_branch(str(row[0])), *cells[1:]] if table.depth else cells)
     yield "\n"
-    if shown is not table:
-        left = options.all_rows if table.whole else f"{len(table) - len(shown):,} more rows; {options.all_rows}"
+    if left := table.left_out(shown, options.all_rows):
         yield f"{md_line(left)}\n\n"
     yield "</details>\n\n" if folded else ""
 

@@ -93,6 +93,8 @@ class Table:
     """The column whose cells add up to something that is stated elsewhere, so that no row may be left out without being counted."""
     rest: int = 0
     """How many rows the last one stands for; 0 where it stands for itself."""
+    rest_by: str = ""
+    """The pass that gives the rows which the last one stands for, such as liveness{top=0}."""
     depth: str = ""
     """The column that says how deep each row stands in a tree, where the rows are one: a row is the whole of those below it."""
 
@@ -184,6 +186,13 @@ class Table:
             cell = f"{left:,} more" if not number else total(cells) if column.key == self.whole else same
             data[column.key] = [*column_cells(data[column.key]), cell]
         return replace(self, data=data, keys=None if keys is None else [*keys, ""], rest=left)
+
+    def left_out(self, shown: Table, all_rows: str) -> str:
+        """Return what a reader is told of rows that are not shown, and what shows them; empty where all are there."""
+        parts = [f"--passes '{self.rest_by}' lists all"] if self.rest and self.rest_by else []
+        if len(shown) < len(self) or shown.rest != self.rest:
+            parts.append(all_rows if self.whole else f"{len(self) - len(shown):,} more rows; {all_rows}")
+        return "; ".join(parts)
 
 
 @immutable

@@ -279,8 +279,9 @@ class _Text:
         share = CellWriter(self.options).number(coverage.known / coverage.total, Kind.RATIO)
         text = f"coverage: {coverage.known:,} of {coverage.total:,} known ({share})"
         if coverage.unknown:
-            more = len(coverage.unknown) - _NAMES
-            text += f"; unknown: {', '.join(coverage.unknown[:_NAMES])}{f' and {more:,} more' if more > 0 else ''}"
+            named = coverage.unknown[: _NAMES if self.limit else None]
+            more = len(coverage.unknown) - len(named)
+            text += f"; unknown: {', '.join(named)}{f' and {more:,} more; {self.options.all_rows}' if more else ''}"
         yield from self.wrapped(text, _INDENT, _YELLOW if coverage.known < coverage.total else _DIM)
 
     def table(self, table: Table, writer: CellWriter) -> Iterator[str]:
@@ -296,8 +297,7 @@ class _Text:
         if title:
             yield _INDENT + self.style(title, _BOLD)
         yield from self.grid(grid)
-        if len(shown) < len(table) or shown.rest != table.rest:
-            left = self.options.all_rows if table.whole else f"{len(table) - len(rows):,} more rows; {self.options.all_rows}"
+        if left := table.left_out(shown, self.options.all_rows):
             yield from self.wrapped(left, _INDENT, _DIM)
         if grid.hidden:
             names = ", ".join(column.heading for column in grid.hidden)

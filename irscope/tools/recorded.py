@@ -26,6 +26,8 @@ from irscope.report.values import Provenance, Quantity
 
 _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
 _TOP: Final = 10
+_ALL_ROWS: Final = " (--rows 0)"
+"""The option that gives what a table sums up rows of their own."""
 BUSY: Final = 0.1
 """Share of the processors that others may take before a recording is said to be of a busy machine."""
 SLOWED: Final = 0.9
@@ -307,25 +309,25 @@ def type_of(op: OpRecord) -> str:
     return op.op.rpartition("::")[2]
 
 
-def time_tables(spent: Spent) -> Iterator[Table]:
-    """The operators that take longest, all by phase, by type and by module; each table adds up to the run."""
+def time_tables(spent: Spent, top: int = _TOP) -> Iterator[Table]:
+    """The operators that take longest (all for 0), all by phase, by type and by module; each table adds up to the run."""
     known = [op for op in spent.recording.ops if op.time is not None]
     known.sort(key=lambda op: -(op.time.median_us if op.time is not None else 0))
     has_phase, has_line = any(op.phase for op in known), any(op.code for op in known)
     text = (Column("operator"), Column("module"), *((Column("phase"),) if has_phase else ()), *((Column("line"),) if has_line else ()))
     rows: list[tuple[object, ...]] = []
-    for op in known[:_TOP]:
+    for op in known[: top or None]:
         more = (*((op.phase,) if has_phase else ()), *((op.code,) if has_line else ()))
         rows.append((type_of(op), module_of(op), *more, *spent.cells([op], op.time.median_us / 1e6 if op.time is not None else 0.0)))
     blank = ("",) * (len(text) - 1)
-    left = known[_TOP:]
-    for label, *numbers in spent.rest(left, f"{len(left):,} more"):
+    left = known[len(rows) :]
+    for label, *numbers in spent.rest(left, f"{len(left):,} more{_ALL_ROWS}"):
         rows.append((label, *blank, *numbers))
     yield Table.of(rows, (*text, *spent.columns), "operators that took longest")
     if has_phase:
-        yield _grouped(spent, "phase", lambda op: op.phase or "?", "time by phase")
-    yield _grouped(spent, "type", type_of, "time by type of operator")
-    yield _grouped(spent, "module", _parts(known), "time by module")
+        yield _grouped(spent, "phase", lambda op: op.phase or "?", "time by phase", top)
+    yield _grouped(spent, "type", type_of, "time by type of operator", top)
+    yield _grouped(spent, "module", _parts(known), "time by module", top)
 
 
 def _parts(ops: Sequence[OpRecord]) -> Callable[[OpRecord], str]:
@@ -341,11 +343,11 @@ def _cut(module: str, depth: int) -> str:
     return ".".join(module.split("#")[0].split(".")[:depth])
 
 
-def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str) -> Table:
+def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str, top: int) -> Table:
     groups = spent.groups(key)
-    rows: list[tuple[object, ...]] = [(one.name, len(one.ops), *spent.cells(one.ops, one.seconds)) for one in groups[:_TOP]]
-    left = [op for one in groups[_TOP:] for op in one.ops]
-    for label, *numbers in spent.rest(left, f"{len(groups) - _TOP:,} more"):
+    rows: list[tuple[object, ...]] = [(one.name, len(one.ops), *spent.cells(one.ops, one.seconds)) for one in groups[: top or None]]
+    left = [op for one in groups[len(rows) :] for op in one.ops]
+    for label, *numbers in spent.rest(left, f"{len(groups) - len(rows):,} more{_ALL_ROWS}"):
         count = len(left) if label != _BETWEEN and label != "sum" else None if label == _BETWEEN else sum(len(one.ops) for one in groups)
         rows.append((label, count, *numbers))
     return Table.of(rows, (Column(name), Column("count", Kind.COUNT), *spent.columns), title)
@@ -355,17 +357,20 @@ def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str
 # The card.
 
 
-def recording_document(recording: Recording, device: str = "") -> Document:
-    """Return what ran, how long it took, what memory it needed, how far that can be trusted, and what is odd."""
+def recording_document(recording: Recording, device: str = "", rows: int | None = None) -> Document:
+    """Return what ran, how long it took, what memory it needed, how far that can be trusted, and what is odd.
+
+    Tables of times have the first rows, of rows=0 all.
+    """
     model = recording.header.model
     inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
     subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
     nodes = recording.mapping.nodes if recording.mapping is not None else 0
     info = ModelInfo(model.name, model.format, partial(str, model.sha256), nodes, bind=model.bind)
-    return Document(model=info, reports=(recording_report(recording, device),), subjects=(subject,))
+    return Document(model=info, reports=(recording_report(recording, device, rows),), subjects=(subject,))
 
 
-def recording_report(recording: Recording, device: str = "") -> Report:
+def recording_report(recording: Recording, device: str = "", rows: int | None = None) -> Report:
     """The same as a report."""
     header, trust = recording.header, trust_of(recording)
     spent = spent_of(recording, device)
@@ -400,7 +405,7 @@ def recording_report(recording: Recording, device: str = "") -> Report:
             **dict.fromkeys(("energy_joules", "power_watts"), Kind.NUMBER),
             "efficiency": Kind.RATIO,
         },
-        tables=(*(time_tables(spent) if spent is not None else ()), *machine_tables(recording)),
+        tables=(*(time_tables(spent, _TOP if rows != 0 else 0) if spent is not None else ()), *machine_tables(recording)),
         series=tuple(_series(recording)),
         notes=(*recording.notes, *unread_notes(recording)),
         pictures=lambda: [*longest_panels(recording), *machine_panels(recording)],

@@ -488,7 +488,7 @@ class Simulation:
             totals, alive, allocated = step.by_category, step.alive, step.peak["allocated"]
         largest = sorted(((size, name) for name, size in totals.items() if size), reverse=True)
         if largest:
-            more = f" and {len(largest) - _DECIDING} more" if len(largest) > _DECIDING else ""
+            more = f" and {len(largest) - _DECIDING} more (--all)" if len(largest) > _DECIDING else ""
             yield "made of", ", ".join(f"{name} {bytes_text(size)}" for size, name in largest[:_DECIDING]) + more
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
@@ -565,8 +565,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Codes with what is to be said."""
     if simulation.unknown:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield "IRS645", f"what the kernels of {shown} take besides their results is not known, and not counted"
+        yield "IRS645", f"what the kernels of {', '.join(names)} take besides their results is not known, and not counted"
     if simulation.compiled is not None and simulation.compiled.not_compared:
         version = simulation.compiled.not_compared
         yield "IRS652", f"torch.compile is that of torch {version}, which was not compared with a CUDA build; that of 2.13 was"
@@ -604,7 +603,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
 
 
 def _lines(answers: Sequence[Answer]) -> str:
-    return ", ".join(one.line for one in answers[:3]) + (f" and {len(answers) - 3} more" if len(answers) > 3 else "")
+    return ", ".join(one.line for one in answers[:3]) + (f" and {len(answers) - 3} more (--all --rows 0)" if len(answers) > 3 else "")
 
 
 def _files_text(files: Sequence[Written], keeps: bool) -> str:

@@ -447,9 +447,9 @@ class Footprint:
             return cell
         return derived(cell, self.peak)
 
-    def alive(self, top: int) -> Table:
-        """Everything that adds up to the peak; the last row sums up what has no row of its own."""
-        return _held_table(self.at_peak, "alive at the peak", top)
+    def alive(self, top: int, rest_by: str = "") -> Table:
+        """Everything that adds up to the peak; the last row sums up what has no row of its own, which the pass `rest_by` lists."""
+        return replace(_held_table(self.at_peak, "alive at the peak", top), rest_by=rest_by)
 
     def alive_at(self, step: int, top: int) -> Table:
         """Everything that adds up to the total of a step, the largest first."""

@@ -111,6 +111,7 @@ class Liveness(Analysis[Timeline]):
         peak = result.steps[result.peak_step] if result.steps else None
         found = result.footprint
         assert found is not None
+        rest_by = replace(self, top=0).text
         return Report(
             pass_name=self.name,
             options=self.text,
@@ -127,7 +128,7 @@ class Liveness(Analysis[Timeline]):
                 **device.summary,
             },
             units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS, **ort.UNITS},
-            tables=(found.alive(self.top), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
+            tables=(found.alive(self.top, rest_by), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
             series=(*found.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
             inferred=inferred_lives(self.name) if result.peak_by_lives is not None else "",

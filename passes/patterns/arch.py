@@ -96,7 +96,7 @@ class Arch(Analysis[Kind]):
 
     def _names(self, nodes: Sequence[Node]) -> str:
         shown = nodes[: self.top] if self.top else nodes
-        more = f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else ""
+        more = f" and {len(nodes) - len(shown)} more (arch{{top=0}} names all)" if len(nodes) > len(shown) else ""
         return ", ".join(node.name for node in shown) + more
 
 

@@ -274,6 +274,14 @@ def test_the_baseline_is_written_and_held_against(folder: Path, capsys: pytest.C
     assert main(["check"]) == 0
 
 
+def test_lines_that_are_cut_name_the_option_that_shows_them() -> None:
+    from irscope.cli.check import _first
+
+    lines = [str(number) for number in range(5)]
+    assert _first(lines, 3, "changes", None) == ["0", "1", "2", "and 2 more changes; --rows 0 shows all"]
+    assert _first(lines, 3, "changes", 0) == _first(lines, 5, "changes", None) == lines
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

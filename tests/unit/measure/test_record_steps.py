@@ -182,9 +182,11 @@ def test_tables_of_a_recorded_step_add_up(tmp_path: Path) -> None:
     assert spent is not None and spent.total == pytest.approx(spent.within + spent.between)
     tables = list(time_tables(spent))
     assert [table.title for table in tables][1:] == ["time by phase", "time by type of operator", "time by module"]
-    for table in tables:
+    for table in (*tables, *time_tables(spent, top=0)):
         times = [cell.value if hasattr(cell, "value") else cell for cell in table.cells("time")]
         assert sum(times[:-1]) == pytest.approx(times[-1]) == pytest.approx(spent.total)
+    assert any("more (--rows 0)" in str(name) for name in tables[0].cells("operator"))
+    assert not any("more" in str(name) for name in next(time_tables(spent, top=0)).cells("operator"))
     parts = peak_parts(found)
     warm = found.counter("warm")
     assert warm is not None and warm.requested is not None and sum(parts.values()) == warm.requested.peak

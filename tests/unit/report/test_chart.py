@@ -339,7 +339,7 @@ def test_files_are_the_same_every_time(tmp_path: Path, ending: str, begin: bytes
 
 
 def test_what_cannot_be_drawn_is_said_before_the_work(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no picture"):
+    with pytest.raises(UsageError, match="cannot be drawn as a picture"):
         check_plot(tmp_path / "x.gif")
     check_plot(tmp_path / "x.SVG")
     with pytest.raises(UsageError, match="no report has a curve"):

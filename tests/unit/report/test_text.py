@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -71,6 +72,13 @@ def test_hidden_rows_are_counted() -> None:
     assert "  1,214 more rows; --rows 0 shows all\n" in shown
     assert "n1233" in text(Report("p", tables=(table,)), rows=0)
     assert "  1,231 more rows; use -n" in text(Report("p", tables=(table,)), rows=3, all_rows="use -n")
+
+
+def test_a_last_row_that_stands_for_others_names_what_lists_them() -> None:
+    rows = [("a", 5), ("2 more", 3)]
+    table = replace(Table.of(rows, ["tensor", "size:bytes"], "held", whole="size"), rest=2, rest_by="liveness{top=0}")
+    assert "--passes 'liveness{top=0}' lists all" in text(Report("p", tables=(table,)))
+    assert "lists all" not in text(Report("p", tables=(replace(table, rest=0),)))
 
 
 def test_hidden_remarks_are_counted() -> None:
@@ -153,7 +161,11 @@ def test_groups_of_one_make_become_a_small_table() -> None:
 
 def test_coverage_names_a_few_and_counts_the_rest() -> None:
     unknown = tuple(f"op{at}" for at in range(11))
-    assert "unknown: op0, op1, op2, op3, op4, op5, op6, op7 and 3 more" in text(Report("p", coverage=Coverage(0, 11, unknown)))
+    assert "unknown: op0, op1, op2, op3, op4, op5, op6, op7 and 3 more; --rows 0 shows all" in text(
+        Report("p", coverage=Coverage(0, 11, unknown))
+    )
+    whole = text(Report("p", coverage=Coverage(0, 11, unknown)), rows=0)
+    assert "op10" in whole and "more" not in whole
     assert "coverage" not in text(Report("p", coverage=Coverage(0, 0)))
     assert "(>99.9%)" in text(Report("p", coverage=Coverage(99_999, 100_000, ("a",))))
 
