@@ -192,6 +192,9 @@ class CardWriter:
             return self.clean(f"fits? not known: {known}{memory.why}"), _YELLOW
         needed, what = memory.needed
         takes = f"{self.number(needed, Kind.BYTES)} {what}"
+        most = needed.ends[1]
+        if memory.fits.value and needed.shown is None and most is not None:
+            takes = f"at most {humanise(most, Kind.BYTES)} {what}"
         if memory.fits.value:
             return self.clean(f"fits{_doubt(memory.fits)}{at}: {takes} of {room}"), _GREEN
         missing = f", {self.number(memory.missing, Kind.BYTES)} too much" if memory.missing is not None else ""
@@ -270,6 +273,8 @@ class CardWriter:
             ends = memory.peak.ends
             limits = f"{self.number(memory.peak, Kind.BYTES)}: " if memory.peak.value is None and None not in ends else "not known: "
             yield self.item("memory", f"{limits}{memory.why}")
+            if memory.reserved.shown is not None or None not in memory.reserved.ends:
+                yield self.item("", self.counters_text())
         if memory.branches:
             each = (f"{self.number(one.peak, Kind.BYTES)} with {sizes_of(one.chosen)}" for one in memory.branches)
             yield self.item("", f"by branch: {'; '.join(each)}")

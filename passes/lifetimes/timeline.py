@@ -116,7 +116,11 @@ class Timeline:
         """At each step the least and the most bytes of storages of unknown size; None where there is no most."""
         count = len(self.steps)
         lows, highs = [0] * (count + 1), [0] * (count + 1)
-        is_open = len(self.unsized_ranges) < len(self.unsized)
+        # Views and tensors that take over a buffer lie within it; those of unknown size inside of nodes have no limits here.
+        within = {
+            value for one in (*self.ranges, *self.unsized_ranges) for value in (one.value, *one.used, *(at.value for at in one.tenants))
+        }
+        is_open = not within.issuperset(self.unsized)
         for one in self.unsized_ranges:
             low, high = bounds(one.size)
             is_open = is_open or high is None

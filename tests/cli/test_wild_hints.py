@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from tests.cli.test_hints import Said, run
-from tests.cli.wild_models import MODELS, custom_operator, unknown_operator
+from tests.cli.wild_models import MODELS, custom_operator, detector_nms, detector_nonzero, unknown_operator
 
 _ROUNDS = 4
 _NEEDS_A_RECORD = (custom_operator, unknown_operator)
@@ -58,3 +58,24 @@ def test_every_fix_settles_its_cause(make: Callable[[], onnx.ModelProto], tmp_pa
         said = run(command)
     assert not _causes(said), command
     assert said.unknown == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "most", "shown"),
+    # Inputs, weights and constants, with what is alive while Slice cuts (15 rows are kept at most) and while Transpose turns 1,024 places.
+    [
+        (detector_nms, 1400 + 32 + 15 * (3 + 1) * 8, "1.87 KiB"),
+        (detector_nonzero, 3072 + 436 + 4096 + 2 * 4 * 1024 * 8, "71.43 KiB"),
+    ],
+    ids=["nms", "nonzero"],
+)
+def test_card_of_what_elements_decide_has_a_bound_and_its_verdict(
+    make: Callable[[], onnx.ModelProto], most: int, shown: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(make(), path)
+    card = json.loads(run(["run", "--format", "json", "--device", "h200", str(path)]).out)["card"]
+    assert (card["fields"]["fits"], card["provenance"]["fits"]) == (True, "modelled")
+    assert (card["fields"]["peak"], card["intervals"]["peak"][1]) == (None, most)
+    said = run(["run", "--device", "h200", str(path)]).out
+    assert f"fits as modelled: at most {shown} of tensors" in said
