@@ -72,7 +72,7 @@ def faults_of_wheel(path: Path) -> Iterator[str]:
             yield f"{key} of the wheel is {metadata[key]}, not {expected}"
     if missing := EXTRAS - set(metadata.get_all("Provides-Extra", [])):
         yield f"the wheel has no extras {', '.join(sorted(missing))}"
-    if "irscope = irscope.cli.main:main" not in entries:
+    if "irscope = irscope.__main__:main" not in entries:
         yield "the wheel has no program irscope"
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _ALIGNMENT = 256
 _PADDING_TILES = 32
 """States of tiles that are never reached, so that every look-back finds one."""
-_DIGITS = 256
+_DIGIT_BITS = 8
+_DIGITS = 1 << _DIGIT_BITS
 _SINGLE_TILE = 4096
 _BLOCK = 256
 _BLOCKS_PER_PROCESSOR = 5
@@ -84,13 +85,15 @@ def cub_reduce(target: Target, count: int) -> int:
 
 
 def cub_sort_pairs(count: int, key: int, value: int, bits: int | None = None) -> int:
-    """Sorting by keys, eight bits at a time, with copies of both to swap with."""
+    """Sort by keys, eight bits at a time, with copies of both to swap with where one pass is not enough."""
     tile = _SORT_TILE.get(key)
     if tile is None:
         raise NeedsNumbers(f"the scratch memory of sorting keys of {key} bytes is not known")
     if count <= tile // 2:
         return 1
-    return _storage(count * key, count * value, *_passes(count, tile, bits or key * 8))
+    bits = bits or key * 8
+    swaps = bits > _DIGIT_BITS
+    return _storage(count * key * swaps, count * value * swaps, *_passes(count, tile, bits))
 
 
 def cub_sort_keys(count: int, bits: int, swaps: int = 0) -> int:
@@ -105,7 +108,7 @@ def cub_segmented_sort(count: int, key: int, value: int) -> int:
 
 def _passes(count: int, tile: int, bits: int) -> tuple[int, int, int]:
     """Look-back states, counts of digits for each pass, counters."""
-    passes = -(-bits // 8)
+    passes = -(-bits // _DIGIT_BITS)
     return -(-count // tile) * _DIGITS * 4, passes * _DIGITS * 8, passes * 4
 
 
