@@ -26,6 +26,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 _LEAST_COLUMNS = 8
 _NEAR = 0.5
 """From this share of a limit on it is drawn: a line far above all bars would flatten them."""
+_LEAST_BROKEN = 3
+"""Rows of bars from which on the lowest may stand for what never changes."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -203,6 +205,10 @@ class StepChart(ABC):
             return humanise(int(self.top), self.kind)
         return self.text_at(self.peak)
 
+    def base(self, rows: int) -> float:
+        """Return where so many rows of bars begin: what is below stands for itself in the lowest of them; 0 where all is drawn to scale."""
+        return 0.0
+
     def margin(self) -> int:
         """Columns left of the chart, taken by labels and the axis."""
         return max(display_width(self.top_text()), 3) + 2
@@ -220,6 +226,8 @@ class StepChart(ABC):
             below.append(_moved_in(self.window_line(count, symbols), margin))
         rows = height - len(above) - len(below)
         labels = ["" if self.peak is None else self.top_text(), *([""] * rows)]
+        if self.base(rows):
+            labels[rows - 1] = humanise(int(self.base(rows)), self.kind)
         drawn = self._limited(self.marked(self.bars(count, rows, symbols), count, symbols), symbols)
         bars = [(axis_label(label, margin, symbols), *bar) for label, bar in zip(labels, drawn, strict=False)]
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
@@ -229,7 +237,9 @@ class StepChart(ABC):
         limit = self.shown_limit
         if limit is None or not bars or self.top <= 0:
             return bars
-        row = len(bars) - max(1, min(math.ceil(len(bars) * limit.height / self.top - 1e-9), len(bars)))
+        base = self.base(len(bars))
+        lowest, scale = int(base > 0), (limit.height - base) / (self.top - base)
+        row = len(bars) - lowest - max(1, min(math.ceil((len(bars) - lowest) * scale - 1e-9), len(bars) - lowest))
         width = sum(display_width(span.text) for span in bars[row])
         label = cut_end(f" {symbols.clean(limit.name)} {humanise(int(limit.height), self.kind)} ", width, symbols)
         rule = symbols.glyphs.rule * (width - display_width(label))
@@ -344,6 +354,28 @@ class Stack(StepChart):
         self.modelled = {name: mask for name, mask in (modelled or {}).items() if name in self.parts}
         total = np.sum(list(self.parts.values()), axis=0) if self.parts else np.zeros(0, dtype=np.float64)
         super().__init__(total, kind=kind, places=places)
+        self.breaks: bool | None = False
+        """Whether the axis begins at what never changes; None where that is so when it is more than half of the peak."""
+        self._same = [name for name, part in self.parts.items() if part.any() and (part == part[0]).all()]
+        """Parts that are equally large at all steps."""
+
+    @property
+    def unchanging(self) -> float:
+        """Return what is there at all steps alike."""
+        return sum(float(self.parts[name][0]) for name in self._same)
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether the axis begins at what never changes, where there is room to say so."""
+        # Charts of one scale are compared by their heights.
+        wanted = self.unchanging > self.highest / 2 and not self.scale if self.breaks is None else self.breaks
+        return wanted and 0 < self.unchanging < self.highest
+
+    def margin(self) -> int:
+        return max(super().margin(), display_width(humanise(int(self.unchanging), self.kind)) + 2 if self.is_broken else 0)
+
+    def base(self, rows: int) -> float:
+        return self.unchanging if self.is_broken and rows >= _LEAST_BROKEN else 0.0
 
     def is_modelled(self, step: int) -> bool:
         return any(mask[step] for mask in self.modelled.values())
@@ -353,8 +385,19 @@ class Stack(StepChart):
         return {name: int(part[step]) for name, part in self.parts.items() if part[step] and not math.isnan(part[step])}
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        steps = self.chosen(count)
-        return band_lines([part[steps] for part in self.parts.values()], self.top, rows, self._fills(symbols), symbols)
+        steps, fills, base = self.chosen(count), self._fills(symbols), self.base(rows)
+        drawn = [place for place, name in enumerate(self.parts) if not base or name not in self._same]
+        columns = list(self.parts.values())
+        bands, looks = [columns[place][steps] for place in drawn], [fills[place] for place in drawn]
+        lines = band_lines(bands, self.top - base, rows - bool(base), looks, symbols)
+        return [*lines, self._broken_line(count, symbols)] if base else lines
+
+    def _broken_line(self, count: int, symbols: Symbols) -> Line:
+        """Return the lowest row of a chart that begins at what never changes: what that is, and that it is not to scale."""
+        names, cut = " + ".join(map(symbols.clean, self._same)), symbols.glyphs.cut
+        texts = (f" {names}, not to scale: never changes; r shows all ", f" {names}, not to scale; r shows all ", " not to scale ")
+        text = next((text for text in texts if len(text) + 4 <= count), "")
+        return (Span(f"{cut * 2}{text}{cut * (count - 2 - display_width(text))}", "faint"),)
 
     @property
     def marked_place(self) -> int | None:
@@ -363,7 +406,11 @@ class Stack(StepChart):
 
     def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
         at = -1 if self.marked_place is None else self.column_of(self.marked_place, count)
-        return [_line_through(line, at, symbols) for line in bars] if 0 <= at < count else bars
+        if not 0 <= at < count:
+            return bars
+        # Not through the words of the row that is not to scale.
+        drawn = len(bars) - bool(self.base(len(bars)))
+        return [*(_line_through(line, at, symbols) for line in bars[:drawn]), *bars[drawn:]]
 
     def _fills(self, symbols: Symbols) -> list[Span]:
         """Return one cell of each part."""

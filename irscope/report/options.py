@@ -26,10 +26,12 @@ class Glyphs:
     corner: str
     blocks: str
     """From empty to full."""
+    cut: str
+    """Of a bar that is not drawn to scale."""
 
 
-UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis="│", corner="└", blocks=" ▁▂▃▄▅▆▇█")
-ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#")
+UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis="│", corner="└", blocks=" ▁▂▃▄▅▆▇█", cut="╱")
+ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#", cut="/")
 
 
 @immutable

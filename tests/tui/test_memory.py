@@ -20,6 +20,7 @@ from irscope.session import open_model
 from irscope.tools.fit import fit
 from irscope.tui.analyses import analysis_of, report_of
 from irscope.tui.browse.model import Browse
+from irscope.tui.charts import Stack
 from irscope.tui.command import Source
 from irscope.tui.memory.lives import OTHERS, REST, By, Lives, Occupants, measured, occupants_of
 from irscope.tui.memory.model import Found, Memory
@@ -52,9 +53,8 @@ def test_the_stack_adds_up_to_what_the_pass_says(text: str, lifetime: str) -> No
     found = made.found.live.footprint
     assert made.stack.total.tolist() == list(found.heights)
     assert made.stack.total.max() == (found.peak.lo if found.peak.value is None else found.peak.value)
-    made.toggle_resident()
-    there = [found.parts[key][0] for key in ("parameter", "buffer", "constant", "input") if key in found.parts]
-    assert made.stack.total.tolist() == [height - sum(there) for height in found.heights]
+    made.toggle_base()
+    assert made.stack.total.tolist() == list(found.heights)
 
 
 def test_the_first_answer_goes_to_the_peak() -> None:
@@ -128,28 +128,54 @@ def test_a_range_says_what_was_made_and_freed() -> None:
     assert made.range is None
 
 
-def test_weights_and_inputs_are_drawn_on_request() -> None:
-    made = memory(TWO_LAYERS)
+@every("symbols", [UNICODE, ASCII])
+def test_the_axis_begins_at_what_never_changes_where_that_is_more_than_half(symbols: Symbols) -> None:
+    made = memory(TWO_LAYERS, symbols=symbols)
+    weights, inputs = (256 * 64 + 256 + 64 * 256) * 4, 4 * 64 * 4
     assert made.stack is not None
-    assert "without weights and inputs" not in made.chart_title()
-    assert made.stack.parts["weights"].tolist() == [(256 * 64 + 256 + 64 * 256) * 4] * 4
-    assert made.stack.parts["inputs"].tolist() == [4 * 64 * 4] * 4
-    made.toggle_resident()
-    assert "weights" not in made.stack.parts and "inputs" not in made.stack.parts
-    assert "without weights and inputs" in made.chart_title()
+    assert made.stack.parts["weights"].tolist() == [weights] * 4
+    assert made.stack.parts["inputs"].tolist() == [inputs] * 4
+    base, cut = humanise(weights + inputs, Kind.BYTES), symbols.glyphs.cut
+    lines = [text_of(line) for line in made.chart_lines(100, 20)]
+    # The lowest row before the axis, with where the bars above it begin.
+    broken = next(number for number, line in enumerate(lines) if line.startswith(base))
+    assert f"{cut * 2} weights + inputs, not to scale: never changes; r shows all {cut}" in lines[broken]
+    assert lines[broken + 1].strip().startswith("0 B")
+    # What changes has all rows above it: the peak reaches the highest, the lowest total does not.
+    top = f"{made.stack.top_text()} {symbols.glyphs.axis}"
+    bars = next(line for line in lines if line.startswith(top))[made.stack.margin() :]
+    count = 100 - made.stack.margin()
+    assert bars[made.stack.column_of(made.stack.peak or 0, count)].strip()
+    assert not bars[made.stack.column_of(int(made.stack.total.argmin()), count)].strip()
+    made.toggle_base()
+    assert not any(cut * 2 in text_of(line) for line in made.chart_lines(100, 20))
+    made.toggle_base()
+    assert any("r shows all" in text_of(line) for line in made.chart_lines(100, 20))
+
+
+def test_the_axis_begins_at_zero_where_what_never_changes_is_less_than_half_or_all() -> None:
+    half = TWO_LAYERS.replace("f32[4,64]", "f32[4096,64]")
+    made = memory(half)
+    assert made.stack is not None and not made.stack.is_broken
+    made.toggle_base()
+    assert made.stack.is_broken and made.stack.base(12) == made.stack.unchanging
+    assert not made.stack.base(2), "there is no room to say so"
+    whole = Stack({"weights": np.full(5, 7.0)})
+    whole.breaks = None
+    assert not whole.is_broken
 
 
 def test_the_curve_moves_with_the_sizes() -> None:
     made = memory(SYMBOLIC)
     assert made.context.assumed == "batch=1"
-    made.toggle_resident()
     assert made.stack is not None
-    one = made.stack.total.tolist()
+    weights = made.stack.parts["weights"]
+    one = (made.stack.total - weights).tolist()
     assert made.browse.set_sizes("batch=8") == ""
     assert made.is_stale
     made.update()
     assert not made.is_stale
-    assert made.stack.total.tolist() == [8 * value for value in one]
+    assert (made.stack.total - weights).tolist() == [8 * value for value in one]
 
 
 def test_sizes_grow_and_shrink_within_their_bounds() -> None:
@@ -245,7 +271,7 @@ def test_an_error_is_shown() -> None:
 @every("text", ALL)
 def test_lines_fit_over_anything(text: str, size: tuple[int, int], symbols: Symbols) -> None:
     made = memory(text, symbols=symbols)
-    made.toggle_resident()
+    made.toggle_base()
     width, height = size
     lines = made.chart_lines(width, height)
     assert len(lines) == height
@@ -430,7 +456,7 @@ def test_parts_by_name_add_up_whatever_is_alive(rows: list[tuple[int, int, int, 
         total[first : last + 1] += size
     made = Occupants(held, np.arange(10), 10)
     for by in ("module", "tensor"):
-        parts = made.parts(by, total + 7, int(np.argmax(total)), with_resident=True)
+        parts = made.parts(by, total + 7, int(np.argmax(total)))
         assert np.sum(list(parts.values()), axis=0).tolist() == (total + 7).tolist()
         assert parts[REST].tolist() == [7.0] * 10
         assert len(parts) <= 14

@@ -264,8 +264,9 @@ async def test_memory_moves_marks_and_zooms(app: IrscopeApp, pilot: Pilot[None])
     assert memory.step == memory.stack.peak
     await press(app, pilot, "N", "home", "p", "space", "home")
     assert memory.range == (0, memory.stack.peak)
+    assert "weights + inputs, not to scale" in screen_text(app)
     await press(app, pilot, "space", "plus", "equals_sign", "minus", "0", "r")
-    assert "weights" not in memory.stack.parts
+    assert "r shows all" not in screen_text(app)
     await press(app, pilot, "r", "o")
     assert set(memory.stack.parts) == {"weights", "inputs", "block/fc1", "block", "block/fc2", "(model)"}
     await press(app, pilot, "o", "a")

@@ -241,7 +241,7 @@ class Occupants:
             self._labels[by] = np.array(found, dtype=np.int64), list(numbers)
         return self._labels[by]
 
-    def parts(self, by: By, total: Floats, peak: int, *, with_resident: bool) -> dict[str, Floats]:
+    def parts(self, by: By, total: Floats, peak: int) -> dict[str, Floats]:
         """What adds up to the total, the lowest first: weights and inputs, the largest by name, others, and rounding."""
         labels, names = self.labels(by)
         own = int(self._place[peak]) if len(self._place) else 0
@@ -262,10 +262,8 @@ class Occupants:
         found: dict[str, Floats] = {}
         everything: Floats = np.zeros(len(self._place), dtype=np.float64)
         for name in fixed:
-            column = self.over(labels == names.index(name))
-            everything = everything + column
-            if with_resident:
-                found[name] = column
+            found[name] = self.over(labels == names.index(name))
+            everything = everything + found[name]
         for name in largest:
             found[name] = self.over(np.isin(labels, groups[name]))
             everything = everything + found[name]

@@ -26,7 +26,7 @@ from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.charts import Floats, Limit, Stack
 from irscope.tui.compiled import is_compiled
 from irscope.tui.context import Context, Target
-from irscope.tui.memory.lives import GROUPINGS, RESIDENT, REST, By, Lives, Measured, Occupants, category_of, maker_of
+from irscope.tui.memory.lives import GROUPINGS, REST, By, Lives, Measured, Occupants, category_of, maker_of
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
 from irscope.tui.reports import ReportTable
@@ -103,8 +103,8 @@ class Memory:
         self.step = 0
         self.mark: int | None = None
         """The other end of a range of steps that is looked at."""
-        self.with_resident = True
-        """Whether weights and inputs, which are there all the time, are drawn."""
+        self.breaks: bool | None = None
+        """Whether the axis begins at what never changes; None until someone has chosen: then where it is more than half."""
         self.stack: Stack | None = None
         self.uncounted = 0
         self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
@@ -226,12 +226,15 @@ class Memory:
         return results.verdict if results.verdict_for == self.counted_for else None
 
     def draw_limit(self) -> None:
-        """Draw the memory of the device where the chart comes near it."""
+        """Draw the memory of the device where the chart comes near it, and begin the axis of steps where that is chosen."""
         found, drawing = self.verdict, self.drawings.drawing if self.drawings.is_step else None
         limit = None if found is None or found.room is None else Limit(float(found.room), f"capacity of {found.device}")
         for stack in (self.stack, self.by_size, None if drawing is None else drawing.stack):
             if stack is not None:
                 stack.limit = limit
+        for stack in (self.stack, None if drawing is None else drawing.stack):
+            if stack is not None:
+                stack.breaks = self.breaks
 
     @property
     def measured(self) -> Measured | None:
@@ -366,7 +369,7 @@ class Memory:
         if found is None:
             return Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
         total = self.whole
-        parts = found.parts(self.by, total, int(np.nanargmax(total)) if len(total) else 0, with_resident=self.with_resident)
+        parts = found.parts(self.by, total, int(np.nanargmax(total)) if len(total) else 0)
         modelled = {} if measured is None else {REST: np.any([*measured.modelled.values()], axis=0)} if measured.modelled else {}
         return Stack(parts, modelled=modelled)
 
@@ -449,12 +452,11 @@ class Memory:
     def _parts(self, lives: Lives, binding: Binding) -> Mapping[str, NDArray[np.float64]]:
         measured = self.measured
         if measured is not None:
-            return {name: part for name, part in measured.parts.items() if self.with_resident or name not in RESIDENT}
+            return measured.parts
         count = len(lives.steps)
         parts: dict[str, NDArray[np.float64]] = {}
-        if self.with_resident:
-            for name, roles in (("weights", ("param", "buffer", "const")), ("inputs", ("input",))):
-                parts[name] = np.full(count, float(lives.resident(binding, roles)))
+        for name, roles in (("weights", ("param", "buffer", "const")), ("inputs", ("input",))):
+            parts[name] = np.full(count, float(lives.resident(binding, roles)))
         parts["outputs"] = lives.over_steps(self.sizes, lives.is_output)
         parts["activations"] = lives.over_steps(self.sizes, ~lives.is_output)
         parts["temporary"] = lives.inside(binding)
@@ -496,10 +498,11 @@ class Memory:
         self.mark = self.step if self.mark is None else None
         self._show_living()
 
-    def toggle_resident(self) -> None:
-        """Draw weights and inputs too, or leave them out."""
-        self.with_resident = not self.with_resident
-        self.update()
+    def toggle_base(self) -> None:
+        """Begin the axis at what never changes, or at zero."""
+        stack = self.drawings.followed(self.stack)
+        self.breaks = stack is not None and not stack.is_broken
+        self.draw_limit()
 
     def scale_symbol(self, times: float = 1, plus: int = 0) -> str:
         """Make the first symbol larger or smaller; returns what is wrong, if anything is."""
@@ -778,7 +781,6 @@ class Memory:
             parts.append(f"{self.stack.text_at(self.step)} at step {self.step:,} of {len(self.stack):,}")
             parts += [] if self.by == "category" else [f"by {self.by}"]
             parts += ["over time"] if self.stack.time else []
-            parts += [] if self.with_resident else ["without weights and inputs"]
         parts.append(f"model {self.context.lifetime if self.found is None else self._model_text()}")
         if self.uncounted:
             parts.append(f"{self.uncounted:,} tensors of unknown size not counted")

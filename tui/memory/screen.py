@@ -66,10 +66,10 @@ class MemoryScreen(ModelScreen):
         Action("memory", "axis", ("a",), "Axis", "Make each step as wide as it takes at least on the device, or equally wide again."),
         Action(
             "memory",
-            "resident",
+            "base",
             ("r",),
-            "Weights",
-            "Leave weights and inputs, which are there all the time, out of the chart, or draw them too.",
+            "Broken axis",
+            "Begin the axis at what never changes, such as weights and inputs, or show all to scale again.",
         ),
         Action("memory", "grow(1)", ("greater_than_sign",), "Size up", "Make the first symbol larger by one, as batch=2 after batch=1."),
         Action("memory", "grow(-1)", ("less_than_sign",), "Size down", "Make the first symbol smaller by one."),
@@ -418,8 +418,8 @@ class MemoryScreen(ModelScreen):
         self.memory.toggle_axis()
         self.show()
 
-    def action_resident(self) -> None:
-        self.memory.toggle_resident()
+    def action_base(self) -> None:
+        self.memory.toggle_base()
         self._show_step()
 
     def action_grow(self, by: int) -> None:
