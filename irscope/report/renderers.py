@@ -118,7 +118,7 @@ def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:
     found = next((report for report in document.reports if report.pass_name == "layers"), None)
     if found is None:
         raise UsageError("this format shows the report of the layers pass, which did not run", hint="`--passes layers`")
-    (table,) = found.tables
+    table = found.tables[0]
     keys = [column.key for column in table.columns]
     yield from json_lines(
         {

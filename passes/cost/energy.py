@@ -28,6 +28,10 @@ from irscope.report.values import Provenance, Quantity
 _JOULES_PER_KWH = 3.6e6
 _CARBON = "grams = joules / 3.6e6 x PUE x grid"
 _NO_CARBON = "country=DEU or grid=GRAMS_PER_KWH gives carbon: from country to country grids differ by a factor of 17"
+_RATED = (
+    "joules at rated power: {:g} W for the least seconds, as calculators that know only power and time say; no bound of the joules above, "
+    "which may lie on either side: devices draw less than their rated power, and runs take longer than the least seconds"
+)
 _NO_GRID = "no country was given"
 
 
@@ -194,6 +198,7 @@ class Energy(Analysis["Spent"]):
                 "joules = FLOPs x arithmetic + bytes x memory + seconds x idle power, each with the low and the high end of its constant",
                 f"the high end lets a run take {self.slower:g} times its lower bound, and every byte come from main memory",
                 "the number is the geometric mean of both ends, that of a class as far between its ends as the whole",
+                *(() if power is None else (_RATED.format(power.hi),)),
                 "no static tool knows energy better than within a factor of about 2: measure it",
                 _NO_CARBON if grid is None else _CARBON,
             ),

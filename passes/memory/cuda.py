@@ -517,9 +517,11 @@ def verdict_summary(memory: DeviceMemory) -> dict[str, object]:
 
 
 def peak_summary(memory: DeviceMemory) -> dict[str, object]:
-    """The device's peak with its parts; where it is unknown, why."""
+    """The device's peak with its parts and what it adds to the memory before the run; where it is unknown, why."""
     found = memory.footprint
-    return {"device_peak_bytes": memory.worst("allocated")} if found is None else found.summary()
+    if found is None:
+        return {"device_peak_bytes": memory.worst("allocated")}
+    return {**found.summary(), "device_peak_delta_bytes": memory.worst("allocated") - memory.counter("before", "allocated")}
 
 
 def _alive_tables(memory: DeviceMemory) -> tuple[Table, ...]:

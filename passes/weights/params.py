@@ -13,7 +13,7 @@ from irscope.ir.dims import Dim, SymDim, int_or_zero, round_up
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Role, Value
 from irscope.ir.types import TensorType, Type
-from irscope.passes.sizes import at_least, dim_cell, share_of, within
+from irscope.passes.sizes import at_least, dim_cell, known_share, share_of, within
 from irscope.passes.weights.described import described
 from irscope.passes.weights.storages import ParameterTotals, count_parameters
 from irscope.passkit.base import Analysis, PassContext
@@ -191,6 +191,7 @@ _STATISTICS = (
     Column("skewness", Kind.NUMBER),
     Column("kurtosis", Kind.NUMBER, help="3 for a normal distribution"),
     Column("zeros", Kind.COUNT),
+    Column("sparsity", Kind.RATIO, help="share of elements that are zero"),
     Column("near_zeros", Kind.COUNT, help="magnitudes below the option near_zero, zeros included"),
     Column("nan", Kind.COUNT),
     Column("inf", Kind.COUNT),
@@ -234,6 +235,7 @@ def _statistics_cells(made: TensorStatistics, spectral: bool) -> list[object]:
     quantiles = [*map(_quantile, made.quantiles)] or [None] * 3
     cells: list[object] = [
         made.mean, made.std, made.min, made.max, made.absmax, made.l1, made.l2, made.skewness, made.kurtosis, made.zeros,
+        made.zeros / made.count if made.count else None,
         made.near_zeros, made.nan, made.inf, made.outliers, made.entropy, *quantiles, made.dead_rows, made.dead_columns, made.two_of_four,
     ]  # fmt: skip
     if spectral:
@@ -263,9 +265,11 @@ def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str,
     counted = [distinct[key] for key in several]
     saved = [(group, int_or_zero(group[0].type.nbytes)) for group in look.duplicates]
     complete = not look.unread
+    zeros, elements = sum(made.zeros for made in counted), sum(made.count for made in counted)
     summary: dict[str, object] = {
         "read_bytes": look.bytes_read,
-        "zero_count": at_least(sum(made.zeros for made in counted), complete),
+        "zero_count": at_least(zeros, complete),
+        "sparsity_ratio": known_share(zeros / elements if elements else None, complete),
         "nan_count": at_least(sum(made.nan for made in counted), complete),
         "inf_count": at_least(sum(made.inf for made in counted), complete),
         "unread_count": len(look.unread),

@@ -167,3 +167,12 @@ def test_sort_filter_and_top(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert len(modules["rows"]) == 3, "a table without these columns is left alone"
     code = main(["run", "--passes", "params", "--sort", "nonsense", str(tmp_path / "m.safetensors")])
     assert code == ExitCode.USAGE and "no table has a column 'nonsense'" in capsys.readouterr().err
+
+
+def test_sparsity_is_told_of_each_tensor_and_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    halves = np.asarray([[0, 1], [2, 0]], np.float32).tobytes()
+    tensors = {"half": ("F32", (2, 2), halves), "full": ("F32", (4,), np.ones(4, np.float32).tobytes()), "empty": ("F32", (0,), b"")}
+    write_safetensors(tmp_path / "m.safetensors", tensors)
+    _, rows = run(capsys, tmp_path / "m.safetensors")
+    assert [rows[name]["sparsity"] for name in ("half", "full", "empty")] == [0.5, 0.0, None]
+    assert rows[""]["summary"]["sparsity_ratio"] == 0.25

@@ -193,7 +193,9 @@ def test_the_timeline_adds_up_to_the_counters() -> None:
     for counter in ("requested", "allocated", "reserved"):
         assert max(counters["data"][counter]) == report["summary"]["cold"][counter]  # type: ignore[index]  # a mapping
     alive, segments = report["tables"]
-    assert max(parts) == report["summary"]["device_peak_bytes"] == sum(row[1] for row in alive["rows"])
+    summary = report["summary"]
+    assert summary["device_peak_delta_bytes"] == summary["device_peak_bytes"] - summary["before"]["allocated"]
+    assert max(parts) == summary["device_peak_bytes"] == sum(row[1] for row in alive["rows"])
     assert sum(row[2] for row in segments["rows"]) == report["summary"]["cold"]["reserved"]  # type: ignore[index]  # a mapping
 
 
@@ -230,7 +232,7 @@ def test_what_contains_a_modelled_workspace_is_modelled() -> None:
         (result,) = Manager(made, settings=Settings(device=device)).run("cuda-memory")
         report = result.report().to_json()
         modelled = {f"{moment}.{counter}" for moment in ("cold", "warm") for counter in ("requested", "allocated", "reserved")}
-        modelled |= {f"device_peak{key}" for key in ("_bytes", "_node", "_run", ".workspace", ".rounding")}
+        modelled |= {f"device_peak{key}" for key in ("_bytes", "_delta_bytes", "_node", "_run", ".workspace", ".rounding")}
         modelled |= {"workspace_bytes", "fragmentation.reserved_not_allocated", "fragmentation.inactive_split"}
         assert {key for key, where in report["provenance"].items() if where == "modelled"} == modelled
         assert set(report["provenance"].values()) == {"modelled"}

@@ -18,6 +18,7 @@ from irscope.passes.cost.roofline import Layers, Roofline
 from irscope.passes.cost.traffic import Traffic
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
+from irscope.report.values import Quantity
 from tests.tables import every
 
 # Least times against arithmetic done by hand, on a device with round numbers.
@@ -398,8 +399,33 @@ def test_unknown_bytes_are_no_zero() -> None:
 
 def test_layers_join_flops_bytes_and_bottlenecks() -> None:
     report = Manager(parse_program(LINEAR)).run_one(Layers()).report()
-    (table,) = report.tables
+    table, _ = report.tables
     assert [column.key for column in table.columns] == ["name", "type", "flops", "memory", "arithmetic_intensity", "bottleneck"]
     first = next(iter(table.rows()))
     assert first[:5] == ("a", "nn.linear", 8192, 3584, pytest.approx(8192 / 3584))
     assert set(table.cells("bottleneck")) <= {"compute", "memory", "balanced", "launch", "free", "unknown"}
+
+
+def test_shares_by_intensity_need_no_device_and_leave_out_nothing() -> None:
+    layers, table = Manager(parse_program(LINEAR)).run_one(Layers()).report().tables
+    (row,) = table.to_dicts()
+    sums = [sum(layers.cells(key)) for key in ("flops", "memory")]  # type: ignore[arg-type]  # plain numbers
+    assert (row["flops_per_byte"], row["nodes"], [row["flops"], row["memory"]]) == ("< 10", len(layers), sums)
+    text = """irscope 1
+graph @main {
+  input %x: f32[512,512]
+  %a = linalg.matmul(%x, %x)
+  %v = view.reshape(%a) {shape = [262144]}
+  %r = nn.relu(%a)
+  %f = foreign.op(%a)
+  return %v, %r, %f
+}
+"""
+    _, table = Manager(parse_program(text)).run_one(Layers()).report().tables
+    found = {row["flops_per_byte"]: row for row in table.to_dicts()}
+    assert {name: row["nodes"] for name, row in found.items()} == {"> 50": 1, "< 10": 1, "moves nothing": 1, "unknown": 1}
+    # 2 x 512^3 operations on three matrices of 1 MiB: 85 a byte.
+    assert (found["> 50"]["flops"], found["> 50"]["memory"]) == (2 * 512**3, 3 << 20)
+    assert found["unknown"]["flops"] is None and found["unknown"]["of_flops"] is None
+    share = {row[0]: row[4] for row in table.rows()}["> 50"]
+    assert isinstance(share, Quantity) and share.ends == (0.0, 1.0), "an unknown operator may be any part of the whole"
