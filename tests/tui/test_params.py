@@ -311,3 +311,18 @@ def test_a_gguf_file_shows_its_types_and_values_that_are_not_read(tmp_path: Path
     assert {opened.graph.weights[0].type.dtype.text, "q8_0"} <= {str(one.type.dtype) for one in opened.graph.weights}
     made.take_values(report_of(opened.manager, VALUES))
     assert "not read" in text_of(made.alert_lines(80, 1)[0])
+
+
+def test_memory_of_weights_alone_is_unknown_and_says_what_they_take(tmp_path: Path) -> None:
+    """Nothing is 0 B there, and nothing is still being computed."""
+    opened = open_model(write(tmp_path / "weights.safetensors", {"a": np.zeros((128, 384), dtype=np.float32)}))
+    seen = []
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        seen.append(screen_text(app))
+
+    drive(opened, steps)
+    [text] = seen
+    assert "memory over a run is unknown: its weights take 192.00 KiB" in text and "Alive: ?, the file has no graph" in text
+    assert "computing" not in text and " 0 B" not in text

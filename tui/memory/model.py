@@ -651,8 +651,9 @@ class Memory:
             TableColumn("why alive", 30, lambda row: clean(row_of(row).why()), grows=True),
             TableColumn("made by", 16, lambda row: clean(row_of(row).made_by), rank=3, role="operator"),
         )
-        nothing = "Nothing is alive here." if self.browse.program.has_graph else "The file has no graph, so lifetimes are unknown."
-        empty = nothing if found is not None else "computing"
+        has_graph = self.browse.program.has_graph
+        nothing = "Nothing is alive here." if has_graph else "The file has no graph, so lifetimes are unknown."
+        empty = nothing if found is not None or not has_graph else "computing"
         return TableModel(columns, count, self.symbols, empty=empty)
 
     def name_of(self, one: LiveRange | Tenant) -> str:
@@ -710,11 +711,20 @@ class Memory:
             return Counters("", {}, "a model as large as this is not read again for every size; y copies the command that counts")
         return self.found.counters
 
+    def _weights_text(self) -> str:
+        """Say of a file without a graph what is known of its memory."""
+        report = self.browse.results.params
+        size = report.summary.get("bytes") if report is not None else None
+        known = f": its weights take {humanise(size, Kind.BYTES)}" if isinstance(size, int) else ""
+        return f"the file has no graph, so memory over a run is unknown{known}"
+
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """The chart with its legend and the counters, or a word on why there is none."""
         if self.error is not None:
             return failure_lines(self.error, width, height, self.symbols)
         if self.stack is None or not len(self.stack):
+            if not self.browse.program.has_graph:
+                return note_lines(self._weights_text(), height)
             text = "computing" if self.found is None else "nothing to draw: the model has no steps"
             return note_lines(text, height)
         if self.after is not None:
@@ -798,6 +808,8 @@ class Memory:
             return self.whatifs.title()
         if self.buffers is not None:
             return f"{len(self.buffers.model):,} buffers of the generated code: what each takes the place of"
+        if not self.browse.program.has_graph:
+            return f"Alive: {self.symbols.unknown}, the file has no graph"
         if self.range is None or self.found is None:
             count = len(self._held)
             rows = f"{count:,} {'row' if count == 1 else 'rows'}"
