@@ -14,8 +14,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
@@ -23,14 +24,13 @@ import irscope.frontends
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
 from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget, operator_of, place_of
+from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.graph_trees import GraphTrees
+from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import Guide, JITFunction, KernelInterface, StandIn, written
 from irscope.memory.tape import Ran
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
 
 _REGISTERS: Final = 32
 """Registers of a thread of a kernel, which only Triton's compiler knows: as many as leave full occupancy, so that Inductor adds no
@@ -58,8 +58,12 @@ class Launcher:
 class Compiler:
     """Makes `torch.compile` work for the simulated device; nothing but names is installed before the program compiles something."""
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
+    def __init__(
+        self, kernels: Kernels, device: Device, folder: GeneratedFolder, tuning: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._kernels, self._machine, self._device, self._folder = kernels, kernels.machine, device, folder
+        self._tuning = tuning
+        """Within this context memory is taken for timing candidates of kernels."""
         self.launches = 0
         """Kernels that were generated, by launches."""
         self.launched: Callable[[Any, bool, Sequence[Any]], None] | None = None
@@ -73,22 +77,21 @@ class Compiler:
         self.busy = False
         """Whether something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
-        self._folder = process.generated
 
     def prepare(self) -> None:
         """Wait for the first compilation; until then only what torch asks for when its modules are imported is answered otherwise."""
         if "triton" not in sys.modules and not _installed_triton():
             KernelInterface.launched = self._own_kernel
-            sys.meta_path.insert(0, StandIn(self.process.device.capability))
+            sys.meta_path.insert(0, StandIn(self._device.capability))
         else:
-            Guide(self.process.device.capability, self._own_kernel).install()
+            Guide(self._device.capability, self._own_kernel).install()
         # Modules of torch that were imported before have asked for Triton already.
         internals.forget_triton()
         _with_triton()
         rules: Any = importlib.import_module("torch._dynamo.trace_rules")
         rules.SKIP_DIRS += _OWN
         rules._recompile_re()
-        GraphTrees(self.process).install()
+        GraphTrees(self._machine, self._device).install()
         around_compilations(self._begin, lambda: setattr(self, "busy", False))
 
     def close(self) -> None:
@@ -118,25 +121,25 @@ class Compiler:
             importlib.import_module("torch._inductor.utils").clear_caches()
 
     def _number_of(self, tensor: torch.Tensor) -> tuple[int, int] | None:
-        piece = self.process.machine.piece_under(tensor)
+        piece = self._machine.piece_under(tensor)
         return None if piece is None else (piece.number, piece.bytes)
 
     def _own_kernel(self, kernel: Any, given: Sequence[Any]) -> None:
         """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
-        self.process.machine.forget(given)
+        self._machine.forget(given)
         while type(kernel).__name__ != JITFunction.__name__:  # of the stand-in, or of an installed Triton
             kernel = kernel.fn
-        self.process.kernels.tell_unknown(f"triton::{kernel.__name__}")
+        self._kernels.tell_unknown(f"triton::{kernel.__name__}")
 
     def _launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
         self.launches += 1
         names = () if custom else getattr(kernel, "arg_names", ())
         read = [one for name, one in zip(names, args, strict=False) if name.startswith("in_ptr")]
-        self.process.machine.forget([one for one in args if not any(one is other for other in read)])
+        self._machine.forget([one for one in args if not any(one is other for other in read)])
         if not self.busy:
             tensors = {id(one): one for one in args if isinstance(one, torch.Tensor)}
             moved = sum(one.numel() * one.element_size() for one in tensors.values())
-            self.process.machine.queue(Ran(str(kernel.__name__), None, moved, is_generated=True))
+            self._machine.queue(Ran(str(kernel.__name__), None, moved, is_generated=True))
         if self.launched is not None:
             self.launched(kernel, custom, args)
 
@@ -157,9 +160,9 @@ class Compiler:
         if self._installed:
             return
         self._installed = True
-        self.process.kernels.register_all()
+        self._kernels.register_all()
         core: Any = torch._C
-        core._cuda_getCurrentRawStream = lambda index: self.process.device.current
+        core._cuda_getCurrentRawStream = lambda index: self._device.current
         core._dynamo.guards._empty_strided_cuda = self._empty_strided
         # What an operator does not take, and a guard that cannot be, is told by the error that Dynamo raises.
         for quiet in ("torch._subclasses.fake_tensor", "torch._guards"):
@@ -168,7 +171,7 @@ class Compiler:
         self._inductor()
 
     def _empty_strided(self, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        return self.process.machine.empty(Form(tuple(size), tuple(stride), dtype), "empty_strided_cuda")
+        return self._machine.empty(Form(tuple(size), tuple(stride), dtype), "empty_strided_cuda")
 
     def _interface(self) -> None:
         """What Dynamo took from `torch.cuda` when it was imported."""
@@ -217,7 +220,7 @@ class Compiler:
             """It puts arguments aside that a kernel overwrites, some of them in the host's memory."""
             before, self.busy = self.busy, True
             try:
-                with self.process.tuning():
+                with self._tuning():
                     return choose(autotuner, *args, **kwargs)
             finally:
                 self.busy = before
@@ -230,7 +233,7 @@ class Compiler:
 
         def benchmark(benchmarker: Any, call: Callable[[], Any], *args: Any, return_mode: str = "min", **kwargs: Any) -> Any:
             """As `InductorBenchmarker.benchmark_gpu`, which calls a candidate many times and in between overwrites the L2 cache."""
-            with self.process.tuning():
+            with self._tuning():
                 call()
                 size = torch.cuda.get_device_properties("cuda").L2_cache_size // torch.int.itemsize
                 buffer = torch.empty(size, dtype=torch.int, device="cuda")

@@ -4,14 +4,12 @@ states of a private pool that are restored after graphs were replayed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from irscope.frontends.simulation.machine import Piece
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
+from irscope.frontends.simulation.cuda import Device
+from irscope.frontends.simulation.machine import Machine, Piece
 
 
 class PoolState:
@@ -25,9 +23,8 @@ class PoolState:
 class GraphTrees:
     """The functions of `torch._C` that trees of graphs call, on the simulated device."""
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.machine = process.machine
+    def __init__(self, machine: Machine, device: Device) -> None:
+        self.machine, self.device = machine, device
 
     def install(self) -> None:
         """Give them to `torch._C`."""
@@ -56,13 +53,13 @@ class GraphTrees:
 
     def _living(self, handle: Any) -> list[Piece]:
         self.machine.storages.settle()
-        number = self.process.device.pools.get(handle).number
+        number = self.device.pools.get(handle).number
         pieces = self.machine.pieces.values()
         return [one for one in pieces if one.block is not None and one.block.pool.kind.private == number]
 
     def _restore(self, device: int, state: PoolState, stale: Iterable[int], living: Iterable[int]) -> None:
         """The pool as it was: what is there besides is given back, what was there is allocated again."""
-        machine, pool = self.machine, self.process.device.pools.get(state.pool)
+        machine, pool = self.machine, self.device.pools.get(state.pool)
         wanted = {address for address, *_ in state.pieces}
         there = {one.address: one for one in self._living(state.pool)}
         for address, piece in there.items():

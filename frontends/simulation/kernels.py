@@ -148,7 +148,14 @@ class Listener(Protocol):
 class Kernels:
     """Registers kernels for the simulated device and runs them."""
 
-    def __init__(self, machine: Machine, buffers: Callable[[Any], Sequence[Any]], listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        buffers: Callable[[Any], Sequence[Any]],
+        values: Values,
+        number: Callable[[bool], int],
+        listener: Listener | None = None,
+    ) -> None:
         self.machine = machine
         self.listener = listener
         self._buffers = buffers
@@ -159,11 +166,11 @@ class Kernels:
         self._made: dict[Any, Kernel] = {}
         self.special: dict[str, Kernel] = {}
         """Kernels that are no plans, by name of the operator."""
-        self.values: Values | None = None
+        self.values = values
         """What is known of values on the device."""
         self.allow_unknown = False
         """Whether operators of a program's own are counted where their kernels for the device do not run here."""
-        self.number: Callable[[bool], int] = int
+        self.number = number
         """How many elements hold, where nobody computes them; called each time that a program asks, with whether there is a most."""
         self._computed: Any = None
         """What the host computes of an operator in such a call; None where its operands are not known."""
@@ -256,7 +263,7 @@ class Kernels:
                 values, computed = self.values, None
                 for place, name in written:
                     changed = args[place] if place < len(args) else kwargs.get(name)
-                if follows and values is not None and values.may_compute(tensors, changed, blind):
+                if follows and values.may_compute(tensors, changed, blind):
                     computed = values.computed(op, args, kwargs, changed)
                 if counts:
                     self._computed = computed
@@ -270,7 +277,7 @@ class Kernels:
                 for place, name in written if computed is None else ():
                     forget(args[place] if place < len(args) else kwargs.get(name))
                 made = run(plan, tensors, op)
-            if values is not None and computed is not None:
+            if computed is not None:
                 values.keep(made, computed)
             return made
 
@@ -285,7 +292,7 @@ class Kernels:
         elif name.startswith("aten::masked_select"):
             masks, shape = [args[1]], tuple(torch.broadcast_shapes(args[0].shape, args[1].shape))
         is_mask = name.startswith(("aten::index", "aten::masked_select", "aten::nonzero"))
-        known = values.holding(masks[0], shape) if values is not None and is_mask and len(masks) == 1 else None
+        known = values.holding(masks[0], shape) if is_mask and len(masks) == 1 else None
         return self.number(name.partition(".")[0] in RULES) if known is None and masks else known or 0
 
     def _run(self, plan: Plan, tensors: list[torch.Tensor], op: Any) -> Any:

@@ -12,15 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from irscope import processes
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation import smi
+from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.imports import ChangedImports
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
+from irscope.frontends.simulation.machine import Machine
 
 _DRIVER: Final = "580.95.05"
 _CUDA: Final = "13.0"
@@ -33,8 +32,8 @@ _asked: list[Callable[[], None]] = []
 class Management:
     """Answers for the devices of this machine, of which one is played."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, machine: Machine, device: Device) -> None:
+        self._machine, self._device = machine, device
 
     def install(self) -> None:
         """Answer in pynvml, once the program imports it."""
@@ -67,12 +66,12 @@ class Management:
         state.write_text(json.dumps(self._state()), "utf-8")
 
     def _state(self) -> dict[str, Any]:
-        device = self._process.device
+        device = self._device
         return {
             "count": device.c_getDeviceCount(),
             "played": current.device,
             "name": device.properties.name,
-            "total": self._process.machine.total,
+            "total": self._machine.total,
             "used": self._used,
             "driver": _DRIVER,
             "cuda": _CUDA,
@@ -84,7 +83,7 @@ class Management:
     @property
     def _used(self) -> int:
         """Bytes of a device that are not free; others hold what the one that is played does."""
-        machine = self._process.machine
+        machine = self._machine
         return machine.total - machine.settled_gpu.device_free if machine.settled_gpu.counters().reserved else 0
 
     def _change(self, module: Any) -> None:

@@ -82,30 +82,28 @@ class Process:
         complete_core(lambda: self.device.current, self.machine.observers)
         self.launchers = Launchers()
         self.launchers.install()
-        self.management = Management(self)
+        self.management = Management(self.machine, self.device)
         self.management.install()
-        self.world = World(self)
+        self.world = World(self.machine, self.device, self.note_read)
         if torch.distributed.is_available():
             self.world.install()
-        self.kernels = Kernels(self.machine, buffers, listener)
+        self.kernels = Kernels(self.machine, buffers, self.world.values, self.number, listener)
         self.watch: Watch | None = None
         self.answer_with: float | None = None
         """What values of device tensors are taken to be; None for zero."""
         self.answer_by: Callable[[FrameType, Any], Any] | None = None
         """What they are by who asks, where that is known: called with the function that reads and with what it would get."""
-        self.kernels.number = self.number
-        self.kernels.values = self.world.values
-        self.kernels.special.update(special_kernels(self))
-        self.kernels.special.update(recurrent_kernels(self))
+        self.kernels.special.update(special_kernels(self.kernels, self.device, self.answer, self.answer_copy))
+        self.kernels.special.update(recurrent_kernels(self.kernels))
         self.kernels.install()
-        SparseKernels(self).install()
+        SparseKernels(self.kernels).install()
         self._own = torch.library.Library("aten", "IMPL")
         self._composites()
         self._methods()
         torch.autograd.set_multithreading_enabled(False).__enter__()
         install_numbers()
-        install_foreign(self)
-        self.compiler = Compiler(self)
+        install_foreign(self.kernels)
+        self.compiler = Compiler(self.kernels, self.device, self.generated, self.tuning)
         self.compiler.prepare()
 
     def answer(self, dtype: torch.dtype) -> Any:

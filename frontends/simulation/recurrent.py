@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
 from irscope.frontends.eager.routes import RNN_MODES
-from irscope.frontends.simulation.kernels import Kernel
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
+from irscope.frontends.simulation.kernels import Kernel, Kernels
 
 _aten = torch.ops.aten
 _LIBRARY: Final = "cuDNN's workspace, reserve and dropout state"
 
 
-def recurrent_kernels(process: Process) -> dict[str, Kernel]:
+def recurrent_kernels(kernels: Kernels) -> dict[str, Kernel]:
     """By name of the operator."""
-    machine = process.machine
+    machine = kernels.machine
     seeded: list[bool] = []
 
     def flatten(weights: Sequence[torch.Tensor], *geometry: Any) -> torch.Tensor:
@@ -51,7 +48,7 @@ def recurrent_kernels(process: Process) -> dict[str, Kernel]:
         if train and dropout and not seeded:
             seeded.append(True)
             machine.free(machine.take(8, "temporary", "random state"))
-            process.kernels.tell_unknown(_LIBRARY)
+            kernels.tell_unknown(_LIBRARY)
         given = x.contiguous()
         hidden, cell = hx.contiguous(), None if cx is None else cx.contiguous()
         output = given.new_empty((*given.shape[:-1], (projected or units) * (2 if bidirectional else 1)))
@@ -59,7 +56,7 @@ def recurrent_kernels(process: Process) -> dict[str, Kernel]:
         cy = hidden.new_empty((0,)) if cell is None else cell.new_empty(cell.shape)
         kept = given.new_empty((0,), dtype=torch.uint8)
         if train:
-            process.kernels.tell_unknown(_LIBRARY)
+            kernels.tell_unknown(_LIBRARY)
         whole = _flat(weights) if buffer is None else buffer
         return output, hy, cy, kept, whole
 

@@ -6,14 +6,11 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
-from irscope.frontends.simulation.kernels import Kernel, UnknownKernel
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
+from irscope.frontends.simulation.kernels import Kernel, Kernels, UnknownKernel
 
 _aten = torch.ops.aten
 _CPU: Final = torch._C.DispatchKey.SparseCPU
@@ -43,8 +40,8 @@ def shared_operators() -> list[str]:
 class SparseKernels:
     """Kernels under the dispatch key of sparse tensors on a device."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
         self._library = torch.library.Library("aten", "IMPL")
 
     def install(self) -> None:
@@ -74,13 +71,13 @@ class SparseKernels:
         number = indices.shape[1]
         if not number:
             return _made(indices, values, given.shape, coalesced=True)
-        machine = self._process.machine
+        machine = self._kernels.machine
         row = indices.new_empty((number,))
         held = [machine.take(number * _INDEX, "temporary", what) for what in ("offsets", "order")]
         machine.free(machine.take(_merge_sort(number), "temporary", "merge sort"))
         machine.free(machine.take(_unique(number), "temporary", "unique"))
-        self._process.machine.await_stream()
-        left = min(self._process.number(), number)
+        self._kernels.machine.await_stream()
+        left = min(self._kernels.number(True), number)
         summed = values.new_empty((left, *values.shape[1:]))
         places = row.view(1, -1)[:, :left] if indices.shape[0] == 1 else indices.new_empty((indices.shape[0], left))
         while held:
@@ -91,7 +88,7 @@ class SparseKernels:
         """Sparse tensors are put one behind the other; what is dense takes a sparse one in as it is."""
         if not one.is_sparse:
             if other.sparse_dim() > 1:
-                machine = self._process.machine
+                machine = self._kernels.machine
                 machine.free(machine.take(other._nnz() * _INDEX, "temporary", "positions in one number"))
             return out
         indices = torch.cat([one._indices(), other._indices()], 1)
@@ -102,10 +99,10 @@ class SparseKernels:
     def _product(self, onto: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
         """Sparse times dense (SparseCUDATensorMath.cu): the result, then starts of rows."""
         made = other.new_empty((one.shape[0], other.shape[1]))
-        machine = self._process.machine
+        machine = self._kernels.machine
         given = one.coalesce()
         machine.free(machine.take(4 * (given._nnz() + 1), "temporary", "starts of rows"))
-        self._process.kernels.tell_unknown("aten::addmm of sparse tensors")
+        self._kernels.tell_unknown("aten::addmm of sparse tensors")
         return made
 
     def _times(self, one: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:

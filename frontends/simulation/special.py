@@ -10,22 +10,21 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
+from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.imports import ChangedImports
-from irscope.frontends.simulation.kernels import Kernel, UnknownKernel, resize_tensor
+from irscope.frontends.simulation.kernels import Kernel, Kernels, UnknownKernel, resize_tensor
+from irscope.frontends.simulation.machine import Machine
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Layout, Shape, tensor
 from irscope.memory.tape import Ran
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
 
 _CPU = torch._C.DispatchKey.CPU
 _copy_spec = find_op("tensor.cast")
@@ -34,9 +33,12 @@ _TILE = 128 * 16
 _aten = torch.ops.aten
 
 
-def special_kernels(process: Process) -> dict[str, Kernel]:
-    """By name of the operator."""
-    return {**_copies(process), **_storages(process), **_pieces(process), **{name: _for_all_devices(name) for name in _COMPOSED}}
+def special_kernels(
+    kernels: Kernels, device: Device, answer: Callable[[torch.dtype], Any], answer_copy: Callable[[torch.Tensor], None]
+) -> dict[str, Kernel]:
+    """Return them by name of the operator; `answer` and `answer_copy` make up values of the device that the program reads."""
+    copies, machine = _copies(kernels, device, answer, answer_copy), kernels.machine
+    return {**copies, **_storages(machine), **_pieces(machine, device), **{name: _for_all_devices(name) for name in _COMPOSED}}
 
 
 _COMPOSED = ("aten::_embedding_bag_backward", "aten::_ctc_loss.Tensor", "aten::_ctc_loss_backward.Tensor")
@@ -62,9 +64,11 @@ def _copy_of(to: DType, shape: Shape, steps: Layout, of: DType, given: Shape, gi
     return Ran("aten::copy_", call, sum(size for size in (made.nbytes, operand.nbytes) if isinstance(size, int)))
 
 
-def _copies(process: Process) -> dict[str, Kernel]:
+def _copies(
+    kernels: Kernels, device: Device, answer: Callable[[torch.dtype], Any], answer_copy: Callable[[torch.Tensor], None]
+) -> dict[str, Kernel]:
     """What moves values, or reads them."""
-    machine, values = process.machine, process.world.values
+    machine, values = kernels.machine, kernels.values
 
     def copy_(into: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         if into.is_cuda and source.is_cuda:
@@ -93,24 +97,24 @@ def _copies(process: Process) -> dict[str, Kernel]:
             values.to_device(into, source)
             machine.given(into)
         elif not values.to_host(into, source):
-            process.answer_copy(into)
+            answer_copy(into)
         return into
 
     def item(tensor: torch.Tensor) -> Any:
         machine.await_stream()
         known = values.item(tensor)
-        return process.answer(tensor.dtype) if known is None else known
+        return answer(tensor.dtype) if known is None else known
 
     def record_stream(tensor: torch.Tensor, stream: Any) -> None:
-        machine.record_stream(tensor, process.device.number(stream.stream_id))
+        machine.record_stream(tensor, device.number(stream.stream_id))
 
     return {
-        "aten::clone": _cloning(process),
+        "aten::clone": _cloning(kernels),
         "aten::copy_": copy_,
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
         "aten::equal": lambda one, other: True,
-        "aten::_nested_tensor_from_mask_left_aligned": lambda one, mask: process.answer(torch.bool),
+        "aten::_nested_tensor_from_mask_left_aligned": lambda one, mask: answer(torch.bool),
         # cuDNN's loss is taken where targets are 32-bit numbers of the host; its workspace is not known, so PyTorch's own is counted.
         **dict.fromkeys(
             (f"aten::_use_{who}_ctc_loss{kind}" for who in ("cudnn", "miopen") for kind in ("", ".Tensor")), lambda *args: False
@@ -118,9 +122,9 @@ def _copies(process: Process) -> dict[str, Kernel]:
     }
 
 
-def _cloning(process: Process) -> Kernel:
+def _cloning(kernels: Kernels) -> Kernel:
     """A copy of a small tensor whose values are known has them too."""
-    values, plain = process.world.values, process.kernels.planned(_aten.clone.default)
+    values, plain = kernels.values, kernels.planned(_aten.clone.default)
 
     def clone(source: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
         made: torch.Tensor = plain(source, memory_format=memory_format)
@@ -130,9 +134,9 @@ def _cloning(process: Process) -> Kernel:
     return clone
 
 
-def _storages(process: Process) -> dict[str, Kernel]:
+def _storages(machine: Machine) -> dict[str, Kernel]:
     """What gives a tensor another storage, or a storage another size."""
-    machine, below = process.machine, _aten.set_.source_Storage_storage_offset._op_dk
+    below = _aten.set_.source_Storage_storage_offset._op_dk
 
     def resize_(tensor: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
         resize_tensor(machine, tensor, size)
@@ -160,10 +164,9 @@ def _storages(process: Process) -> dict[str, Kernel]:
     }
 
 
-def _pieces(process: Process) -> dict[str, Kernel]:
+def _pieces(machine: Machine, device: Device) -> dict[str, Kernel]:
     """What cuts a tensor into many or puts many together in one kernel, as FSDP does around its collectives: addresses and sizes of the
     pieces, and the piece that each block of threads works on, are copied to the device first."""
-    machine = process.machine
 
     def lists(numbers: int) -> None:
         machine.free(machine.take(8 * numbers, "temporary", "addresses of pieces"))
@@ -176,7 +179,7 @@ def _pieces(process: Process) -> dict[str, Kernel]:
                 resize_tensor(machine, one, shape)
         if all(internals.is_dense(one) and one.dtype is source.dtype for one in (source, *out)):
             step = source.stride(dim) * source.element_size()
-            lists(_split_numbers(process, [size * step for size in sizes], math.prod(source.shape[:dim])))
+            lists(_split_numbers(device, [size * step for size in sizes], math.prod(source.shape[:dim])))
             return
         for one, piece in zip(out, source.split_with_sizes(list(sizes), dim), strict=True):
             one.copy_(piece)
@@ -203,9 +206,9 @@ def _pieces(process: Process) -> dict[str, Kernel]:
     return {"aten::split_with_sizes_copy.out": split, "aten::_chunk_cat": cat, "aten::_chunk_cat.out": cat}
 
 
-def _split_numbers(process: Process, sizes: Sequence[int], chunks: int) -> int:
+def _split_numbers(device: Device, sizes: Sequence[int], chunks: int) -> int:
     """How many numbers the kernel wants that cuts `chunks` stretches into pieces of these bytes."""
-    card = process.device.properties
+    card = device.properties
     most: int = card.multi_processor_count * card.max_threads_per_multi_processor // 128 * 2
     rounds = -(-sum(-(-size // _TILE) for size in sizes) * chunks // most)
     each = -(-rounds // max(min(math.ceil(math.sqrt(rounds)), chunks), 1))
@@ -220,7 +223,7 @@ _NO_DRIVER: Final = "active drivers"
 """What Triton says where there is no device to compile for."""
 
 
-def install_foreign(process: Process) -> None:
+def install_foreign(kernels: Kernels) -> None:
     """Tell which operator or extension cannot run; with `allow_unknown` the operator's fake implementation says what it makes."""
     from torch._library.custom_ops import CustomOpDef
 
@@ -230,11 +233,11 @@ def install_foreign(process: Process) -> None:
     def register_kernel(op: Any, device_types: Any, function: Any = None, /) -> Any:
         if function is None:
             return lambda given: register_kernel(op, device_types, given)
-        return original(op, device_types, _guarded(process, op, function))
+        return original(op, device_types, _guarded(kernels, op, function))
 
     kind.register_kernel = register_kernel
-    _extensions(process)
-    _libraries(process)
+    _extensions(kernels)
+    _libraries(kernels)
     ChangedImports({"torchvision.extension": _without_operators}).install()
 
 
@@ -247,7 +250,7 @@ def _without_operators(extension: Any) -> None:
         declare_operators()
 
 
-def _guarded(process: Process, op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(kernels: Kernels, op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -259,10 +262,10 @@ def _guarded(process: Process, op: Any, function: Callable[..., Any]) -> Callabl
                 raise
             reason = str(error)
         fake = op._abstract_fn
-        if fake is None or not process.kernels.allow_unknown:
+        if fake is None or not kernels.allow_unknown:
             hint = "--allow-unknown-kernels counts what it makes" if fake is not None else "torch.library.register_fake tells what it makes"
             raise UnknownKernel(f"the kernel of operator {op._qualname} does not run here ({reason}); {hint}")
-        process.kernels.tell_unknown(op._qualname)
+        kernels.tell_unknown(op._qualname)
         return fake(*args, **kwargs)
 
     return run
@@ -290,7 +293,7 @@ def value_in_generation(frame: FrameType | None, value: Any) -> Any:
     return value
 
 
-def _extensions(process: Process) -> None:
+def _extensions(kernels: Kernels) -> None:
     """Extensions are compiled at run time by these functions; those of the host alone work as ever."""
     from torch.utils import cpp_extension
 
@@ -302,7 +305,7 @@ def _extensions(process: Process) -> None:
             sources = kwargs.get("sources", args[0] if args and original.__name__ == "load" else ())
             sources = [sources] if isinstance(sources, str) else list(sources or ())
             if kwargs.get("cuda_sources") or kwargs.get("with_cuda") or any(str(one).endswith((".cu", ".cuh")) for one in sources):
-                return _Extension(process, name)
+                return _Extension(kernels, name)
             return original(name, *args, **kwargs)
 
         return load
@@ -314,16 +317,16 @@ class _Extension:
     """An extension with CUDA kernels of its own: its functions write to what they are given, as optimizers' do, and what they take besides
     is not known."""
 
-    def __init__(self, process: Process, name: str) -> None:
-        self._process, self._name = process, name
+    def __init__(self, kernels: Kernels, name: str) -> None:
+        self._kernels, self._name = kernels, name
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
 
         def call(*args: Any, **kwargs: Any) -> _NoResult:
-            self._process.machine.forget([*args, *kwargs.values()])
-            self._process.kernels.tell_unknown(f"{self._name}::{name}")
+            self._kernels.machine.forget([*args, *kwargs.values()])
+            self._kernels.tell_unknown(f"{self._name}::{name}")
             return _NoResult(f"extension {self._name} is compiled with CUDA kernels of its own, and what its {name} returns is not known")
 
         setattr(self, name, call)
@@ -354,7 +357,7 @@ _NEEDS_TORCH: Final = re.compile(rb"libtorch|libc10")
 _ELF: Final = b"\x7fELF"
 
 
-def _libraries(process: Process) -> None:
+def _libraries(kernels: Kernels) -> None:
     """Stand in for libraries of CUDA kernels that a package calls with addresses (bitsandbytes): their kernels would meet no device, and
     often what they need is not there. Extensions of torch have operators instead and are not loaded for their functions."""
     kind: Any = ctypes.CDLL
@@ -363,7 +366,7 @@ def _libraries(process: Process) -> None:
     def load(library: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         path = os.fspath(name) if isinstance(name, str | os.PathLike) else ""
         if os.path.sep in path and _has_kernels(path):
-            library.__class__, library._name, library._handle, library._process = _Kernels, path, 0, process
+            library.__class__, library._name, library._handle, library._kernels = _Library, path, 0, kernels
             return
         original(library, name, *args, **kwargs)
 
@@ -379,15 +382,15 @@ def _has_kernels(path: str) -> bool:
         return False
 
 
-class _Kernels(ctypes.CDLL):
+class _Library(ctypes.CDLL):
     """A library whose functions do nothing and return 0; memory that the host sees too is the host's."""
 
-    _process: Process
+    _kernels: Kernels
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        made = _Function(self._process, f"{os.path.basename(self._name)}:{name}", shares="managed_ptr" in name)
+        made = _Function(self._kernels, f"{os.path.basename(self._name)}:{name}", shares="managed_ptr" in name)
         setattr(self, name, made)
         return made
 
@@ -402,8 +405,8 @@ class _Function:
     argtypes: Any = None
     errcheck: Any = None
 
-    def __init__(self, process: Process, name: str, shares: bool) -> None:
-        self._process, self._name, self._shares = process, name, shares
+    def __init__(self, kernels: Kernels, name: str, shares: bool) -> None:
+        self._kernels, self._name, self._shares = kernels, name, shares
         self._kept: list[mmap.mmap] = []
 
     def __call__(self, *args: Any) -> int:
@@ -412,5 +415,5 @@ class _Function:
             self._kept.append(mmap.mmap(-1, max(size, 1)))  # pages that nobody writes take no memory
             return ctypes.addressof(ctypes.c_char.from_buffer(self._kept[-1]))
         if args:
-            self._process.kernels.tell_unknown(self._name)
+            self._kernels.tell_unknown(self._name)
         return 0

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import torch
@@ -20,13 +20,10 @@ from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
 from irscope.frontends.simulation.known import Values
-from irscope.frontends.simulation.machine import UNOWNED
+from irscope.frontends.simulation.machine import UNOWNED, Machine
 from irscope.frontends.simulation.objects import Objects
 from irscope.memory.caching.device import Event as Moment
 from irscope.memory.tape import Sent
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.process import Process
 
 Kernel = Callable[..., Any]
 
@@ -206,9 +203,9 @@ _UNDEFINED: Final = -(1 << 31)
 class World:
     """Replaces the compiled process groups of this process."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self.values = Values(process.machine)
+    def __init__(self, machine: Machine, device: Device, note_read: Callable[[Any], None]) -> None:
+        self._machine, self._device, self._note_read = machine, device, note_read
+        self.values = Values(machine)
         self.traffic: dict[tuple[str, str], Traffic] = {}
         self._works: list[Work] = []
         """Those that NCCL's watchdog has not seen finished."""
@@ -218,7 +215,7 @@ class World:
         """Operands of collectives that are coalesced; None outside of that."""
         self.not_modelled: set[str] = set()
         """Options of NCCL that the program sets and nothing here is changed by."""
-        process.device.settled.append(self.settled)
+        device.settled.append(self.settled)
         self._libraries: list[Any] = []
         self._sending: Sent | None = None
         """What was counted and is not in a queue yet."""
@@ -236,7 +233,7 @@ class World:
         self._look(sure=False)
 
     def _look(self, *, sure: bool) -> None:
-        machine = self._process.machine
+        machine = self._machine
         gpu = machine.settled_gpu
         pieces = [machine.piece_under(one) for work in self._works for one in (*work.outputs, *work.held) if one.is_cuda]
         held = frozenset(gpu.slots[piece.block] for piece in pieces if piece is not None and piece.block is not None)
@@ -300,7 +297,7 @@ class World:
         # DDP's statistics want a timer for CUDA, which only a build with CUDA has.
         core.Logger.set_runtime_stats_and_log = lambda logger: None
         internals.forget_timers_of_cuda()
-        Objects(self._process.note_read).install()
+        Objects(self._note_read).install()
         _operands_looked_at_once()
         library = torch.library.Library("c10d", "IMPL")
         self._libraries.append(library)
@@ -344,14 +341,14 @@ class World:
         traffic.bytes += size
         self._sending = Sent(op, name, traffic.members, size)
         for one in tensors:
-            piece = self._process.machine.piece_under(one)
+            piece = self._machine.piece_under(one)
             if piece is not None and piece.kind in UNOWNED:
                 piece.kind = "communication"
 
     def _send(self, stream: int) -> None:
         """Queue what was counted last."""
         if self._sending is not None:
-            self._process.machine.gpu.queued(stream, self._sending)
+            self._machine.gpu.queued(stream, self._sending)
             self._sending = None
 
     def _queue(self, group: Any, peer: int = -1) -> Queue:
@@ -359,7 +356,7 @@ class World:
         key = (str(group.group_name), peer)
         found = self._queues.get(key)
         if found is None:
-            found = self._queues[key] = Queue(self._process.device)
+            found = self._queues[key] = Queue(self._device)
         return found
 
     def _start_together(self) -> None:
@@ -375,7 +372,7 @@ class World:
         self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool, *, brings: bool = False
     ) -> Any:
         """What an operation gives back; `brings` says that it moved values as they were, and did not compute with those of others."""
-        machine = self._process.machine
+        machine = self._machine
         if not brings and dist.ProcessGroup.unbox(group).size() > 1:
             machine.forget(list(outputs))
         if self._together is None and not asynchronous:
@@ -471,7 +468,7 @@ class World:
         queue = self._queue(dist.ProcessGroup.unbox(group), peer if self._together is None else -1)
         queue.begin()
         for one in tensors:
-            self._process.machine.record_stream(one, queue.number)
+            self._machine.record_stream(one, queue.number)
         self._count(op, group, tensors)
         self._send(queue.number)
         if self._together is not None:
@@ -484,14 +481,14 @@ class World:
         return self._between_two("send", tensors, group, to)
 
     def op_recv_(self, tensors: Any, group: Any, of: int, tag: int) -> Any:
-        self._process.machine.forget(list(tensors))
+        self._machine.forget(list(tensors))
         return self._between_two("recv", tensors, group, of)
 
     def op_recv_any_source_(self, tensors: Any, group: Any, tag: int) -> Any:
         return self.op_recv_(tensors, group, -1, tag)
 
     def op_barrier(self, tensor: Any, group: Any, devices: Any, async_op: bool = True, timeout: int = -1) -> Any:
-        self._process.device.synchronize()
+        self._device.synchronize()
         return self._done(group, [], [], False)
 
 

@@ -152,7 +152,7 @@ class Command:
                 model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
                 return _print_card(model, chosen, args, timing)
         model = open_from(args, open_sizes=open_sizes, instruments=instruments, verify_each=args.verify_each)
-        card = _card_of(model, chosen, args.store_as) if chosen is not None else None
+        card, further = _card_of(model, chosen, args.store_as) if chosen is not None else (None, ())
         if is_page and card is not None:
             # A model card is two pages: the card is all of it.
             reports = page_passes(args.grid) if args.format != "md" else ""
@@ -171,7 +171,7 @@ class Command:
         if is_page and passes:
             document = with_graph(document, model, args.grid)
         if failure is None or is_page:
-            document = replace(document, card=card, reports=() if is_card_alone else (*document.reports, *_further(card)))
+            document = replace(document, card=card, reports=() if is_card_alone else (*document.reports, *further))
         if done or failure is None:
             write_answer(document, args)
         found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
@@ -286,20 +286,20 @@ def _shows_card(args: argparse.Namespace) -> bool:
     return args.format in PAGES or (not any((args.plot, args.sort, args.filter)) and args.top is None and args.rows is None)
 
 
-def _further(card: Card | None) -> tuple[Report, ...]:
-    """Reports that a card has beside those of passes."""
-    return (card.stored,) if card is not None and card.stored is not None else ()
+def _card_of(model: Model, chosen: Chosen, store_as: str) -> tuple[Card, tuple[Report, ...]]:
+    """Return the card, and reports that it has beside those of passes."""
+    # Not at the top: --help, and passes that are asked for, do without all that it looks up.
+    from irscope.tools.card import card_and_stored, make_card
 
-
-def _card_of(model: Model, chosen: Chosen, store_as: str) -> Card:
-    from irscope.tools.card import make_card  # not at the top: --help, and passes that are asked for, do without all that it looks up
-
-    return make_card(model, chosen, store_as=store_as)
+    if not store_as:
+        return make_card(model, chosen), ()
+    card, report = card_and_stored(model, chosen, store_as)
+    return card, (report,)
 
 
 def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: Timing) -> int:
     """The card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
-    card = _card_of(model, chosen, args.store_as)
+    card, _ = _card_of(model, chosen, args.store_as)
     report_diagnostics(card.diagnostics, args.verbose, _FEW_DIAGNOSTICS)
     document = Document(model=model.info(), card=card)
     write_answer(document, args)

@@ -15,7 +15,6 @@ from irscope.report.printable import well_formed
 from irscope.report.values import Json, Provenance, Quantity, Scalar, json_value
 
 if TYPE_CHECKING:
-    from irscope.report.report import Report
     from irscope.report.schema import CardJson, DescribedJson
 
 UNKNOWN: Final = Quantity(None, Provenance.UNKNOWN)
@@ -299,7 +298,7 @@ class Card:
     """What was to be said about the model, which `unknown` counts."""
     failure: IrscopeError | None = None
     """What went wrong where a part of the card could not be made."""
-    stored: Report | None = None
+    stored: Mapping[str, object] | None = None
     """What weights would take under another scheme, where that was asked for."""
     described: CardDescribed | None = None
     """Of a file of weights that says something of its model, and of a language model that generates."""

@@ -289,7 +289,7 @@ class CardWriter:
         """Yield what weights would take under another scheme."""
         if self.card.stored is None:
             return
-        found: dict[str, Any] = dict(self.card.stored.summary)
+        found: dict[str, Any] = dict(self.card.stored)
         before, after = (self.number(quantity(found[key]), Kind.BYTES) for key in ("weights_before_bytes", "weights_after_bytes"))
         text = f"{found['scheme']}; weights {before} -> {after}, {_matrices(found['stored_count'])} in {found['bits_each']:.3g} bits each"
         if "least_db" in found:

@@ -6,6 +6,7 @@ import itertools
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -108,26 +109,34 @@ def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Ca
     return found
 
 
-def make_card(model: Model, chosen: Chosen, *, brief: bool = False, store_as: str = "") -> Card:
-    """The card for a device that was chosen; where a pass failed, it says so, and all else is there.
-
-    A `brief` one has no largest size, no remarks and nothing to do next. `store_as` is a scheme such as nf4, of which the card says what
-    weights would take.
-    """
+@contextmanager
+def _maker(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Iterator[_Maker]:
     chosen = chosen_for(model.program, chosen)
     settings = target_settings(model.program, model.manager.settings, chosen)
     with model.manager.using(settings):
-        maker = _Maker(model, settings, chosen)
-        found = maker.card(brief)
-        return replace(found, stored=maker.stored(store_as)) if store_as else found
+        yield _Maker(model, settings, chosen, lifetime)
+
+
+def make_card(model: Model, chosen: Chosen, *, brief: bool = False) -> Card:
+    """Return the card for a device that was chosen; where a pass failed, it says so, and all else is there.
+
+    A `brief` one has no largest size, no remarks and nothing to do next.
+    """
+    with _maker(model, chosen) as maker:
+        return maker.card(brief)
+
+
+def card_and_stored(model: Model, chosen: Chosen, scheme: str) -> tuple[Card, Report]:
+    """Return a card that says what weights would take under a scheme such as nf4, and the report on that."""
+    with _maker(model, chosen) as maker:
+        card, report = maker.card(False), maker.ctx.run_one(StoreAs(scheme=scheme)).made_report
+    return replace(card, stored=report.summary), report
 
 
 def memory_card(model: Model, chosen: Chosen, lifetime: LifetimeModel = "auto") -> Card:
-    """A card of nothing but memory under a lifetime model, for a device: what takes other passes is unknown."""
-    chosen = chosen_for(model.program, chosen)
-    settings = target_settings(model.program, model.manager.settings, chosen)
-    with model.manager.using(settings):
-        return _Maker(model, settings, chosen, lifetime).memory_card()
+    """Return a card of nothing but memory under a lifetime model, for a device: what takes other passes is unknown."""
+    with _maker(model, chosen, lifetime) as maker:
+        return maker.memory_card()
 
 
 def _height(memory: CardMemory) -> float:
@@ -235,10 +244,6 @@ class _Maker:
             next=(),
             failure=self.failure,
         )
-
-    def stored(self, scheme: str) -> Report:
-        """Return what weights would take under a scheme."""
-        return self.ctx.run_one(StoreAs(scheme=scheme)).made_report
 
     # -- what it is --------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from irscope.passes.memory.points import (
     peaks_at,
 )
 from irscope.passes.ort import OrtFigures
-from irscope.passes.ort.cuda import CudaSession
+from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.memory import OrtMemory, session_at
 from irscope.passkit.settings import Settings
 from irscope.report.report import Document, ModelInfo, Report, assumed_json

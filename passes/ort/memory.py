@@ -21,7 +21,8 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import inner_peaks
 from irscope.passes.ort import OrtFigures, OrtOptions, OrtPlan, plan_ort
-from irscope.passes.ort.cuda import CudaArena, CudaOptions, CudaSession, Laid, lay_out, plan_cuda
+from irscope.passes.ort.cuda import CudaArena, CudaOptions, Laid, lay_out, plan_cuda
+from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.known import known_types
 from irscope.passes.ort.present import report
 from irscope.passkit.base import Analysis, PassContext

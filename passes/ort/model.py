@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, bounds
@@ -19,6 +19,7 @@ from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
+from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.plan import (
     ALIGNMENT,
     NEVER,
@@ -39,9 +40,6 @@ from irscope.passes.ort.plan import (
 from irscope.solvers.graphs import backwards, sorted_by
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_tensor
-
-if TYPE_CHECKING:
-    from irscope.passes.ort.cuda import CudaSession
 
 LARGEST_COPIED = 127
 """Bytes of the largest weight that a session copies into the arena."""

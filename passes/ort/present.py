@@ -8,7 +8,7 @@ from irscope.devices.catalogue import DEFAULT_PROCESSOR
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim
 from irscope.passes.lifetimes.lives import label_of
-from irscope.passes.ort.cuda import CudaSession
+from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.model import OrtPlan
 from irscope.passes.ort.plan import OrtFigures, OrtUsage
 from irscope.passes.sizes import CONVENTION, dim_cell
