@@ -28,6 +28,7 @@ class GeneratedRun(ShownRun):
     """Memory asked for while a model generates."""
 
     what = "the generation"
+    fixed = "The sizes are those that were asked for: irscope generate --batch, --prompt and --new ask for others."
 
     def __init__(self, found: Generation, symbols: Symbols) -> None:
         self.found = found
@@ -135,6 +136,10 @@ class GeneratedRun(ShownRun):
         ]
         columns = ["layer:index", "kind", "bytes", "looks back on", "room for", "with memory behind views:bytes", "on the host:bytes"]
         yield Table.of(rows, columns, "the cache by layer, after the last token", whole="bytes")
+
+    @property
+    def was_refused(self) -> bool:
+        return bool(self.found.refused_at)
 
     @property
     def summary(self) -> Mapping[str, object]:

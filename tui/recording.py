@@ -17,6 +17,8 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.screen import Screen
 
+from irscope.devices import DeviceProfile
+from irscope.devices.catalogue import all_devices
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.passkit.registry import PassRegistry
 from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak_of
@@ -27,15 +29,16 @@ from irscope.report.values import bare
 from irscope.tools.recorded import machine_tables, trust_lines, unread_notes
 from irscope.tools.simulation import grouped
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
-from irscope.tui.charts import Floats, Ints, Stack
+from irscope.tui.charts import Floats, Ints, Limit, Stack
 from irscope.tui.command import Source
+from irscope.tui.context import device_text
 from irscope.tui.memory.views import StepStack
 from irscope.tui.reports import Item, Reports
 from irscope.tui.start import PlainScreen
 from irscope.tui.terminal import TerminalApp
 from irscope.tui.text import Line, Span, Symbols, note_lines
 from irscope.tui.widgets.charts import EventsPane
-from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.dialogs import TextDialog, choose
 from irscope.tui.widgets.paint import DetailPane, Keys, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
@@ -77,6 +80,10 @@ class ShownRun(ABC):
     step: int
     what: ClassVar[str]
     """What it is, in words."""
+    fixed: ClassVar[str]
+    """Why its sizes cannot be changed here, and what changes them."""
+    other: DeviceProfile | None = None
+    """A device that was chosen to lay its memory over the chart."""
 
     def begin(self, path: str, first: Sequence[Table], others: Sequence[Table]) -> None:
         """Show the tables; `first` are those before what is alive at the cursor."""
@@ -97,6 +104,38 @@ class ShownRun(ABC):
     @abstractmethod
     def notes(self) -> Sequence[str]:
         """What is said below that."""
+
+    @property
+    @abstractmethod
+    def was_refused(self) -> bool:
+        """Return whether it ended because there was no more memory: it needs more than its peak."""
+
+    def lay_over(self, device: DeviceProfile) -> None:
+        """Draw the memory of another device over the chart, and say first whether the run would fit there."""
+        self.other = device
+        self.draw_other()
+        self._show_alive()
+
+    def draw_other(self) -> None:
+        """Draw the memory of the chosen device over the chart, where one is chosen that says what it has."""
+        if self.other is not None:
+            room = self.other.room_bytes
+            self.stack.limit = None if room is None else Limit(float(room), f"capacity of {self.other.name}")
+
+    def said_of_other(self) -> str:
+        """Return whether the run would fit on the chosen device: what was reserved, or asked for, against what there is room for."""
+        assert self.other is not None
+        room, reserved = self.other.room_bytes, bare(self.summary.get("reserved_peak_bytes"))  # type: ignore[arg-type]  # a number
+        needed, counter = (reserved, "reserved") if isinstance(reserved, int) else (int(self.stack.highest), "asked for")
+        name, amount = self.other.title, f"{humanise(needed, Kind.BYTES)} {counter} in this run"
+        if room is None:
+            return f"{self.symbols.unknown} {name} has no memory of its own that is known; {amount}"
+        spare, there = f"{humanise(abs(room - needed), Kind.BYTES)}", f"{amount}, of {humanise(room, Kind.BYTES)} on {name}"
+        if needed > room:
+            return f"does NOT fit as it ran: {there}, {spare} too much"
+        if self.was_refused:
+            return f"{self.symbols.unknown} memory was refused in this run, so that it needs more than it had: {there}"
+        return f"fits as it ran: {there}, {spare} left"
 
     @abstractmethod
     def alive(self, step: int) -> Table:
@@ -152,7 +191,8 @@ class ShownRun(ABC):
 
     def _show_alive(self) -> None:
         tables = (*self._first, *([self.alive(self.step)] if len(self.stack) else []), *self._others)
-        self.reports.take(self._item, Report("recording", summary=self.summary, tables=tables, notes=tuple(self.notes)))
+        other = {} if self.other is None else {f"on_{self.other.name}": self.said_of_other()}
+        self.reports.take(self._item, Report("recording", summary={**other, **self.summary}, tables=tables, notes=tuple(self.notes)))
         self.reports.set_filter("")
 
 
@@ -160,6 +200,7 @@ class RecordedRun(ShownRun):
     """What a recording says: the chart of its warm run."""
 
     what = "the recording"
+    fixed = "The sizes are those of the recorded run: record or simulate it again with others."
 
     def __init__(self, recording: Recording, symbols: Symbols) -> None:
         self.recording = recording
@@ -219,6 +260,7 @@ class RecordedRun(ShownRun):
         else:
             self.budgets = None
             self.stack = self._stacked()
+            self.draw_other()
             self.go_to(self.stack.peak or 0)
         return True
 
@@ -261,8 +303,7 @@ class RecordedRun(ShownRun):
             return "the history"
         if said is None or not said.summary.get("steps_count"):
             return "the recorded run"
-        was_refused = any(one.kind == _REFUSED for one in recording.problems)
-        return f"step {recording.header.warmup + 1}" + (", the last one that ended" if was_refused else "")
+        return f"step {recording.header.warmup + 1}" + (", the last one that ended" if self.was_refused else "")
 
     # -- tables ------------------------------------------------------------------------------------------------
 
@@ -342,6 +383,10 @@ class RecordedRun(ShownRun):
         how = "simulated" if header.settings.get("simulated") is True else f"recorded with {header.executor}"
         parts = (header.model.name or "recording", how, header.device.name, *([self._rank] if self._rank else []))
         return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
+
+    @property
+    def was_refused(self) -> bool:
+        return any(one.kind == _REFUSED for one in self.recording.problems)
 
     @property
     def _rank(self) -> str:
@@ -541,6 +586,15 @@ RECORDING_ACTIONS: Final = (
         "Axis",
         "Make each event as wide as it took, where the recording tells when it was, or equally wide again.",
     ),
+    Action(
+        "recording",
+        "device",
+        ("D",),
+        "Device",
+        "Lay the memory of another device over the chart, and say whether what this run reserved fits there.",
+        footer=True,
+    ),
+    Action("recording", "sizes", ("c",), "Sizes are fixed", "Say what changes the sizes, which are those of the run.", footer=True),
     Action("recording", "zoom_steps(0.5)", ("plus", "equals_sign"), "Closer", "Show fewer events, around the cursor."),
     Action("recording", "zoom_steps(2)", ("minus",), "Farther", "Show more events."),
     Action("recording", "fit", ("0",), "All", "Show all events."),
@@ -671,6 +725,18 @@ class RecordingApp(TerminalApp[None]):
     def action_peak(self) -> None:
         self.run_shown.go_to(self.run_shown.stack.peak or 0)
         self.show()
+
+    def action_device(self) -> None:
+        def take(device: DeviceProfile) -> None:
+            for run in self.runs:
+                run.lay_over(device)
+            self.show()
+
+        if not isinstance(self.screen, TextDialog):
+            choose(self, "Whether it fits on", all_devices(), device_text, take)
+
+    def action_sizes(self) -> None:
+        self.notify(self.run_shown.fixed, markup=False)
 
     def action_what_if(self) -> None:
         if not self.run_shown.show_settings():

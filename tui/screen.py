@@ -26,7 +26,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -48,10 +48,8 @@ from irscope.tui.browse.model import Browse
 from irscope.tui.context import LIFETIMES, RUNS, device_text
 from irscope.tui.session import Place, Session
 from irscope.tui.text import Line, Span, Symbols
-from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog, keyed
+from irscope.tui.widgets.dialogs import C, TextDialog, choose, keyed
 from irscope.tui.widgets.paint import Keys, Looks, Painted, Prompt
-
-C = TypeVar("C")
 
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _JUMP_KEYS = "asdfghjklqwertyuiop"
@@ -169,13 +167,8 @@ class ModelScreen(Looks, Screen[None]):
         self.notify(self.symbols.clean(text), markup=False)
 
     def choose(self, title: str, choices: Sequence[C], text_of: Callable[[C], str], take: Callable[[C], None]) -> None:
-        """Let the user choose one of some things, each by its key."""
-
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                take(choices[index])
-
-        self.app.push_screen(ChoiceDialog(title, [text_of(one) for one in choices]), chosen)
+        """Let the user choose one of some things."""
+        choose(self.app, title, choices, text_of, take)
 
     # -- typing ------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,14 @@ def test_the_screen_has_the_verdict_the_peak_and_the_cache_by_layer() -> None:
             await pilot.press("end")
             await pilot.pause()
             assert f"token {NEW} of {NEW}" in shown()
+            await pilot.press("D", *"h200", "enter")
+            await pilot.pause()
+            assert "fits as it ran: 100.00 MiB reserved in this run, of " in shown()
+            said: list[str] = []
+            app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
+            await pilot.press("c")
+            await pilot.pause()
+            assert said and "irscope generate --batch" in said[0]
 
     asyncio.run(run())
 

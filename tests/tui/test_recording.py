@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from irscope.cli.main import main
+from irscope.devices import find_device
 from irscope.errors import LoadError
 from irscope.recording import (
     Counters,
@@ -459,3 +460,39 @@ def test_without_budgets_the_key_says_how_to_try_them() -> None:
         assert said and "simulate --try-compile -o" in said[0] and "Memory asked for" in shown(app)
 
     drive(SIMULATED, steps)
+
+
+@SIZES
+def test_another_device_is_laid_over_a_run_and_sizes_say_what_changes_them(size: tuple[int, int]) -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "D", *"l4")
+        await press(pilot, "enter")
+        text = shown(app)
+        assert "fits as it ran: 40.00 MiB reserved in this run, of 21.44 GiB on NVIDIA L4, 21.40 GiB left" in " ".join(text.split())
+        # It stays when the chart is made again.
+        await press(pilot, "o")
+        assert app.run_shown.stack.limit is not None and app.run_shown.stack.limit.name == "capacity of l4"
+        said: list[str] = []
+        app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
+        await press(pilot, "c")
+        assert said and "record or simulate it again" in said[0]
+
+    drive(in_phases(), steps, size=size)
+
+
+def test_keys_of_a_run_stand_below_it() -> None:
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        assert "D Device c Sizes are fixed" in shown(app).splitlines()[-1]
+
+    drive(in_phases(), steps, size=(120, 40))
+
+
+def test_a_run_that_does_not_fit_elsewhere_or_was_refused_says_so() -> None:
+    small = dataclasses.replace(find_device("l4"), memory_bytes=1 << 20)
+    run = RecordedRun(in_phases(), UNICODE)
+    run.lay_over(small)
+    assert run.said_of_other().startswith("does NOT fit as it ran: 40.00 MiB reserved in this run, of ")
+    assert run.said_of_other().endswith(" too much")
+    refused = RecordedRun(dataclasses.replace(in_phases(), problems=(Problem("out_of_memory", "no more"),)), UNICODE)
+    refused.lay_over(find_device("h200"))
+    assert refused.said_of_other().startswith("? memory was refused in this run")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -17,6 +17,7 @@ from irscope.tui.text import Line, Span
 from irscope.tui.widgets.paint import Looks, TextPane
 
 R = TypeVar("R")
+C = TypeVar("C")
 
 _DIGITS = "123456789"
 _MOVES = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "home": -(1 << 30), "end": 1 << 30}
@@ -129,6 +130,16 @@ class ChoiceDialog(TextDialog):
             )
             for place, index in enumerate(rows)
         ]
+
+
+def choose(app: App[Any], title: str, choices: Sequence[C], text_of: Callable[[C], str], take: Callable[[C], None]) -> None:
+    """Let the user choose one of some things in a window."""
+
+    def chosen(index: int | None) -> None:
+        if index is not None:
+            take(choices[index])
+
+    app.push_screen(ChoiceDialog(title, [text_of(one) for one in choices]), chosen)
 
 
 def keyed(choices: Iterable[tuple[str, str]]) -> list[Line]:
