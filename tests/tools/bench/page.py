@@ -19,14 +19,14 @@ The first paragraphs of their docstrings say what they measure.
 """
 _INTRODUCTION: Final = """\
     make bench                                            # every suite, beside its peers
-    make bench-compare                                    # the same, and what became slower than in the newest file of benchmarks/
+    make bench-compare                                    # the same, and what became slower
     make bench-keep                                       # the same, kept as benchmarks/VERSION.json, and on this page
     .venv/bin/python -m tests.tools.bench --only ir,live --save --page      # some suites; the others stay as they are
 
-This page is the output of `make bench-keep`; its figures lie in `benchmarks/`. CPU seconds are those of all processes. Machines differ
-and are noisy, so that figures are held against a peer or a ceiling of the same run where there is one: **ratio** is the measured figure
-divided by that of what stands beside it. Each suite says on which machine it ran, and how long a fixed loop of plain Python took there,
-which `make bench-compare` divides seconds by."""
+`make bench-keep` writes this page, with the figures that have a goal or a peer; `benchmarks/` has all. CPU seconds are those of all
+processes. Machines differ and are noisy: **ratio** is the measured figure divided by that of a peer in the same run, and a goal is for
+the ratio where there is one. Each suite names its machine, and how long a fixed loop of plain Python took there, by which
+`make bench-compare` divides seconds."""
 _TITLES: Final = {
     "start": "Start",
     "ir": "The IR",
@@ -46,17 +46,16 @@ None of the commands imports torch, onnx, onnxruntime, textual, rich, sympy or n
 [conformance.md](conformance.md) has more of these graphs. `python -m tests.tools.bench.torch_big` makes torch archives of 3.2 GB in
 every format: they take at most 0.01 CPU s and no memory more than their small twins.""",
     "live": """\
-A captured operator takes so little because it is dispatched once for all calls that look alike; what is left is torch's own dispatch
-and the optimizer's Python. The first step of a simulation loads modules of torch; under FSDP2 most of it is DTensor finding how each
-element of the optimizer's lists is sharded, which a program pays on a real device as well.""",
+Calls that look alike are dispatched once; what is left is torch's own dispatch and the optimizer's Python. The first step of a
+simulation loads modules of torch; under FSDP2 most of it is DTensor's sharding of the optimizer's lists, as on a real device.""",
     "searches": "[scheduling.md](scheduling.md#figures) and [checkpointing.md](checkpointing.md#figures) say what other graphs gave.",
     "placement": """\
 Where a height below the capacity is not excluded, the search goes on until its time is over.""",
     "weights": """\
-Counting bit patterns (`np.add.at`) holds Python's lock, so a second thread adds less there than where only sums are taken.
+Counting bit patterns (`np.add.at`) holds Python's lock, so a second thread adds less there than for sums.
 `tests/tools/bench/weights_big.py` makes checkpoints of 40 GB out of holes, as safetensors and as a state dict: their structure takes 0.1
-CPU s, streaming all values 20 CPU s and 112 MB at most, and a run that is cancelled ends within a second. Machine code is compiled in
-about 2 CPU s when weights of 2 GB or more are read for the first time, in a thread that a cancelled run does not wait for.""",
+CPU s, streaming all values 20 CPU s and 112 MB at most, and a cancelled run ends within a second. Machine code is compiled in
+about 2 CPU s when weights of 2 GB or more are first read.""",
 }
 _END: Final = """\
 ## What keeps it so
@@ -65,7 +64,7 @@ _END: Final = """\
 * Types, scopes and operator names are interned; comparing them is comparing addresses.
 * No recursion over nodes; a chain of 100,000 is a test.
 * Weights are never read where a shape does not depend on them, and once for all passes of a run that look at their values."""
-_HEADER: Final = "| figure | measured | | beside | ratio | goal | |\n|---|---|---|---|---|---|---|"
+_HEADER: Final = "| figure | measured | ratio | goal |\n|---|---|---|---|"
 
 
 def heading(suite: str) -> str:
@@ -76,12 +75,12 @@ def heading(suite: str) -> str:
 
 
 def table(rows: Iterable[Measurement]) -> Iterator[str]:
-    """The rows as Markdown."""
+    """Yield the rows as Markdown."""
     yield _HEADER
     for row in rows:
-        reached = {None: "", True: "reached", False: "**missed**"}[row.is_reached]
+        peer = row.peer and f"{amount(row.ratio)} of {row.peer}"
         bound = "" if row.goal is None else f"{'at least' if row.is_rate else 'at most'} {amount(row.goal)}"
-        yield f"| {row.name} | {amount(row.value)} | {row.unit} | {row.peer} | {amount(row.ratio)} | {bound} | {reached} |"
+        yield f"| {row.name} | {amount(row.value)} {row.unit} | {peer} | {bound}{' **missed**' if row.is_reached is False else ''} |"
 
 
 def newest(folder: Path = RELEASES) -> Path:
@@ -104,7 +103,8 @@ def _page(kept: dict[str, Any]) -> Iterator[str]:
         if found is None:
             yield "Not measured yet."
             continue
-        yield from table(Measurement(*row) for row in found["rows"])
+        rows = [Measurement(*row) for row in found["rows"]]
+        yield from table(row for row in rows if row.goal is not None or row.ratio is not None)
         if found["notes"]:
             yield "\n" + "\n".join(f"* {note}" for note in found["notes"])
         machine = found["machine"]
