@@ -99,7 +99,7 @@ def test_messages_are_plain_english() -> None:
     ]
 
 
-MOST_WORDS = 67_600
+MOST_WORDS = 61_600
 """Of the pages that people write, and of the changelog. 40,000 are the aim: a page that grows makes another one shorter."""
 GENERATED = ("api.md", "codes.md", "commands.md")
 
