@@ -116,7 +116,7 @@ SCREEN_QUESTIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("How does the peak grow with the batch?", "x"),
     ),
     "params": (
-        ("Is there a NaN, or a matrix of zeros? The first rows.", "V"),
+        ("Find NaN, infinite values, a matrix of zeros: the first rows.", "V"),
         ("Which module holds most?", "v"),
         ("Which weights changed against another checkpoint?", "o"),
     ),

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
 from irscope.session import Model
-from irscope.tui.actions import SCREEN_QUESTIONS, actions_of, app_actions, bindings, key_text
+from irscope.tui.actions import SCREEN_QUESTIONS, SCREENS, actions_of, app_actions, bindings, key_text
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
 from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.browse.model import Browse
@@ -273,10 +273,24 @@ class IrscopeApp(TerminalApp[None]):
             if owner is not None and action.name not in _NOT_IN_PALETTE:
                 keys = ", ".join(map(key_text, action.keys))
                 yield SystemCommand(action.label, f"{keys}   {action.help}", self._doing(owner, action.name))
+        for record in SCREENS:
+            for question, key in SCREEN_QUESTIONS[record.name]:
+                yield SystemCommand(question, f"{record.key}, then {key}   on {record.title}", self._asking(record.name, key))
 
     def _doing(self, owner: Any, name: str) -> Any:
         async def do() -> None:
             await self.run_action(name, owner)
+
+        return do
+
+    def _asking(self, name: str, key: str) -> Any:
+        """Return what opens a screen and then does what a key does there."""
+
+        async def do() -> None:
+            self.action_open_screen(name)
+            action = next(one for one in screen_actions([name]) if key in one.keys and one.pane in ("screen", name))
+            # Once the screen is there, so that what the key says or opens stands over it.
+            self.call_after_refresh(self.run_action, action.name, self._screen_of(name))
 
         return do
 

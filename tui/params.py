@@ -138,7 +138,9 @@ class Params:
                 columns.append(self._column(key, data[key], _KINDS.get(key, Kind.NUMBER), 10, rank=6 + place))
         # Once the values were read, their mean and spread say more than who shares a tensor.
         columns.append(self._column("tied_to", data["tied_to"], Kind.TEXT, 14, rank=8 if "mean" in data else 4))
-        return TableModel(columns, len(table), self.symbols, empty="This model has no parameters.")
+        # A file of weights alone has the order of its writer, often that of the alphabet: h.1, h.10, h.2.
+        names = None if self.browse.program.has_graph else data["name"]
+        return TableModel(columns, len(table), self.symbols, empty="This model has no parameters.", names=names)
 
     def _modules(self, table: Table | None) -> TableModel:
         if table is None:

@@ -18,6 +18,7 @@ from irscope.tui.text import Line, Role, Span, Symbols, fit
 
 _LEAST_GROWING = 10
 _NOTHING = ColumnRoom(0, 0)
+_NUMBERS = re.compile("([0-9]+)")
 _TOGETHER = 64
 """Rows whose names are cut together with those before and after them: as many as stand on a screen."""
 _MOST_BLOCKS = 64
@@ -166,7 +167,16 @@ class Rows:
 class TableModel(Rows):
     """Rows with an order and a filter."""
 
-    def __init__(self, columns: Sequence[TableColumn], count: int, symbols: Symbols, *, empty: str = "There is nothing to show.") -> None:
+    def __init__(
+        self,
+        columns: Sequence[TableColumn],
+        count: int,
+        symbols: Symbols,
+        *,
+        empty: str = "There is nothing to show.",
+        names: Sequence[object] | None = None,
+    ) -> None:
+        """`names` order the rows where nothing else does; without them rows keep their own order."""
         self.columns = tuple(columns)
         self.count = count
         self.symbols = symbols
@@ -175,7 +185,8 @@ class TableModel(Rows):
         self.reversed = False
         self.index = 0
         self.version = 0
-        self._order: Ints = np.arange(count, dtype=np.int64)
+        self._own: Ints = np.arange(count, dtype=np.int64) if names is None else np.argsort(ranks_of(names), kind="stable").astype(np.int64)
+        self._order = self._own
         self._kept: Mask | None = None
         self._ranks: dict[int, NDArray[np.float64]] = {}
         self.shown = self._order
@@ -197,17 +208,17 @@ class TableModel(Rows):
         selected = self.selected
         self.sorted_by, self.reversed = column, reverse
         if column is None:
-            self._order = np.arange(self.count, dtype=np.int64)
+            self._order = self._own
         else:
-            ranks = self._ranks_of(column)
-            self._order = np.argsort(-ranks if reverse else ranks, kind="stable").astype(np.int64)
+            ranks = self._ranks_of(column)[self._own]
+            self._order = self._own[np.argsort(-ranks if reverse else ranks, kind="stable")]
         self._update(selected)
 
     def arrange(self, keys: Sequence[object] | NDArray[Any]) -> None:
         """Put the rows in the order of these keys, the largest first: an order that no column has. What is unknown comes last."""
         selected = self.selected
         self.sorted_by, self.reversed = None, False
-        self._order = np.argsort(-ranks_of(keys), kind="stable").astype(np.int64)
+        self._order = self._own[np.argsort(-ranks_of(keys)[self._own], kind="stable")]
         self._update(selected)
 
     def sort_next(self, by: int = 1) -> None:
@@ -274,8 +285,15 @@ def ranks_of(keys: Sequence[object] | NDArray[Any]) -> NDArray[np.float64]:
         return keys.astype(np.float64)
     if all(key is None or isinstance(key, int | float) for key in keys):
         return np.array([np.nan if key is None else key for key in keys], dtype=np.float64)
-    places = {key: place for place, key in enumerate(sorted({str(key) for key in keys if key is not None}))}
+    places = {key: place for place, key in enumerate(sorted({str(key) for key in keys if key is not None}, key=_counted))}
     return np.array([np.nan if key is None else places[str(key)] for key in keys], dtype=np.float64)
+
+
+def _counted(text: str) -> tuple[str | tuple[int, str], ...]:
+    """Return what orders texts by the numbers in them: h.2 before h.10."""
+    parts = _NUMBERS.split(text)
+    # By length and digits, as Python refuses to make a number of very many digits.
+    return tuple((len(part.lstrip("0")), part.lstrip("0")) if place % 2 else part for place, part in enumerate(parts))
 
 
 # ----------------------------------------------------------------------------------------------------

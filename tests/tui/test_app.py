@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
+from typing import cast
 
 import pytest
+from textual.fuzzy import Matcher
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from irscope.errors import PassError
 from irscope.passkit.manager import Manager
+from irscope.tui.actions import screen_record
 from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.screen import BrowseScreen
 from irscope.tui.results import Names
@@ -343,3 +347,37 @@ async def test_the_palette_offers_what_the_keys_do(app: IrscopeApp, pilot: Pilot
     assert {"Filter", "Peak", "Copy", "Help", "Quit", "Browse", "Expand all"} <= titles
     helps = {command.title: command.help for command in app.get_system_commands(app.screen)}
     assert helps["Filter"].startswith("/   ") and helps["Peak"].startswith("p   "), "each says its keys"
+
+
+ASKED = (
+    ("does it fit", "Does it fit", "2", "Device"),
+    ("what holds the peak", "What holds the peak", "2", "Alive at step"),
+    ("why alive", "why is it alive", "2", "why alive"),
+    ("find NaN", "Find NaN", "3", "Parameters"),
+)
+"""What is typed, what is offered first, the screen that answers, and what stands there."""
+
+
+@driven(SYMBOLIC)
+async def test_questions_are_found_and_answered_from_every_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    for screen in "12345678":
+        for typed, offered, answers, text in ASKED:
+            await press(app, pilot, screen)
+            matcher = Matcher(typed)
+            best = max(app.get_system_commands(app.screen), key=lambda command: matcher.match(command.title))
+            assert offered in best.title and best.help.startswith(f"{answers}, then ")
+            await cast("Awaitable[None]", best.callback())
+            await settle(app, pilot)
+            shown = app.model_screen
+            assert shown is not None and screen_record(shown.NAME).key == answers
+            assert text in screen_text(app)
+            if app.screen is not shown:
+                await press(app, pilot, "escape")
+
+
+@driven(TWO_LAYERS)
+async def test_a_question_is_typed_after_a_colon(app: IrscopeApp, pilot: Pilot[None]) -> None:
+    await press(app, pilot, "8", "colon")
+    await pilot.press(*"holds")
+    await pilot.pause(0.5)
+    assert "What holds the peak" in screen_text(app)

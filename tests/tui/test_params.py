@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -326,3 +327,21 @@ def test_memory_of_weights_alone_is_unknown_and_says_what_they_take(tmp_path: Pa
     [text] = seen
     assert "memory over a run is unknown: its weights take 192.00 KiB" in text and "Alive: ?, the file has no graph" in text
     assert "computing" not in text and " 0 B" not in text
+
+
+def test_equal_layers_of_a_checkpoint_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    values = {f"h.{number}.w": np.full((4, 4), number, dtype=np.float32) for number in range(12)}
+    opened = open_model(write(tmp_path / "layers.safetensors", dict(sorted(values.items()))))
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        def shown() -> list[str]:
+            return [found[0] for line in screen_text(app).splitlines() if "f32" in line and (found := re.search(r"h\.\d+\.w", line))]
+
+        await press(app, pilot, "3")
+        ordered = [f"h.{number}.w" for number in range(12)]
+        assert shown() == ordered
+        await press(app, pilot, "V")
+        # The matrix of zeros is an alert; equal rows behind it keep the order.
+        assert shown() == ordered
+
+    drive(opened, steps)

@@ -115,6 +115,9 @@ def test_ranks_of_texts_and_numbers() -> None:
     assert np.isnan(ranks_of(["b", None, "a"])[1])
     assert ranks_of([3, 1.5]).tolist() == [3.0, 1.5]
     assert ranks_of(np.array([1, 2])).tolist() == [1.0, 2.0]
+    # Numbers in names count, however long they are.
+    assert ranks_of(["h.10", "h.2", "h.1", "h"]).tolist() == [3.0, 2.0, 1.0, 0.0]
+    assert ranks_of(["9" * 5000, "1" + "0" * 5000, "007", "8"]).tolist() == [2.0, 3.0, 0.0, 1.0]
 
 
 def test_a_million_rows_cost_nothing_until_they_are_shown() -> None:
