@@ -45,6 +45,8 @@ class LoadOptions:
     """Whether an installed ONNX Runtime is asked for that graph, by making a session in a process of its own, instead of predicting it."""
     ort_device: str = ""
     """The device of that session, from `--device`: what it optimises for. Empty for a processor with AVX-512."""
+    ort: str = ""
+    """The release of ONNX Runtime that optimises it, from `--ort`; as in the settings of passes."""
     file_types: Mapping[str, Type] = field(default_factory=dict)
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     compile: bool | Mapping[str, object] = False

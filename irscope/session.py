@@ -26,6 +26,7 @@ from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
 from irscope.ir.types import Type
+from irscope.ops.ort_versions import ort_release
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
 from irscope.passes.inference.shapes import Shapes, misstated, sizes_that_run, tied_sizes
@@ -306,7 +307,7 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
 
         return load_named(text, options, sink, settings)
     if options.ort_level != "off" and detect(path).frontend == "onnx":
-        options = replace(options, file_types=_file_types(path, options), ort_device=settings.device)
+        options = replace(options, file_types=_file_types(path, options), ort_device=settings.device, ort=settings.ort)
     return load_program(path, options, sink)
 
 
@@ -394,6 +395,8 @@ def _tied(program: Program, sizes: Mapping[str, int], growing: Sequence[str]) ->
 
 def check_target(settings: Settings) -> None:
     """Raise UsageError where the device, the version of torch or an option of its allocator is none that irscope knows."""
+    if settings.ort:
+        ort_release(settings.ort)
     if not (settings.device or settings.torch or settings.alloc_conf):
         return
     from irscope.devices import target_of

@@ -104,6 +104,9 @@ def add_model_arguments(
         add_memory_argument(parser)
     device.add_argument("--torch", default="", metavar="VERSION", help="version of torch to predict memory for; default: 2.13")
     device.add_argument(
+        "--ort", default="", metavar="VERSION", help="version of ONNX Runtime, as 1.20; default: the installed one, else the newest known"
+    )
+    device.add_argument(
         "--alloc-conf", default="", metavar="OPTIONS", help="options of PyTorch's allocator, such as expandable_segments:True"
     )
     group_of(parser, OUTPUT_OPTIONS).add_argument(
@@ -415,13 +418,13 @@ def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequ
 
 def settings_from(args: argparse.Namespace) -> Settings:
     """Return what the arguments, and `irscope config`, say about the run besides its passes; a device that nobody named is left open."""
-    return Settings(device=configured_device(args.device), torch=args.torch, alloc_conf=args.alloc_conf, strict=args.strict)
+    return Settings(device=configured_device(args.device), torch=args.torch, alloc_conf=args.alloc_conf, ort=args.ort, strict=args.strict)
 
 
 def opened_for(args: argparse.Namespace) -> Settings:
     """The same with the device that the card is for, where it is not the default of all passes."""
     is_session = args.use_ort or args.ort_level not in (None, "off")
-    return settings_for(args.device, args.torch, args.alloc_conf, strict=args.strict, is_session=is_session)
+    return settings_for(args.device, args.torch, args.alloc_conf, ort=args.ort, strict=args.strict, is_session=is_session)
 
 
 def compile_settings(text: str) -> Mapping[str, object]:

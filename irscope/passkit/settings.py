@@ -17,5 +17,7 @@ class Settings:
     """Version of torch whose rules are meant, for example 2.13."""
     alloc_conf: str = ""
     """Options of PyTorch's allocator as the variable PYTORCH_CUDA_ALLOC_CONF holds them."""
+    ort: str = ""
+    """Version of ONNX Runtime whose sessions are meant; empty for the installed one, else the newest known."""
     strict: bool = False
     """Whether anything unknown is an error."""

@@ -349,7 +349,7 @@ class _Maker:
 
     def _ort_counters(self, found: Footprint) -> _Counters:
         plan = self.ctx.get(OrtMemory())
-        runtime = "ONNX Runtime 1.31"
+        runtime = f"ONNX Runtime {plan.release.text}"
         if plan.cuda is not None and plan.figures is not None:
             worst, figures = plan.cuda.worst, plan.figures
             counts = worst(figures, "requested"), worst(figures, "allocated"), worst(figures, "reserved")
@@ -697,6 +697,8 @@ class _Maker:
             yield f"--device {shlex.quote(self.chosen.name)}"
         if self.settings.torch:
             yield f"--torch {shlex.quote(self.settings.torch)}"
+        if self.settings.ort:
+            yield f"--ort {shlex.quote(self.settings.ort)}"
         if self.settings.alloc_conf:
             yield f"--alloc-conf {shlex.quote(self.settings.alloc_conf)}"
 

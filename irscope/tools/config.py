@@ -142,11 +142,13 @@ def device_for(named: str) -> str:
     return chosen.name if chosen.name != DEFAULT_DEVICE or named else ""
 
 
-def settings_for(named: str = "", torch: str = "", alloc_conf: str = "", *, strict: bool = False, is_session: bool = False) -> Settings:
+def settings_for(
+    named: str = "", torch: str = "", alloc_conf: str = "", *, ort: str = "", strict: bool = False, is_session: bool = False
+) -> Settings:
     """What a model is opened for, before it is known what it is; `target_settings` completes it. A session of ONNX Runtime is optimised for
     its device, so that needs one."""
     chosen = chosen_device(named)
-    found = Settings(device=chosen.name, chosen="" if named else chosen.short, torch=torch, alloc_conf=alloc_conf, strict=strict)
+    found = Settings(device=chosen.name, chosen="" if named else chosen.short, torch=torch, alloc_conf=alloc_conf, ort=ort, strict=strict)
     return found if named or is_session or chosen.name != DEFAULT_DEVICE else replace(found, device="", chosen="")
 
 

@@ -15,6 +15,7 @@ from irscope.ir.dims import Dim, bind
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.types import Type
 from irscope.memory.arena import FIRST_REGION, MOST_DEAD
+from irscope.ops.ort_versions import ort_release
 from irscope.ops.registry import has_bodies
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred
@@ -82,6 +83,7 @@ class OrtMemory(Analysis[OrtPlan]):
             plan = plan or plan_ort(graph, types, known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"), options, inside)
             plan.stays = on_cpu and profile is not None and profile.capability is not None
         plan.device = profile.name if profile is not None else "cpu"
+        plan.release = ort_release(ctx.settings.ort)
         plan.level = ctx.program.metadata.get("ort_level", "")
         plan.learns_sizes = self.sizes == "inputs" and any(not ctx.program.declared.get(one, one.type).is_static for one in graph.inputs)
         plan.on_cpu = on_cpu

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from irscope.amounts import Seconds
 from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, paused_gc
+from irscope.ops.ort_versions import ort_release
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passes.ort.known import known_types
@@ -26,7 +27,6 @@ from irscope.passes.ort.model import (
     plan_launches,
 )
 from irscope.passes.ort.plan import Launches
-from irscope.passes.ort.present import RUNTIME
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -104,7 +104,7 @@ class OrtOrder(Analysis[OrtOrders]):
         return result
 
     def report(self, result: OrtOrders, ctx: PassContext) -> Report:
-        summary: dict[str, object] = {"runtime": RUNTIME}
+        summary: dict[str, object] = {"runtime": f"onnxruntime {ort_release(ctx.settings.ort).text}"}
         for one in result.orders:
             before, after = one.peaks
             summary[one.setting] = {"peak_bytes": before, "reordered_peak_bytes": after, "reordering_changes_it": one.changes}

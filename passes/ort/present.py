@@ -18,7 +18,6 @@ from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
-RUNTIME = "onnxruntime 1.31"
 MOMENTS = ("before", "cold", "warm")
 _COUNTERS = ("requested", "allocated", "reserved")
 UNITS = dict.fromkeys((*MOMENTS, "cpu_arena"), Kind.BYTES)
@@ -65,7 +64,7 @@ def _counter(figures: OrtFigures, moment: str, name: str) -> int:
 
 def summary(plan: OrtPlan) -> dict[str, object]:
     """What reports of `liveness` and `ort-memory` have in common."""
-    found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": RUNTIME}
+    found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": f"onnxruntime {plan.release.text}"}
     figures = plan.figures
     if figures is None or not plan.is_known:
         found.update({moment: {name: limited(plan, name, 0, (moment,)) for name in _COUNTERS} for moment in MOMENTS})
@@ -115,7 +114,12 @@ _GPU_NOTES = (
 
 
 def notes(plan: OrtPlan) -> tuple[str, ...]:
-    """Notes on the meaning of the numbers."""
+    """Return notes on the meaning of the numbers, and on how far the rules are those of the release."""
+    note = plan.release.note
+    return (*([note] if note else ()), *_meaning(plan))
+
+
+def _meaning(plan: OrtPlan) -> tuple[str, ...]:
     if plan.limits is not None and plan.is_known:
         sizes = "the least" if plan.limits[1] is None else "the least and the most"
         return (f"counters of ONNX Runtime's arena are for {sizes} that tensors of unknown size can be: {why_unknown(plan)}",)

@@ -24,6 +24,7 @@ from irscope.frontends.onnx.tensors import TensorReader
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
 from irscope.ir.places import Literal
 from irscope.ir.types import Type, tensor
+from irscope.ops.ort_versions import ort_release
 from irscope.ops.values import from_bytes, to_array
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
@@ -252,14 +253,15 @@ _BLOCKS: Final = {512: 16, 256: 8}
 onnxruntime_USE_ARM_NEON_NCHWC, which its packages are not: then there are none."""
 
 
-def session_on(device: str) -> Session:
-    """A session on a device: the provider that its kernels are of, and how many channels it has to a block."""
+def session_on(device: str, ort: str = "") -> Session:
+    """A session of a release on a device: the provider that its kernels are of, and how many channels it has to a block."""
+    without = ort_release(ort).rules.without
     if not device:
-        return Session()
+        return Session(without=without)
     profile = find_device(device)
     if profile.capability is not None:
-        return Session(provider=CUDA)
-    return Session(block=16 if profile.vector_bits is None else _BLOCKS.get(profile.vector_bits, 1))
+        return Session(provider=CUDA, without=without)
+    return Session(block=16 if profile.vector_bits is None else _BLOCKS.get(profile.vector_bits, 1), without=without)
 
 
 def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
@@ -269,7 +271,7 @@ def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
         raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
     if not options.use_ort:
         try:
-            return optimised(file, options.file_types, level, session_on(options.ort_device)), "predicted"
+            return optimised(file, options.file_types, level, session_on(options.ort_device, options.ort)), "predicted"
         except IrscopeError:
             raise
         except Exception as error:

@@ -18,6 +18,7 @@ Level: TypeAlias = Literal["off", "basic", "extended", "all"]
 LEVELS: Final[tuple[Level, ...]] = ("off", "basic", "extended", "all")
 MOST_STEPS: Final = 10
 """SessionOptions.max_num_graph_transformation_steps."""
+SINGLES: Final = "FuseFp16InitializerToFp32NodeTransformer"
 RULE_BASED: Final = "Level{}_RuleBasedTransformer"
 
 ORDER: Final[dict[int, tuple[str, ...]]] = {
@@ -120,9 +121,9 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
             session.applied += [(0, "RemoveDuplicateCastTransformer"), (0, "CastFloat16Transformer")]
             graph.settle()
         # Its level 4; what it changes is optimised once more.
-        if level != "all" or not single_constants(graph):
+        if level != "all" or SINGLES in session.without or not single_constants(graph):
             break
-        session.applied.append((4, "FuseFp16InitializerToFp32NodeTransformer"))
+        session.applied.append((4, SINGLES))
         graph.settle()
     return session
 
@@ -132,7 +133,7 @@ def _steps(graph: OrtGraph, level: int, session: Session) -> None:
     for step in range(MOST_STEPS):
         changed = False
         for name in ORDER[level]:
-            if step and name in ONCE:
+            if name in session.without or (step and name in ONCE):
                 continue
             apply = _rules_of(level) if name == RULE_BASED.format(level) else TRANSFORMERS.get(name)
             if apply is not None:

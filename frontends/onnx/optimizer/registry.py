@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -20,6 +20,8 @@ class Session:
     provider: str = CPU
     block: int = 16
     """Channels of a block of the NCHWc layout: 16 with AVX-512, 8 with AVX2, 1 for none."""
+    without: Set[str] = frozenset()
+    """Transformers that the release does not have."""
     reordered: Sequence[str] = ()
     """Values reordered back from blocks, in the order in which one session happened to do that."""
     applied: list[tuple[int, str]] = field(default_factory=list)
