@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from irscope.errors import UsageError
 from irscope.files import cache_folder, private_folder, replace_private
 from irscope.immutable import immutable
 from irscope.jsoncodec import Json, Misfit, loads
@@ -106,10 +107,13 @@ def entries() -> list[Entry]:
 
 
 def clear() -> tuple[int, int]:
-    """Delete every entry; their number, and their bytes."""
+    """Delete every entry; their number, and their bytes. UsageError where the folder is read-only or another user's."""
     count = size = 0
     for path, found in _files():
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot be deleted: {error.strerror}", code="IRS610", where=str(path)) from None
         count, size = count + (path.suffix == _SUFFIX), size + found.st_size
     return count, size
 

@@ -17,6 +17,7 @@ import pytest
 
 from irscope import diskcache
 from irscope.diagnostics import Diagnostic, DiagnosticSink, Severity
+from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.frontends.zoo.programform import read_program, written
@@ -389,3 +390,17 @@ def test_steps_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None
     again, _ = read_program(form)
     assert isinstance(again.training, Trace) and written(again, []) == form
     assert _changed_in_each_place(json.loads(form), "training", 7 if FULL else 41) > 20
+
+
+def test_entries_that_cannot_be_deleted_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert diskcache.keep("key", "name", {}, b"content")
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        with pytest.raises(UsageError, match="cannot be deleted: Permission denied") as refused:
+            diskcache.clear()
+    assert refused.value.code == "IRS610"
+    assert diskcache.read("key", lambda about: True) == b"content"
