@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from irscope.memory.moments import slots_and_changes
 from irscope.report.table import Table
 from irscope.tools.generate import Generation
 from irscope.tools.simulation import rows_of
@@ -59,8 +60,7 @@ class GeneratedRun(ShownRun):
     @cached_property
     def _changes(self) -> Ints:
         """By how much each request changes what is in use."""
-        events = self._events
-        return np.where(events >= 0, self._sizes[events], -self._sizes[~events])
+        return slots_and_changes(self._events, self._sizes)[1]
 
     @cached_property
     def _moments(self) -> tuple[Ints, list[str], list[str]]:
@@ -88,7 +88,7 @@ class GeneratedRun(ShownRun):
         kinds: dict[str, int] = {}
         codes = np.array([kinds.setdefault(kind, len(kinds)) for kind in self.found.tape.kinds], dtype=np.int64)
         resident = np.array(self.found.tape.resident, dtype=np.int64)
-        of_events = codes[np.where(self._events >= 0, self._events, ~self._events)] if len(self._events) else self._events
+        of_events = codes[slots_and_changes(self._events, self._sizes)[0]] if len(self._events) else self._events
         found: dict[str, Floats] = {}
         for kind, code in kinds.items():
             there = int(self._sizes[resident[codes[resident] == code]].sum()) if len(resident) else 0

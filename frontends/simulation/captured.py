@@ -747,12 +747,7 @@ def _tape(
 
     A run with as many operators has them in the same order; of another one the first steps are its own, and the last has the rest.
     """
-    alive: dict[int, None] = {}
-    for event in source.events[:before]:
-        if event >= 0:
-            alive[event] = None
-        else:
-            alive.pop(~event, None)
+    (alive,) = source.alive_at([before])
     count = len(shown.record.ops)
     starts: list[int] = []
     spans: list[Span] = []

@@ -315,12 +315,6 @@ class _Steps(Run):
     def _taped(self, source: Tape[Any], before: int) -> Tape[Any]:
         """The tape with a step for each operator of all training steps."""
         noted = self._noted
-        alive: dict[int, None] = {}
-        for event in source.events[:before]:
-            if event >= 0:
-                alive[event] = None
-            else:
-                alive.pop(~event, None)
         end = noted.begins[-1][1]
         events = list(source.events[before:end])
         kinds = ["temporary" if kind not in _KNOWN else kind for kind in source.kinds]
@@ -337,7 +331,7 @@ class _Steps(Run):
             streams=dict(source.streams),
             phases=phases,
             actions=[replace(one, at=one.at - before) for one in source.actions if before <= one.at <= end],
-            resident=list(alive),
+            resident=next(source.alive_at([before])),
             starts=[at - before for at in (*step_starts(source, self._recorder.found, dict(noted.begins[:-1])), end)],
             spans=spans,
         )

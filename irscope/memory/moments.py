@@ -130,6 +130,12 @@ class Moments:
         return Quantity(size, Provenance.MODELLED, lo=min(low[step] - rest, size), hi=most)
 
 
+def slots_and_changes(events: _Numbers, sizes: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Return the slot of each request, and by how much it changes what is in use, for a size of each slot."""
+    slots = np.where(events >= 0, events, ~events)
+    return slots, np.where(events >= 0, sizes[slots], -sizes[slots])
+
+
 def moments(
     tape: Tape[Any],
     stretch: Stretch,
@@ -140,9 +146,7 @@ def moments(
 ) -> Moments:
     """Sum up a span; `low` and `high` are bounds of the sizes, None where sizes are exact, or unbounded."""
     events = np.array(stretch.events, dtype=np.int64)
-    slots = np.where(events >= 0, events, ~events)
-    signs = np.where(events >= 0, 1, -1)
-    changes = np.array(sizes, dtype=np.int64)[slots] * signs
+    slots, changes = slots_and_changes(events, np.array(sizes, dtype=np.int64))
     number = {category: place for place, category in enumerate(categories)}
     kinds = np.array([number[kind] for kind in tape.kinds], dtype=np.int64)[slots]
     held = sum(stretch.held.values())
@@ -162,7 +166,7 @@ def moments(
     guessed = _sums(np.where(np.isin(slots, modelled), changes, 0)) if modelled else np.zeros_like(total)
 
     def tops(asked: Sequence[int]) -> list[int]:
-        column = held + _sums(np.array(asked, dtype=np.int64)[slots] * signs)
+        column = held + _sums(slots_and_changes(events, np.array(asked, dtype=np.int64))[1])
         return _integers(column[_highest(column, starts)])
 
     return Moments(
@@ -208,34 +212,19 @@ def phase_peaks(
     return found
 
 
-def alive_at(tape: Tape[Any], places: Sequence[int]) -> Iterator[list[int]]:
-    """Slots that are taken after so many requests, for ascending numbers of requests."""
-    alive: dict[int, None] = {}
-    done = 0
-    for place in places:
-        for event in tape.events[done:place]:
-            if event >= 0:
-                alive[event] = None
-            else:
-                alive.pop(~event, None)
-        done = place
-        yield list(alive)
-
-
 def highest_by_origin(tape: Tape[Any], first: int, end: int) -> dict[int, int]:
     """The most that is alive after requests between two places, for each set of blocks by what they are for and who asked for them.
 
     The number that stands for a set is the sum of random ones for its blocks, so that it does not depend on the order of requests.
     """
     events = np.array(tape.events[:end], dtype=np.int64)
-    slots, signs = np.where(events >= 0, events, ~events), np.where(events >= 0, 1, -1)
     sizes = np.array(tape.numbers("central"), dtype=np.int64)
     # A request for nothing is no block.
     origins = np.array(
         [_number_of(kind, label, tape.owners.get(slot)) for slot, (kind, label) in enumerate(zip(tape.kinds, tape.labels, strict=True))],
         dtype=np.int64,
     ) * (sizes > 0)
-    alive, sets = (np.cumsum(column[slots] * signs)[first:] for column in (sizes, origins))
+    alive, sets = (np.cumsum(slots_and_changes(events, column)[1])[first:] for column in (sizes, origins))
     found: dict[int, int] = {}
     for one, size in zip(sets.tolist(), alive.tolist(), strict=True):
         if size > found.get(one, -1):

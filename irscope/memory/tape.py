@@ -229,6 +229,11 @@ class Replayed:
         return tuple(one.retries for one in self.outcomes)
 
 
+def changes_of(events: Iterable[int], sizes: Sequence[int]) -> list[int]:
+    """Return by how much each request changes what is in use, for a size of each slot."""
+    return [sizes[event] if event >= 0 else -sizes[~event] for event in events]
+
+
 @mutable
 class Tape(Generic[Owner]):
     """Requests in order. Each is a slot with a size; event `n` allocates slot n, event `~n` frees it.
@@ -344,16 +349,24 @@ class Tape(Generic[Owner]):
 
     # Reading
 
+    def alive_at(self, places: Iterable[int]) -> Iterator[list[int]]:
+        """Yield the slots that are taken after so many requests, for ascending numbers of requests."""
+        alive: dict[int, None] = {}
+        done = 0
+        for place in places:
+            for event in self.events[done:place]:
+                if event >= 0:
+                    alive[event] = None
+                else:
+                    alive.pop(~event, None)
+            done = place
+            yield list(alive)
+
     def noted(self, starts: Sequence[int]) -> Stretch:
         """What the allocator beside which the tape was written did with the requests of adjacent steps, of which these are the starts and
         the end."""
         first, end = starts[0], starts[-1]
-        alive: dict[int, None] = {}
-        for event in self.events[:first]:
-            if event >= 0:
-                alive[event] = None
-            else:
-                alive.pop(~event, None)
+        (alive,) = self.alive_at([first])
         held: dict[str, int] = {}
         for slot in alive:
             held[self.kinds[slot]] = held.get(self.kinds[slot], 0) + self.number_of(slot)
@@ -367,7 +380,7 @@ class Tape(Generic[Owner]):
             held,
             frozenset(alive),
             follows=False,
-            blocks=[blocks[event] if event >= 0 else -blocks[~event] for event in events],
+            blocks=changes_of(events, blocks),
         )
         found.reserved.append((0, 0))
         return found

@@ -15,7 +15,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
-from irscope.memory.moments import alive_at
+from irscope.memory.moments import slots_and_changes
 from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
@@ -612,7 +612,7 @@ def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequenc
     """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
     the last step, `ending` is where it was captured, if not at the end of `main`."""
     begin, over = ending or (main.cuts[-1], Cut(main.end, {}))
-    (there, then), (alive,) = alive_at(tape, [main.end, over.at]), alive_at(whole, [len(whole.events)])
+    (there, then), (alive,) = tape.alive_at([main.end, over.at]), whole.alive_at([len(whole.events)])
     kept, left = set(there), set(then)
     (step,) = read_steps(tape, [begin, over])
     # By what asked for it, counted from the end: what a forward asks for may have changed since, as where a window has filled.
@@ -645,12 +645,12 @@ def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]
 
     events = numpy.array(tape.events, dtype=numpy.int64)
     sizes = numpy.array(tape.numbers("central"), dtype=numpy.int64)
-    now = numpy.cumsum(numpy.where(events >= 0, sizes[events], -sizes[~events]))
+    now = numpy.cumsum(slots_and_changes(events, sizes)[1])
     places = []
     for first, outcomes in stretches:
         begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
         places.append(begin + int(numpy.argmax(now[begin:end])) if end > begin else begin - 1)
-    for (_, outcomes), place, alive in zip(stretches, places, alive_at(tape, [place + 1 for place in places]), strict=True):
+    for (_, outcomes), place, alive in zip(stretches, places, tape.alive_at([place + 1 for place in places]), strict=True):
         rows = rows_of(tape, alive)
         totals: dict[str, int] = {}
         for kind, _, _, size, _ in rows:

@@ -18,7 +18,7 @@ from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation.imports import check_machine
 from irscope.memory.kernels import workspace_policy
-from irscope.memory.moments import alive_at, kinds_by_life, moments, phase_peaks
+from irscope.memory.moments import kinds_by_life, moments, phase_peaks
 from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.script import RUNNERS, run_script
 from irscope.report.values import Quantity, quantity
@@ -314,7 +314,7 @@ def _count_steps(tape: Tape[Origin], begins: int, steps: Sequence[Step]) -> None
     categories = (*WORLD_CATEGORIES, *sorted(set(tape.kinds) - set(WORLD_CATEGORIES)))
     found = moments(tape, stretch, categories, sizes, None, None)
     peaks = phase_peaks(tape, starts, stretch, categories, sizes)
-    alive = alive_at(tape, [starts[0] + place for place in found.places])
+    alive = tape.alive_at([starts[0] + place for place in found.places])
     columns = found.columns()
     for number, (step, slots) in enumerate(zip(steps, alive, strict=True)):
         step.by_category = {category: _number(column[number]) for category, column in columns.items()}

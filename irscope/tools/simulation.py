@@ -18,7 +18,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
-from irscope.memory.moments import RESIDENT, ROUNDING
+from irscope.memory.moments import RESIDENT, ROUNDING, slots_and_changes
 from irscope.memory.tape import Origin, Replayed, Tape
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings
@@ -847,12 +847,10 @@ def _over_time(simulation: Simulation) -> tuple[Series, ...]:
     """Bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked for it."""
     tape = simulation.tape
     events = np.array(tape.events, dtype=np.int64)
-    slots = np.where(events >= 0, events, ~events)
     sizes = np.array(tape.numbers("central"), dtype=np.int64)
-    if not len(events) or not sizes[slots].any():
+    slots, changes = slots_and_changes(events, sizes)
+    if not changes.any():
         return ()
-    signs = np.where(events >= 0, 1, -1)
-    changes = sizes[slots] * signs
     kinds = np.array(tape.kinds, dtype=object)
     places = shown_steps(np.cumsum(changes).tolist())
     order = sorted({*tape.kinds}, key=lambda kind: (kind not in RESIDENT, kind))
@@ -860,8 +858,8 @@ def _over_time(simulation: Simulation) -> tuple[Series, ...]:
     for kind in order:
         data[kind] = np.cumsum(np.where(kinds[slots] == kind, changes, 0))[places].tolist()
     begins, ends = (np.full(len(sizes), len(events), dtype=np.int64) for _ in range(2))
-    begins[slots[signs > 0]] = np.flatnonzero(signs > 0)
-    ends[slots[signs < 0]] = np.flatnonzero(signs < 0)
+    begins[slots[events >= 0]] = np.flatnonzero(events >= 0)
+    ends[slots[events < 0]] = np.flatnonzero(events < 0)
 
     def who(slot: int) -> tuple[str, str]:
         origin = tape.owners.get(slot, Origin("", ""))

@@ -126,14 +126,8 @@ def _cell(cell: Cell) -> str | int | float | None:
 
 def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
     """Yield what is alive when the stretch begins."""
-    alive: dict[int, None] = {}
-    for event in tape.events[:end]:
-        if event >= 0:
-            alive[event] = None
-        else:
-            alive.pop(~event, None)
     sizes = tape.numbers("central")
-    for slot in alive:
+    for slot in next(tape.alive_at([end])):
         if sizes[slot]:
             who = tape.owners.get(slot, _NOWHERE)
             yield Held(sizes[slot], slot, tape.kinds[slot], tape.labels[slot], who.module, who.line, tape.streams.get(slot, 0))

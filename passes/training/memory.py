@@ -19,7 +19,7 @@ from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
-from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch
+from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch, changes_of
 from irscope.passes.cost.time import Time, Timing
 from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, Of, limits_of
 from irscope.passes.memory.cuda import Counter, bracketed, fitting
@@ -266,8 +266,7 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
 
 def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
     """The same requests where blocks are as large as what is asked for."""
-    blocks = [sizes[event] if event >= 0 else -sizes[~event] for event in stretch.events]
-    return replace(stretch, allocated=sum(stretch.held.values()), blocks=blocks)
+    return replace(stretch, allocated=sum(stretch.held.values()), blocks=changes_of(stretch.events, sizes))
 
 
 # ----------------------------------------------------------------------------------------------------

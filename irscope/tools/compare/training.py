@@ -118,9 +118,7 @@ def _kept(memory: StepMemory) -> int:
     """Activations that are there when the last backward begins."""
     tape = memory.tape
     begins = max((at for at, phase in tape.phases if phase == "backward"), default=0)
-    alive: set[int] = set()
-    for event in tape.events[:begins]:
-        alive ^= {event if event >= 0 else ~event}
+    (alive,) = tape.alive_at([begins])
     return sum(memory.sizes[slot] for slot in alive if tape.kinds[slot] == "activation")
 
 
