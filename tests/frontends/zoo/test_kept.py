@@ -392,7 +392,7 @@ def test_steps_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert _changed_in_each_place(json.loads(form), "training", 7 if FULL else 41) > 20
 
 
-def test_entries_that_cannot_be_deleted_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_that_cannot_be_deleted_are_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert diskcache.keep("key", "name", {}, b"content")
 
     def refuse(self: Path, missing_ok: bool = False) -> None:
