@@ -322,6 +322,8 @@ class ReportTable:
         self._cells: dict[str, list[Cell]] = {}
         widths = [self._width(column) for column in table.columns]
         grows = next((number for number, column in enumerate(table.columns) if not column.kind.is_number), 0)
+        self._amounts = next((number for number, column in enumerate(table.columns) if column.kind.is_number), grows)
+        """The first column of numbers, which stays at every width: names beside it go before."""
         self.model = TableModel(
             [
                 self._column(column, width, number, number == grows)
@@ -345,9 +347,8 @@ class ReportTable:
         def keys() -> Sequence[object]:
             return [_sort_key(cell, column.kind) for cell in self.cells(column.key)]
 
-        return TableColumn(
-            self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=0 if grows else number + 1
-        )
+        rank = 0 if grows or number == self._amounts else number + 1
+        return TableColumn(self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=rank)
 
     def _width(self, column: Column) -> int:
         """Room for the heading and for what a sample of the rows needs."""

@@ -43,6 +43,7 @@ from irscope.tui.recording import BudgetStack, RecordedRun, RecordingApp, shown_
 from irscope.tui.start import StartApp
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
+from tests.tables import every
 from tests.tui.driving import begun, start_headless
 
 RECORDINGS = Path(__file__).parents[2] / "samples" / "recordings"
@@ -496,3 +497,22 @@ def test_a_run_that_does_not_fit_elsewhere_or_was_refused_says_so() -> None:
     refused = RecordedRun(dataclasses.replace(in_phases(), problems=(Problem("out_of_memory", "no more"),)), UNICODE)
     refused.lay_over(find_device("h200"))
     assert refused.said_of_other().startswith("? memory was refused in this run")
+
+
+@every("size", [(60, 20), (80, 24), (120, 40)])
+def test_the_bytes_of_what_is_alive_stand_there_at_every_width(size: tuple[int, int]) -> None:
+    scope, line = "transformer/encoder/layers/{}/attention/self/query_key_value", "/home/someone/a/deep/folder/modeling_something.py:1234"
+    base = in_phases()
+    long = [
+        dataclasses.replace(one, scope=scope.format(number), source=line) if one.bytes > 0 else one
+        for number, one in enumerate(base.events)
+    ]
+
+    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+        rows = shown(app).splitlines()
+        table = rows[next(number for number, row in enumerate(rows) if "category" in row) :]
+        assert "bytes" in table[0]
+        for name, amount in (("optimizer state", "16.00 MiB"), ("activation", " 8.00 MiB"), ("gradient", " 2.00 MiB")):
+            assert any(name[:9] in row and amount in row for row in table[1:])
+
+    drive(dataclasses.replace(base, events=long), steps, size=size)
