@@ -20,7 +20,7 @@ from irscope.frontends.files.archive import Archive
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, STORAGE_DTYPES
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import SymDim
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import STRUCT_CODES, DType
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType, tensor
 
@@ -454,26 +454,11 @@ def read_pickle(data: Buffer, where: str, start: int = 0, limit: int | None = No
 
 MOST_LITERAL_ELEMENTS = 1024
 
-_FORMATS: dict[DType, str] = {
-    DType.BOOL: "?",
-    DType.U8: "B",
-    DType.I8: "b",
-    DType.U16: "H",
-    DType.I16: "h",
-    DType.U32: "I",
-    DType.I32: "i",
-    DType.U64: "Q",
-    DType.I64: "q",
-    DType.F16: "e",
-    DType.F32: "f",
-    DType.F64: "d",
-}
-
 
 def literal_of(data: bytes, type_: TensorType) -> Literal | None:
     """The values of a small row-major tensor, None where it is large or of an element type that Python lacks."""
     count = type_.numel
-    code = _FORMATS.get(type_.dtype)
+    code = STRUCT_CODES.get(type_.dtype)
     if count is None or isinstance(count, SymDim) or count > MOST_LITERAL_ELEMENTS or code is None:
         return None
     layout = struct.Struct(f"<{count}{code}")

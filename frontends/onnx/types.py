@@ -16,7 +16,7 @@ from irscope.errors import UsageError
 from irscope.frontends.onnx.protos import AttributeProto, GraphProto, SparseTensorProto, TensorProto, TensorShapeProto, TypeProto
 from irscope.frontends.onnx.reader import BAD_DIM, BAD_TENSOR, refuse, short
 from irscope.ir.dims import Dim, SymDim, parse_dim, symbol, unknown
-from irscope.ir.dtypes import DType, DTypeKind
+from irscope.ir.dtypes import STRUCT_CODES, DType, DTypeKind
 from irscope.ir.graph import Names
 from irscope.ir.places import Scalar
 from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, tensor
@@ -93,16 +93,6 @@ NUMPY: dict[DType, np.dtype[np.generic]] = {
 }
 
 
-_LETTERS = {
-    DType.BOOL: "?",
-    DType.U8: "B",
-    DType.I8: "b",
-    DType.I32: "i",
-    DType.I64: "q",
-    DType.F16: "e",
-    DType.F32: "f",
-    DType.F64: "d",
-}
 _MOST_UNPACKED = 64
 """Up to so many elements numpy is the slower way."""
 
@@ -114,7 +104,7 @@ def packed_size(count: int, dtype: DType) -> int | None:
 
 def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
     """Values of packed little-endian elements."""
-    letter = _LETTERS.get(dtype)
+    letter = STRUCT_CODES.get(dtype)
     if letter is not None and count <= _MOST_UNPACKED:
         return struct.unpack_from(f"<{count}{letter}", data)
     plain = NUMPY.get(dtype)

@@ -18,21 +18,12 @@ from irscope.frontends.base import SOLE, LoadOptions, several_inputs, stated
 from irscope.frontends.stablehlo import build, read_module
 from irscope.frontends.zoo.names import Name, definitions, parse_name
 from irscope.ir.bind import bind_program
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import LONG_NAMES, DType
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type
 from irscope.passkit.script import beside, load_script
 
-_DTYPES: Final[Mapping[DType, str]] = {
-    DType.BOOL: "bool",
-    DType.BF16: "bfloat16",
-    DType.C64: "complex64",
-    DType.C128: "complex128",
-    DType.F8E4M3FN: "float8_e4m3fn",
-    DType.F8E5M2: "float8_e5m2",
-    **{DType[f"{kind[0].upper()}{bits}"]: f"{kind}{bits}" for kind in ("int", "uint") for bits in (4, 8, 16, 32, 64)},
-    **{DType[f"F{bits}"]: f"float{bits}" for bits in (16, 32, 64)},
-}
+_DTYPES: Final[Mapping[DType, str]] = {DType.I4: "int4", DType.U4: "uint4", **{dtype: name for name, dtype in LONG_NAMES.items()}}
 """Element types as JAX names them."""
 
 

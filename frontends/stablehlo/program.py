@@ -25,7 +25,7 @@ from irscope.frontends.stablehlo.model import (
     type_of,
 )
 from irscope.ir.dims import Dim, SymDim, symbol
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import STRUCT_CODES, DType
 from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value
 from irscope.ir.places import Blob, Literal, Loc, Scope
 from irscope.ir.program import XLA, Program
@@ -397,24 +397,11 @@ class Use:
 # Constants and attributes as numbers.
 
 
-_FORMATS: Final[Mapping[DType, str]] = {
-    DType.BOOL: "?",
-    DType.F16: "e",
-    DType.F32: "f",
-    DType.F64: "d",
-    **{
-        DType[f"{sign}{bits}"]: code
-        for sign, codes in (("I", "bhiq"), ("U", "BHIQ"))
-        for bits, code in zip((8, 16, 32, 64), codes, strict=True)
-    },
-}
-
-
 def unpacked(data: bytes, dtype: DType) -> tuple[Number, ...] | None:
     """Elements of packed data; None for types that Python has no numbers of."""
     if dtype is DType.BF16:
         return tuple(struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2))
-    code = _FORMATS.get(dtype)
+    code = STRUCT_CODES.get(dtype)
     if code is None or len(data) % struct.calcsize(code):
         return None
     return tuple(one[0] for one in struct.iter_unpack(f"<{code}", data))

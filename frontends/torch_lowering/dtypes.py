@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import LONG_NAMES, DType
 
 if TYPE_CHECKING:
     import torch
@@ -80,31 +80,7 @@ STORAGE_DTYPES: dict[str, DType] = {
 }
 """Classes of typed storages in pickles."""
 
-NAMED_DTYPES: dict[str, DType] = {
-    "float32": DType.F32,
-    "float64": DType.F64,
-    "float16": DType.F16,
-    "bfloat16": DType.BF16,
-    "int64": DType.I64,
-    "int32": DType.I32,
-    "int16": DType.I16,
-    "int8": DType.I8,
-    "uint8": DType.U8,
-    "uint16": DType.U16,
-    "uint32": DType.U32,
-    "uint64": DType.U64,
-    "bool": DType.BOOL,
-    "complex64": DType.C64,
-    "complex128": DType.C128,
-    "float8_e4m3fn": DType.F8E4M3FN,
-    "float8_e5m2": DType.F8E5M2,
-    "float8_e4m3fnuz": DType.F8E4M3FNUZ,
-    "float8_e5m2fnuz": DType.F8E5M2FNUZ,
-    "float8_e8m0fnu": DType.F8E8M0,
-    "quint8": DType.U8,
-    "qint8": DType.I8,
-    "qint32": DType.I32,
-}
+NAMED_DTYPES: dict[str, DType] = {**LONG_NAMES, "quint8": DType.U8, "qint8": DType.I8, "qint32": DType.I32}
 """Attributes of the torch module, as pickles name them."""
 
 

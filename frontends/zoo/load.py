@@ -538,14 +538,11 @@ def export_named(text: str, options: LoadOptions, target: Path) -> list[Path]:
 
 def describe(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[dict[str, object]]:
     """Names, element types and shapes of the inputs."""
-    names = {str(dtype): text for text, dtype in _DTYPES.items()}
+    names = {f"torch.{name}": dtype.text for name, dtype in NAMED_DTYPES.items()}
     return [
         {"name": name, "dtype": names.get(str(tensor.dtype), str(tensor.dtype)), "shape": list(tensor.shape)}
         for name, tensor in _named_results(args, kwargs, made)
     ]
-
-
-_DTYPES: Final = {dtype.text: getattr(torch, name) for name, dtype in NAMED_DTYPES.items() if hasattr(torch, name)}
 
 
 def _named_results(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[tuple[str, torch.Tensor]]:

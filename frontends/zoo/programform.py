@@ -16,7 +16,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
 from irscope.ir.dim_poly import Kind, from_terms, intern_atom, monomial
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Blob, FileRegion, Literal, Loc, Payload, Scope
 from irscope.ir.program import Assumed, Life, LocalNames, Observed, PackedPart, Program, Runtime, Traits, observed_versions
@@ -44,7 +44,6 @@ from irscope.training import CATEGORIES, PHASES, Piece, Span, StepOp, Trace
 
 Form: TypeAlias = Any
 """What JSON holds."""
-_DTYPES: Final = {dtype.text: dtype for dtype in DType}
 _ROLES: Final = {role.value: role for role in Role}
 _KINDS: Final = get_args(Kind)
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -389,9 +388,9 @@ class _Reader:
     def _type(self, form: Form) -> Type:
         match form:
             case ["tensor", dtype, shape, str(device), layout]:
-                return tensor(_DTYPES[dtype], self.dims_of(shape), device, "sparse" if layout == "sparse" else self.dims_of(layout))
+                return tensor(DTYPES_BY_TEXT[dtype], self.dims_of(shape), device, "sparse" if layout == "sparse" else self.dims_of(layout))
             case ["scalar", dtype]:
-                return scalar(_DTYPES[dtype])
+                return scalar(DTYPES_BY_TEXT[dtype])
             case ["sequence", element]:
                 return sequence(_at(self.types, element))
             case ["optional", element]:
@@ -399,7 +398,7 @@ class _Reader:
             case ["tuple", *elements]:
                 return tuple_of([_at(self.types, element) for element in elements])
             case ["map", key, value]:
-                return map_of(_DTYPES[key], _at(self.types, value))
+                return map_of(DTYPES_BY_TEXT[key], _at(self.types, value))
             case ["unknown"]:
                 return UNKNOWN_TYPE
         raise Misfit("no type")
@@ -411,7 +410,7 @@ class _Reader:
             case {"dim": dim}:
                 return self.dim(dim)
             case {"dtype": dtype}:
-                return _DTYPES[dtype]
+                return DTYPES_BY_TEXT[dtype]
             case {"type": type_}:
                 return _at(self.types, type_)
             case {"complex": [real, imag]}:

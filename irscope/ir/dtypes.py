@@ -113,3 +113,25 @@ class DType(enum.Enum):
 
 
 DTYPES_BY_TEXT: dict[str, DType] = {dtype.text: dtype for dtype in DType}
+
+LONG_NAMES: dict[str, DType] = {
+    "bool": DType.BOOL,
+    **{f"float{bits}": DType[f"F{bits}"] for bits in (16, 32, 64)},
+    "bfloat16": DType.BF16,
+    **{f"{word}{bits}": DType[f"{word[0].upper()}{bits}"] for word in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "complex64": DType.C64,
+    "complex128": DType.C128,
+    "float8_e4m3fn": DType.F8E4M3FN,
+    "float8_e5m2": DType.F8E5M2,
+    "float8_e4m3fnuz": DType.F8E4M3FNUZ,
+    "float8_e5m2fnuz": DType.F8E5M2FNUZ,
+    "float8_e8m0fnu": DType.F8E8M0,
+}
+"""Names that NumPy, PyTorch and JAX share."""
+
+STRUCT_CODES: dict[DType, str] = {
+    DType.BOOL: "?",
+    **{DType[f"{sign}{8 << at}"]: code for sign, codes in (("I", "bhiq"), ("U", "BHIQ")) for at, code in enumerate(codes)},
+    **{DType[f"F{16 << at}"]: code for at, code in enumerate("efd")},
+}
+"""Letters of the module struct, for the element types that it has."""

@@ -19,7 +19,7 @@ from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD, version_of
 from irscope.frontends.onnx.types import AttrValue, decode
 from irscope.ir.dims import SymDim
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import LONG_NAMES, DType
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, tensor
 from irscope.solvers.graphs import backwards
 
@@ -586,21 +586,5 @@ def _size(dim: object) -> Size:
     return None
 
 
-_DTYPES: dict[str, DType] = {
-    "bool": DType.BOOL,
-    "uint8": DType.U8,
-    "int8": DType.I8,
-    "uint16": DType.U16,
-    "int16": DType.I16,
-    "uint32": DType.U32,
-    "int32": DType.I32,
-    "uint64": DType.U64,
-    "int64": DType.I64,
-    "float16": DType.F16,
-    "float32": DType.F32,
-    "float64": DType.F64,
-}
-
-
 def dtype_of(array: Array) -> DType:
-    return _DTYPES.get(array.dtype.name, DType.UNKNOWN if array.dtype.kind not in "OUS" else DType.STR)
+    return LONG_NAMES.get(array.dtype.name, DType.UNKNOWN if array.dtype.kind not in "OUS" else DType.STR)

@@ -17,6 +17,7 @@ import onnxruntime as ort
 
 from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
+from irscope.ir.dtypes import LONG_NAMES
 from irscope.measure.machine import distribution, environment, header, processor
 from irscope.measure.record.request import InputSpec, Request, given_values, type_bytes
 from irscope.measure.record.sink import Sink, first_line, problem_of
@@ -310,22 +311,7 @@ def _array(spec: InputSpec, values: Mapping[str, Any], random: np.random.Generat
 
 OWNERS = ("If", "Loop", "Scan")
 _SUFFIX = "_kernel_time"
-_TYPES = {
-    "float": "f32",
-    "double": "f64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint64": "u64",
-    "uint32": "u32",
-    "uint16": "u16",
-    "uint8": "u8",
-    "bool": "bool",
-    "string": "str",
-}
+_TYPES = {**{name: dtype.text for name, dtype in LONG_NAMES.items()}, "float": "f32", "double": "f64", "string": "str"}
 
 
 @immutable

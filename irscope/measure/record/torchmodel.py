@@ -17,32 +17,13 @@ from torch.export._tree_utils import reorder_kwargs
 from torch.utils import _pytree as pytree
 
 from irscope.errors import UsageError
+from irscope.ir.dtypes import LONG_NAMES
 from irscope.measure.record.request import InputSpec, Request, given_values
 from irscope.measure.record.sink import Progress
 from irscope.measure.record.trace import NODE, SCOPE
 from irscope.recording.records import Input
 
-TORCH_DTYPES = {
-    "bool": torch.bool,
-    "u8": torch.uint8,
-    "u16": torch.uint16,
-    "u32": torch.uint32,
-    "u64": torch.uint64,
-    "i8": torch.int8,
-    "i16": torch.int16,
-    "i32": torch.int32,
-    "i64": torch.int64,
-    "f8e4m3fn": torch.float8_e4m3fn,
-    "f8e4m3fnuz": torch.float8_e4m3fnuz,
-    "f8e5m2": torch.float8_e5m2,
-    "f8e5m2fnuz": torch.float8_e5m2fnuz,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "c64": torch.complex64,
-    "c128": torch.complex128,
-}
+TORCH_DTYPES: dict[str, torch.dtype] = {dtype.text: getattr(torch, name) for name, dtype in LONG_NAMES.items() if hasattr(torch, name)}
 _TEXTS = {dtype: text for text, dtype in TORCH_DTYPES.items()}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from irscope.cli.main import main
 from irscope.ir.dims import bind, symbol
-from irscope.ir.dtypes import DTYPES_BY_TEXT, DType, DTypeKind
+from irscope.ir.dtypes import DTYPES_BY_TEXT, LONG_NAMES, STRUCT_CODES, DType, DTypeKind
 from irscope.ir.places import Blob, Loc, root_scope
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, map_of, optional, scalar, sequence, tensor, tuple_of
@@ -178,3 +180,10 @@ def test_a_result_that_no_machine_could_hold_is_unknown(tmp_path: Path) -> None:
 
 def test_negative_sizes() -> None:
     assert not tensor(DType.F32, (4, -1)).is_possible
+
+
+def test_shared_names_and_codes_of_element_types_have_their_sizes() -> None:
+    plain = {name: dtype for name, dtype in LONG_NAMES.items() if not name.startswith(("bfloat", "float8"))}
+    assert {name: np.dtype(name).itemsize * 8 for name in plain} == {name: dtype.bits for name, dtype in plain.items()}
+    assert {dtype: struct.calcsize(f"<{code}") * 8 for dtype, code in STRUCT_CODES.items()} == {dtype: dtype.bits for dtype in STRUCT_CODES}
+    assert all(np.dtype(code) == np.dtype(name) for name, dtype in plain.items() if (code := STRUCT_CODES.get(dtype)))
