@@ -12,7 +12,6 @@ from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.immutable import immutable
-from irscope.ir.dims import int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Facet, Graph, Names, Node
 from irscope.ir.places import Scope
@@ -272,39 +271,10 @@ class Layers(Analysis[Layering]):
                 "total_flops": cell(tally.value("flops"), tally.limits("flops")),
                 "total_memory_bytes": cell(tally.moved, tally.moved_limits),
             },
-            tables=(Table.of(rows, columns=_LAYER_COLUMNS, title="layers", keys=nodes), _by_intensity(costs)),
+            tables=(Table.of(rows, columns=_LAYER_COLUMNS, title="layers", keys=nodes),),
             coverage=Coverage(costs.counted - costs.missing, costs.counted, tuple(sorted(costs.unknown))),
             notes=(CONVENTION, _TRAFFIC_NOTE, _BOTTLENECK.format(device=result.bounds.device.title)),
         )
-
-
-def _by_intensity(costs: Costs) -> Table:
-    """Shares by FLOPs a byte, which need no device: bottlenecks depend on one, and small nodes only wait to be launched there."""
-    names = (f"> {_BUSY}", f"{_IDLE} to {_BUSY}", f"< {_IDLE}", "moves nothing", "unknown")
-    sums = {name: [0, 0, 0] for name in names}  # nodes, FLOPs, bytes
-    for entry in costs.entries:
-        cost = entry.total
-        moved = None if cost.read is None or cost.written is None else cost.read + cost.written
-        is_known = entry.bounds is None and isinstance(cost.flops, int) and isinstance(moved, int) and entry.node.op not in costs.unknown
-        ratio = intensity(cost.flops, moved) if is_known else None
-        place = 4 if not is_known else 3 if ratio is None else 0 if ratio > _BUSY else 1 if ratio >= _IDLE else 2
-        found = sums[names[place]]
-        found[0] += 1
-        if is_known:
-            found[1] += int_or_zero(cost.flops)
-            found[2] += int_or_zero(moved)
-    nodes, *wholes = (sum(column) for column in zip(*sums.values(), strict=True))
-    complete = not sums["unknown"][0]
-    rows: list[tuple[object, ...]] = []
-    for name, (count, *parts) in sums.items():
-        if not count:
-            continue
-        cells: list[object] = [None] * 4
-        if name != "unknown":
-            shares = (known_share(part / whole if whole else 0.0, complete) for part, whole in zip(parts, wholes, strict=True))
-            cells = [cell for pair in zip(parts, shares, strict=True) for cell in pair]
-        rows.append((name, count, count / nodes, *cells))
-    return Table.of(rows, _INTENSITY_COLUMNS, "by arithmetic intensity")
 
 
 def layer_names(nodes: Sequence[Node]) -> list[str]:
@@ -325,9 +295,4 @@ def _layer_name(node: Node, *, alone: bool) -> str:
     return module if alone else f"{module}: {node.op.rpartition('.')[2]}"
 
 
-_BUSY, _IDLE = 50, 10
-"""FLOPs a byte above which arithmetic, and below which memory decides: usual limits of profilers, on any device."""
-_INTENSITY_COLUMNS = (
-    "flops_per_byte:text", "nodes:count", "of_nodes:ratio", "flops:flops", "of_flops:ratio", "memory:bytes", "of_memory:ratio",
-)  # fmt: skip
 _LAYER_COLUMNS = ("name:text", "type:text", "flops:flops", "memory:bytes", "arithmetic_intensity:number", "bottleneck:text")

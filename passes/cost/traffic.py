@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from irscope.immutable import immutable
-from irscope.ir.dims import Dim, total_of
+from irscope.ir.dims import Dim, int_or_zero, total_of
 from irscope.ir.graph import Facet, Graph, Value
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.entries import Entry
 from irscope.passes.cost.tables import cell, entries_table
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.sizes import CONVENTION, dim_cell, scale
+from irscope.passes.sizes import CONVENTION, dim_cell, known_share, scale
 from irscope.passes.weights.params import count_parameters
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
@@ -92,7 +92,7 @@ class Traffic(Analysis[Moved]):
                 },
             },
             units={"compulsory": Kind.BYTES, "intensity": Kind.NUMBER},
-            tables=(self._nodes(costs),),
+            tables=(self._nodes(costs), _by_intensity(costs)),
             coverage=Coverage(len(costs.entries) - len(unknown), len(costs.entries), tuple(sorted(set(unknown)))),
             notes=(CONVENTION, *_NOTES),
         )
@@ -126,3 +126,38 @@ _INTENSITY = (
     Column("intensity", Kind.NUMBER, help="FLOPs for each byte read or written"),
     lambda entry: intensity(entry.cost.flops * entry.runs, _known_traffic(entry)) if entry.bounds is None else None,
 )
+
+_BUSY, _IDLE = 50, 10
+"""FLOPs a byte above which arithmetic, and below which memory decides: usual limits of profilers, on any device."""
+_INTENSITY_COLUMNS = (
+    "flops_per_byte:text", "nodes:count", "of_nodes:ratio", "flops:flops", "of_flops:ratio", "memory:bytes", "of_memory:ratio",
+)  # fmt: skip
+
+
+def _by_intensity(costs: Costs) -> Table:
+    """Shares by FLOPs a byte, which need no device: bottlenecks depend on one, and small nodes only wait to be launched there."""
+    names = (f"> {_BUSY}", f"{_IDLE} to {_BUSY}", f"< {_IDLE}", "moves nothing", "unknown")
+    sums = {name: [0, 0, 0] for name in names}  # nodes, FLOPs, bytes
+    for entry in costs.entries:
+        cost = entry.total
+        moved = None if cost.read is None or cost.written is None else cost.read + cost.written
+        is_known = entry.bounds is None and isinstance(cost.flops, int) and isinstance(moved, int) and entry.node.op not in costs.unknown
+        ratio = intensity(cost.flops, moved) if is_known else None
+        place = 4 if not is_known else 3 if ratio is None else 0 if ratio > _BUSY else 1 if ratio >= _IDLE else 2
+        found = sums[names[place]]
+        found[0] += 1
+        if is_known:
+            found[1] += int_or_zero(cost.flops)
+            found[2] += int_or_zero(moved)
+    nodes, *wholes = (sum(column) for column in zip(*sums.values(), strict=True))
+    complete = not sums["unknown"][0]
+    rows: list[tuple[object, ...]] = []
+    for name, (count, *parts) in sums.items():
+        if not count:
+            continue
+        cells: list[object] = [None] * 4
+        if name != "unknown":
+            shares = (known_share(part / whole if whole else 0.0, complete) for part, whole in zip(parts, wholes, strict=True))
+            cells = [cell for pair in zip(parts, shares, strict=True) for cell in pair]
+        rows.append((name, count, count / nodes, *cells))
+    return Table.of(rows, _INTENSITY_COLUMNS, "by arithmetic intensity")

@@ -357,7 +357,7 @@ def moved(text: str) -> Report:
 
 
 def rows(report: Report) -> dict[object, tuple[object, object]]:
-    (table,) = report.tables
+    table, _ = report.tables
     return dict(zip(table.cells("node"), zip(table.cells("read"), table.cells("written"), strict=True), strict=True))
 
 
@@ -399,7 +399,7 @@ def test_unknown_bytes_are_no_zero() -> None:
 
 def test_layers_join_flops_bytes_and_bottlenecks() -> None:
     report = Manager(parse_program(LINEAR)).run_one(Layers()).report()
-    table, _ = report.tables
+    (table,) = report.tables
     assert [column.key for column in table.columns] == ["name", "type", "flops", "memory", "arithmetic_intensity", "bottleneck"]
     first = next(iter(table.rows()))
     assert first[:5] == ("a", "nn.linear", 8192, 3584, pytest.approx(8192 / 3584))
@@ -407,7 +407,8 @@ def test_layers_join_flops_bytes_and_bottlenecks() -> None:
 
 
 def test_shares_by_intensity_need_no_device_and_leave_out_nothing() -> None:
-    layers, table = Manager(parse_program(LINEAR)).run_one(Layers()).report().tables
+    manager = Manager(parse_program(LINEAR))
+    (layers,), (_, table) = (manager.run_one(one).report().tables for one in (Layers(), Traffic()))
     row, view = table.to_dicts()
     assert (view["flops_per_byte"], view["nodes"], view["memory"]) == ("moves nothing", 1, 0)
     sums = [sum(layers.cells(key)) for key in ("flops", "memory")]  # type: ignore[arg-type]  # plain numbers
@@ -422,7 +423,7 @@ graph @main {
   return %v, %r, %f
 }
 """
-    _, table = Manager(parse_program(text)).run_one(Layers()).report().tables
+    _, table = Manager(parse_program(text)).run_one(Traffic()).report().tables
     found = {row["flops_per_byte"]: row for row in table.to_dicts()}
     assert {name: row["nodes"] for name, row in found.items()} == {"> 50": 1, "< 10": 1, "moves nothing": 1, "unknown": 1}
     # 2 x 512^3 operations on three matrices of 1 MiB: 85 a byte.
