@@ -342,10 +342,11 @@ class Watch:
         return None
 
     def answered(self, value: Any, is_most: bool = False) -> None:
-        """A value of the device was read."""
+        """Note a value of the device that was read. Of several at a line the one that decides most is listed, words before numbers."""
         line = self.line
         found = self.answers.get(line)
-        if found is None or (is_most and not found.is_most):
+        in_words = isinstance(value, str) and found is not None and not isinstance(found.value, str) and not found.is_most
+        if found is None or in_words or (is_most and not found.is_most):
             found = self.answers[line] = Answer(line, value, 0 if found is None else found.count, is_most)
         found.count += 1
         self._same[line] += 1
