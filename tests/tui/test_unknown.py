@@ -62,7 +62,7 @@ def test_a_peak_between_limits_is_shown_as_such() -> None:
     assert found == (0, 4096)
     verdict = card_verdict(card(opened, device="h200"))
     assert verdict.fits is True
-    assert "to 5.00 KiB" in verdict.text
+    assert "at most 5.00 KiB" in verdict.text
     assert verdict.amount.startswith("at least") and "unknown" not in verdict.text
 
 
