@@ -35,6 +35,8 @@ PIPE: Final = subprocess.PIPE
 NOWHERE: Final = subprocess.DEVNULL
 _LOOK_EVERY: Final = 0.1
 """Seconds between two looks whether work was cancelled."""
+_MOST_PATH: Final = 103
+"""Bytes of a Unix socket's path, everywhere: sun_path has 104 on macOS and 108 on Linux."""
 _PATIENCE: Final = 2.0
 """Seconds that a process has to end by itself after it was asked to."""
 _SAFE: Final = "PYTHONSAFEPATH"
@@ -464,11 +466,18 @@ def _settle(folder: str) -> None:
     os.environ.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
 
 
+def _has_short_folder() -> bool:
+    """Return whether a socket's path fits below the folder for temporary files: the server that forks listens at one."""
+    import tempfile
+
+    return len(os.fsencode(tempfile.gettempdir())) + len("/pymp-xxxxxxxx/listener-xxxxxxxx") <= _MOST_PATH
+
+
 def _copying(preload: Sequence[str] | None) -> Any:
     """Return what starts processes as copies of one that has imported what they need, where the system can do that."""
     import multiprocessing
 
-    if preload is not None and "forkserver" in multiprocessing.get_all_start_methods():
+    if preload is not None and "forkserver" in multiprocessing.get_all_start_methods() and _has_short_folder():
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         return context

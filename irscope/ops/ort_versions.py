@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
+import os
 import re
 from typing import Final
 
@@ -11,7 +13,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 
 NEWEST: Final = "1.31"
-_PACKAGES: Final = ("onnxruntime", "onnxruntime-gpu")
+_METADATA: Final = re.compile(r"onnxruntime(?:_gpu)?-(\d[^-]*)\.dist-info")
 
 
 @immutable
@@ -84,13 +86,11 @@ def _minor(text: str) -> str:
 
 @functools.cache
 def _installed() -> str:
-    if importlib.util.find_spec("onnxruntime") is None:
-        return ""
-    from importlib.metadata import PackageNotFoundError, version  # not at the top: it imports much
-
-    for name in _PACKAGES:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
+    """Return the version of the installed package, from the name of the folder of its metadata: importlib.metadata imports much."""
+    found = importlib.util.find_spec("onnxruntime")
+    for package in found.submodule_search_locations or () if found is not None else ():
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(os.path.dirname(package))):
+                if match := _METADATA.fullmatch(name):
+                    return match[1]
     return ""

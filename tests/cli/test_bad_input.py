@@ -548,7 +548,7 @@ def test_signals_end_commands_with_processes_and_leave_nothing(command: str, sen
         line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(here / "tmp")}
     ) as process:
         while not (here / "started").exists():
-            assert process.poll() is None
+            assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.02)
         process.send_signal(sent)
         _, err = process.communicate(timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -139,3 +140,13 @@ def test_options_of_simulate_reach_the_process_that_simulates(tmp_path: Path, ca
     assert main(["simulate", "--quiet", "--all", "--device", "h100", str(script)]) == 0
     many = capsys.readouterr().out
     assert "said" in few and len(few.splitlines()) < len(many.splitlines())
+
+
+def test_workers_start_where_the_folder_for_temporary_files_has_a_long_name(tmp_path: Path) -> None:
+    """A Unix socket's path has about a hundred bytes."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    program = "from irscope import processes\nprint(type(processes._copying(['json'])).__name__)"
+    for named, kind in ((str(folder), "SpawnContext"), ("/tmp", "ForkServerContext")):
+        done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "TMPDIR": named}, capture_output=True, text=True)
+        assert done.stdout.strip() == kind, done.stderr
