@@ -156,7 +156,7 @@ def result_of(corner: Corner, wheel: Path, *, quick: bool, keep: bool) -> dict[s
         _checked([*_pip(python), *_TESTING])
         options = ["-q", "-p", "no:cacheprovider", "-m", "not full and not slow"]
         done = _run([str(python), "-m", "pytest", *options, *_quick_tests()], ROOT, 3600)
-        row["quick"] = _last_line(done.stdout)
+        row["quick"] = _last_line(done.stdout).partition(" in ")[0]
     if not keep:
         shutil.rmtree(environment)
     return row
