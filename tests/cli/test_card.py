@@ -177,6 +177,7 @@ def test_warnings_do_not_drown_the_card(capsys: pytest.CaptureFixture[str], tmp_
     assert len(capsys.readouterr().err.splitlines()) > 40
 
 
+@pytest.mark.slow
 def test_the_device_that_is_set_holds_for_other_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
     printed(capsys, "config", "device=l4")
     found = json.loads(printed(capsys, "fit", "--format", "json", TAGGER))

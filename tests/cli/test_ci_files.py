@@ -101,6 +101,7 @@ def test_what_inputs_of_the_action_hold_is_not_run(tmp_path: Path, repository: P
     assert not (repository / "pwned").exists()
 
 
+@pytest.mark.slow
 def test_the_hook_runs_and_looks_at_models(tmp_path: Path, repository: Path) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert hook["id"] == "irscope-check" and hook["language"] == "python"

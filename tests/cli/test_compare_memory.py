@@ -130,6 +130,7 @@ def reported(folder: Path, *names: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")
 def test_a_recording_is_found_again_in_the_snapshot_of_the_same_run(files: Path) -> None:

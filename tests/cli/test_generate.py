@@ -93,6 +93,7 @@ for program in (
 """
 
 
+@pytest.mark.slow
 def test_what_fails_is_never_left_out_of_the_answer() -> None:
     assert python(STRICT).stdout.splitlines() == [
         "finished",

@@ -295,6 +295,7 @@ def test_every_command_and_option_that_a_text_names_exists() -> None:
             assert option in (helps.get(named) or anywhere) or option in ("--version", "--debug"), (place, text)
 
 
+@pytest.mark.slow
 def test_hints_hold_what_is_typed_between_backticks() -> None:
     """Without them nobody sees where the command ends, and the tests above cannot run it."""
     loose = []
@@ -309,6 +310,7 @@ def test_hints_hold_what_is_typed_between_backticks() -> None:
     assert not loose
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["unet", "scripted", "linear"])
 def test_hints_about_torch_models_work_when_typed(name: str, tmp_path: Path) -> None:

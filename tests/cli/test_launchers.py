@@ -42,6 +42,7 @@ def told(text: str) -> list[str]:
     return [line.removeprefix("told ") for line in text.splitlines() if line.startswith("told ")]
 
 
+@pytest.mark.slow
 def test_python_sets_nothing_and_torchrun_does(tmp_path: Path) -> None:
     done = simulate(tmp_path, VARIABLES, "--format", "json")
     assert told(done.stderr) == [json.dumps([None] * len(NAMES)) + " 1"]
@@ -165,6 +166,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_that_are_ranks_are_played_and_others_started(tmp_path: Path) -> None:
     done = simulate(tmp_path, STARTS, "--world", "3", "--rank", "1", "--format", "json")
     assert done.returncode == 0, done.stderr

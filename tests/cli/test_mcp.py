@@ -33,6 +33,7 @@ def test_a_card_has_its_main_numbers_and_the_whole_document(tools: Tools) -> Non
     assert answer.command == "irscope run --format=json --device=l4 --bind=batch=2 mlp.irs"
 
 
+@pytest.mark.slow
 def test_a_fit_is_one_size(tools: Tools) -> None:
     answer = tools.fit("tagger.irs", memory="8GiB", device="h200")
     assert (answer.free, answer.largest) == ("batch", answer.document["largest"])

@@ -204,6 +204,7 @@ def with_files_of(most: int, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, "-B", "-c", program, *arguments], capture_output=True, text=True, cwd=where)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -69,6 +69,7 @@ def test_a_recording_has_a_card_and_pictures(folder: Path, capsys: pytest.Captur
     assert main(["run", "--passes", "flops", str(folder / "step.jsonl")]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked_recorder")
 def test_several_sizes_of_the_batch_are_a_table_and_a_curve(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["record", "--train", f"{folder / 'model.py'}:build", "--batches", "2,4", "--repeats", "1", "--warmup", "0", "--threads", "1"]

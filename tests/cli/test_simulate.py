@@ -608,6 +608,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_all_ranks_of_a_small_world(tmp_path: Path) -> None:
     done = simulate(tmp_path, PIPELINE, "--world", "4", "--rank", "all", "--format", "json", arguments=("2", "2"))
     assert done.returncode == 0, done.stderr

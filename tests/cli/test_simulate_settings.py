@@ -71,6 +71,7 @@ def figures(folder: Path, *options: str, arguments: tuple[str, ...]) -> dict[str
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "program", "own"),
     [
@@ -93,6 +94,7 @@ def test_a_setting_from_outside_is_one_in_the_program(tmp_path: Path, setting: s
     assert outside["steps"] == inside["steps"] and outside["collectives"] == inside["collectives"]
 
 
+@pytest.mark.slow
 def test_gradients_that_the_program_keeps(tmp_path: Path) -> None:
     kept = figures(tmp_path, arguments=("plain", "8192", "keep"))
     assert kept["uses"]["set_to_none"] is False

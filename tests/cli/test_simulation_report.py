@@ -94,6 +94,7 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     assert "  outcome   out of memory: Tried to allocate 4.00 GiB" in done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_short_report_has_what_decides_and_all_has_the_tables(tmp_path: Path) -> None:
     short, whole, plain = (
         simulate(tmp_path, LOOP, "--device", "h100", *options).stdout.partition("simulate\n")[2]
@@ -254,6 +255,7 @@ def verdict_in(text: str) -> str:
     return " ".join(found.group(1).split())
 
 
+@pytest.mark.slow
 def test_both_ends_of_when_work_is_done(tmp_path: Path) -> None:
     """The other end is what the program would have with it, without running it once more."""
     both, late, done = (
@@ -286,6 +288,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_a_watchdog_that_is_late_holds_the_first_buckets_in_the_second_step(tmp_path: Path) -> None:
     """DDP sorts its buckets anew after the first step; the collective of that step holds the old ones."""
     found = json.loads(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8", "--format", "json").stdout)
@@ -331,6 +334,7 @@ def test_a_program_that_fails_has_no_verdict(tmp_path: Path) -> None:
     assert verdict.startswith("unknown: the program did not end by itself; until then 20.00 MiB of 78.60 GiB are reserved")
 
 
+@pytest.mark.slow
 def test_a_script_of_train_plan_is_simulated(tmp_path: Path) -> None:
     told = json.loads(simulate(tmp_path, LOOP, "--device", "h100", "--format", "json").stdout)
     command = ("train-plan", str(tmp_path / "train.py"), "--device", "h100")

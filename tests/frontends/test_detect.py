@@ -233,6 +233,7 @@ def test_pickles(pickle: bytes, code: str, tmp_path: Path, capsys: pytest.Captur
     assert seconds < 1 + EXTRA
 
 
+@pytest.mark.slow
 def test_formulas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ",".join("+".join(f"(a+b+c+d+e+{start + index})**13" for index in range(300)) for start in (0, 1000, 2000))
     symbols = "".join(f"symbol {name} [1,*]\n" for name in "abcde")

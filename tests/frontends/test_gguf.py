@@ -285,6 +285,7 @@ def test_nothing_is_allocated_by_a_count_that_lies(tmp_path: Path) -> None:
             tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_list_of_empty_texts_in_a_huge_hole_ends_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(Gguf(raw_entries=[_text(3) + b"key" + struct.pack("<IIQ", 9, 8, 1 << 36)]).header())

@@ -78,6 +78,7 @@ def test_a_predicted_time_loads_no_module_that_takes_longer_than_it(tmp_path: Pa
     modules_after(command + "\nimport sys\nassert 'numpy' in sys.modules and 'numpy.ma' not in sys.modules", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "compare", "show", "fit"])
 @needs_cli
 def test_commands_on_a_model_take_no_library_for_networks(command: str, tmp_path: Path, root: Path) -> None:
@@ -96,6 +97,7 @@ def test_an_onnx_file_takes_the_messages_of_onnx_alone(tmp_path: Path, root: Pat
     assert loaded & (HEAVY - {"onnx"} | {"email", "ml_dtypes"}) == set()
 
 
+@pytest.mark.slow
 @needs_cli
 def test_a_small_run_reads_no_schema_and_writes_no_init_that_it_does_not_need(tmp_path: Path, root: Path) -> None:
     """Hundreds of records and of classes of values are imported, of which a small model has a few."""

@@ -39,6 +39,7 @@ def test_references_are_those_derived_by_hand(name: str) -> None:
     assert references()["models"][name]["flops"] == 2 * BY_HAND[name]()
 
 
+@pytest.mark.slow
 def test_operators() -> None:
     texts = [(name, form, text) for name, forms in kept("operators").items() for form, text in forms.items()]
     figures = [from_text(name, form, text, reference("operators", name)) for name, form, text in texts]

@@ -35,6 +35,7 @@ def test_files(cls: Any, tmp_path: Path) -> None:
     assert row.bound <= row.after <= row.before
 
 
+@pytest.mark.slow
 def test_some_of_them_gain() -> None:
     gains = {}
     for cls, inputs in BRANCHING.items():
@@ -82,6 +83,7 @@ def test_sizes_stay_open() -> None:
         assert torch.equal(found.module(x), model(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_graphs_inside_sizes_and_state(decomposed: bool) -> None:
     torch.manual_seed(0)

@@ -175,6 +175,7 @@ def test_pickle_gives_the_same_object(tree: Tree) -> None:
     assert again is dim or (isinstance(dim, int) and again == dim)
 
 
+@pytest.mark.slow
 @many
 @given(small_trees, small_trees, small_trees)
 def test_ring_laws_hold_as_identity(first: Tree, second: Tree, third: Tree) -> None:
@@ -206,6 +207,7 @@ def test_whole_multiples_leave_a_division(first: Tree, second: Tree, divisor: in
     assert equal(floordiv(a, divisor) * divisor + mod(a, divisor), a) is not False
 
 
+@pytest.mark.slow
 @many
 @given(small_trees, small_trees)
 def test_multiples_of_a_symbol_leave_a_division(first: Tree, second: Tree) -> None:
@@ -214,6 +216,7 @@ def test_multiples_of_a_symbol_leave_a_division(first: Tree, second: Tree) -> No
     assert mod(a + k * b, k) == mod(a, k)
 
 
+@pytest.mark.slow
 @many
 @given(polynomials, polynomials, divisors, divisors)
 def test_nested_divisions_become_one(first: Tree, second: Tree, inner: int, outer: int) -> None:
@@ -222,6 +225,7 @@ def test_nested_divisions_become_one(first: Tree, second: Tree, inner: int, oute
     assert floordiv(floordiv(a, inner) + b, outer) == floordiv(a + inner * b, inner * outer)
 
 
+@pytest.mark.slow
 @many
 @given(trees, small_trees, divisors, divisors)
 def test_nested_divisions_never_differ_from_one(first: Tree, second: Tree, inner: int, outer: int) -> None:
@@ -229,6 +233,7 @@ def test_nested_divisions_never_differ_from_one(first: Tree, second: Tree, inner
     assert equal(floordiv(floordiv(a, inner) + b, outer), floordiv(a + inner * b, inner * outer)) is not False
 
 
+@pytest.mark.slow
 @many
 @given(trees, trees, bindings)
 def test_comparisons_are_never_wrong(first: Tree, second: Tree, env: dict[str, int]) -> None:
@@ -263,6 +268,7 @@ def test_comparisons_of_related_formulas_are_never_wrong(tree: Tree, changes: li
             check_bounds(2 * base - dim, 2 * value - number)
 
 
+@pytest.mark.slow
 @many
 @given(trees, trees, bindings)
 def test_an_exact_quotient_is_exact(first: Tree, second: Tree, env: dict[str, int]) -> None:
@@ -285,6 +291,7 @@ def test_a_factor_divides_its_product(first: Tree, second: Tree) -> None:
     assert mod(a * b, b) == 0
 
 
+@pytest.mark.slow
 @many
 @given(st.lists(small_trees, min_size=1, max_size=4), st.randoms())
 def test_order_and_repetition_do_not_change_an_extreme(parts: list[Tree], random: Any) -> None:
@@ -299,6 +306,7 @@ def test_order_and_repetition_do_not_change_an_extreme(parts: list[Tree], random
         assert less(dim, dim_min(*dims)) is not True
 
 
+@pytest.mark.slow
 @many
 @given(trees, small_trees, bindings, st.sampled_from(["x", "y"]))
 def test_binding_a_formula_is_substitution(tree: Tree, inner: Tree, env: dict[str, int], name: str) -> None:
@@ -310,6 +318,7 @@ def test_binding_a_formula_is_substitution(tree: Tree, inner: Tree, env: dict[st
     check_bounds(partly, value)
 
 
+@pytest.mark.slow
 @many
 @given(trees, bindings, st.sets(names))
 def test_binding_in_two_steps_is_binding_at_once(tree: Tree, env: dict[str, int], early: set[str]) -> None:

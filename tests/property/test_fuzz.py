@@ -40,6 +40,7 @@ def test_what_was_found_stays_mended(case: Case, tmp_path: Path) -> None:
     assert outcome.findings == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_fresh_mutants(format: str, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"

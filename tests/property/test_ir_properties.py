@@ -159,6 +159,7 @@ def edit(program: Program, draw: Draw) -> None:
         draw(st.sampled_from(EDITS))(node, node.graph, draw)
 
 
+@pytest.mark.slow
 @given(programs(), st.data())
 def test_edits_keep_the_rules_and_are_counted(program: Program, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):

@@ -322,6 +322,7 @@ def test_the_peak_as_written_is_that_of_liveness(program: Program, model: Schedu
     assert found.ordering.bound <= found.ordering.peak <= found.ordering.as_written
 
 
+@pytest.mark.slow
 @given(numeric_programs())
 def test_every_edge_of_values_and_effects_is_kept(program: Program) -> None:
     found = scheduled(program)
@@ -345,6 +346,7 @@ def test_after_reordering_liveness_finds_the_peak_that_was_predicted(program: Pr
     assert Manager(program).get(Liveness(model="ssa")).peak == expected.peak
 
 
+@pytest.mark.slow
 @given(numeric_programs(), st.sampled_from([1, 64, 256]), st.sampled_from(["written", "scheduled"]))
 def test_no_two_buffers_alive_at_once_share_a_byte(program: Program, alignment: int, order: str) -> None:
     planned = Manager(program).get(Plan(alignment=alignment, seconds=0.2, order=order))  # type: ignore[arg-type]

@@ -79,6 +79,7 @@ def test_cost_and_peak_are_formulas_of_the_bound_numbers(program: Program, sizes
     assert bound(late.get(Liveness()).peak, sizes) == now.get(Liveness()).peak
 
 
+@pytest.mark.slow
 @given(symbolic_models())
 def test_the_peak_is_at_least_the_lower_bound_and_at_most_everything(program: Program) -> None:
     bind_program(program, {"batch": 3, "length": 5})

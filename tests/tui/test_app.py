@@ -66,6 +66,7 @@ def test_the_first_paint_waits_for_no_analysis() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=SMALL)
 async def test_moving_expanding_and_collapsing(app: IrscopeApp, pilot: Pilot[None]) -> None:
     assert selected(app) == "block"
@@ -111,6 +112,7 @@ async def test_details_follow_the_selection(app: IrscopeApp, pilot: Pilot[None])
     assert app.screen.query_one(DetailPane).display
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=SMALL)
 async def test_filtering_as_one_types(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await pilot.press("slash", *"relu")
@@ -134,12 +136,14 @@ async def test_a_wrong_filter_is_explained(app: IrscopeApp, pilot: Pilot[None]) 
     assert app.browse.tree.matches is None
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=SMALL)
 async def test_a_filter_that_matches_nothing_says_so(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await pilot.press("slash", *"zzz", "enter", "down", "up", "enter", "right", "left", "pagedown", "end")
     assert "Nothing matches the filter." in screen_text(app)
 
 
+@pytest.mark.slow
 @driven(SYMBOLIC, size=SMALL)
 async def test_putting_in_sizes(app: IrscopeApp, pilot: Pilot[None]) -> None:
     assert "66.11 KFLOPs x batch" in screen_text(app)
@@ -187,6 +191,7 @@ async def test_clicks_select_rows_and_steps(app: IrscopeApp, pilot: Pilot[None])
     assert selected(app) == "y"
 
 
+@pytest.mark.slow
 @driven(FOREIGN, size=SMALL)
 async def test_help_remarks_and_command_open_and_close(app: IrscopeApp, pilot: Pilot[None]) -> None:
     for key, title in (("question_mark", "Keys"), ("w", "Remarks"), ("y", "On the command line")):
@@ -205,6 +210,7 @@ async def test_the_command_is_copied(app: IrscopeApp, pilot: Pilot[None]) -> Non
     assert app.clipboard == "irscope run 'some folder/two.irs' --passes params,flops,liveness"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, size=SMALL)
 async def test_a_pane_can_fill_the_screen(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await pilot.press("z")
@@ -244,6 +250,7 @@ async def test_q_is_a_letter_while_typing(app: IrscopeApp, pilot: Pilot[None]) -
     assert app.browse.filter_text == "q?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [EMPTY, FOREIGN, HOSTILE, NESTED], ids=["empty", "foreign", "hostile", "nested"])
 @driven(size=SMALL)
 async def test_it_works_over_anything_at_any_size(app: IrscopeApp, pilot: Pilot[None], text: str) -> None:
@@ -316,6 +323,7 @@ def test_instruments_of_the_command_line_are_silent_and_come_back() -> None:
     assert opened.manager.instruments == [mine]
 
 
+@pytest.mark.slow
 def test_only_visible_lines_are_drawn() -> None:
     lines = "\n".join(f"  %v{number + 1}: ?[*] = nn.relu(%v{number})" for number in range(3000))
     opened = model(f"irscope 1\ngraph @main {{\n  input %v0: f32[2]\n{lines}\n  return %v3000\n}}\n")

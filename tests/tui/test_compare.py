@@ -308,6 +308,7 @@ def test_another_model_is_chosen_and_shown(tmp_path: Path) -> None:
     drive(open_model(Path(a)), steps)
 
 
+@pytest.mark.slow
 def test_the_cursor_moves_in_the_chart(tmp_path: Path) -> None:
     a, b = opened(tmp_path)
 
@@ -345,6 +346,7 @@ def test_a_file_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
     drive(open_model(Path(a)), steps)
 
 
+@pytest.mark.slow
 def test_sizes_are_put_in_for_both(tmp_path: Path) -> None:
     a, b = tmp_path / "a.irs", tmp_path / "b.irs"
     a.write_text(SYMBOLIC)
@@ -381,6 +383,7 @@ def test_the_sample_recordings_open(model_file: str, name: str) -> None:
     assert "predicted" in text and "only measured" in text
 
 
+@pytest.mark.slow
 def test_a_truncated_recording_opens(tmp_path: Path) -> None:
     path = SAMPLES / "models" / "net.pt2"
     if not path.exists():
@@ -404,6 +407,7 @@ def executable(path: Path, script: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
 def test_a_run_is_recorded_after_it_was_asked_and_laid_beside(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

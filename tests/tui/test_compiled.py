@@ -124,6 +124,7 @@ def test_what_did_the_compiler_change(compiled: Model, size: tuple[int, int]) ->
     drive(compiled, steps, size=size)
 
 
+@pytest.mark.slow
 def test_reports_have_the_tables_of_the_compiler(compiled: Model) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(app, pilot, "7")

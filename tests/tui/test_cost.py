@@ -194,6 +194,7 @@ def test_without_a_roof_there_are_still_points() -> None:
     assert len(Scatter([], [], None).lines(60, 10, None, UNICODE)) == 10
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_gives_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large model with open sizes is read again beside the UI, not in it."""
     path = tmp_path / "m.irs"

@@ -21,6 +21,7 @@ def card(app: IrscopeApp) -> str:
     return "\n".join(text_of(line) for line in app.browse.detail())
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_users_and_inputs_are_followed_and_history_leads_back(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "g", *"hidden", "enter", "u")
@@ -76,6 +77,7 @@ async def test_a_column_of_a_report_can_be_chosen_again(app: IrscopeApp, pilot: 
     assert "mine: made up" in screen_text(app)
 
 
+@pytest.mark.slow
 def test_stopped_work_is_not_said_to_run() -> None:
     opened = model(TWO_LAYERS)
     gate, entered = threading.Event(), threading.Event()

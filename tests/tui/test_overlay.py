@@ -109,6 +109,7 @@ def test_what_is_about_no_nodes_makes_no_column() -> None:
     assert len(sum_up(browse(EMPTY).outline, "x", Kind.COUNT, lambda node: 1).values) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "title"), [("2", "live at peak"), ("3", "least time"), ("4", "unknown nodes")])
 @driven(TWO_LAYERS, size=(120, 40))
 async def test_the_last_column_is_chosen(app: IrscopeApp, pilot: Pilot[None], key: str, title: str) -> None:
@@ -160,6 +161,7 @@ def test_a_column_of_a_package(body: str, problem: str, tmp_path: Path, monkeypa
         assert found.values[0] == 3 + 1 + 2
 
 
+@pytest.mark.slow
 def test_a_column_is_made_anew_for_other_sizes(tmp_path: Path) -> None:
     path = tmp_path / "two.irs"
     path.write_text(SYMBOLIC.replace("[1,128]", "[1,10000000]"))

@@ -274,6 +274,7 @@ def test_a_model_without_alerts_says_so() -> None:
     assert "none: NaN, Inf" in none
 
 
+@pytest.mark.slow
 def test_at_80_columns_v_shows_the_alerts_x_the_other_axis_and_o_which_weights_changed(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     _, after = changed(tmp_path / "two")

@@ -43,6 +43,7 @@ def pane(app: IrscopeApp, selector: str) -> str:
 # -- passes --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @driven(DEAD)
 async def test_the_pipeline_has_run_when_the_screen_is_shown(app: IrscopeApp, pilot: Pilot[None], size: tuple[int, int]) -> None:
@@ -54,6 +55,7 @@ async def test_the_pipeline_has_run_when_the_screen_is_shown(app: IrscopeApp, pi
     assert "Graph before (-) and after (+)" in shown
 
 
+@pytest.mark.slow
 def test_the_model_of_the_other_screens_is_not_touched() -> None:
     opened = model(DEAD)
     before = print_program(opened.program)
@@ -243,6 +245,7 @@ async def test_what_has_no_report_is_refused_and_can_be_corrected(app: IrscopeAp
     await press(app, pilot, "r", "n", "N", "e", "escape", "z", "z")
 
 
+@pytest.mark.slow
 def test_a_report_that_fails_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = model(TWO_LAYERS)
     cls = opened.manager.registry.find("stats")

@@ -133,6 +133,7 @@ def test_it_opens_on_the_verdict_the_peak_and_what_is_alive_there(size: tuple[in
     drive(SIMULATED, steps, size=size, symbols=symbols)
 
 
+@pytest.mark.slow
 @SIZES
 def test_keys_move_show_tables_help_and_leave(size: tuple[int, int]) -> None:
     async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:

@@ -76,6 +76,7 @@ async def test_every_screen_works_at_any_size(app: IrscopeApp, pilot: Pilot[None
     assert "Help" in screen_text(app)
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS, symbols=ASCII)
 async def test_every_screen_in_plain_ascii(app: IrscopeApp, pilot: Pilot[None]) -> None:
     for key in KEYS:
@@ -140,6 +141,7 @@ def _luminance(colour: Color) -> float:
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -166,6 +168,7 @@ def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: 
     drive(model(TWO_LAYERS), steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["1", "2", "3", "4"])
 def test_tables_are_exported_and_nothing_is_overwritten(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -198,6 +201,7 @@ async def test_the_command_line_is_copied(app: IrscopeApp, pilot: Pilot[None], k
     assert isinstance(app.screen, ModelScreen)
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_history_leads_back_through_screens(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "g", *"back", "enter")
@@ -221,6 +225,7 @@ async def test_going_to_what_is_not_there_is_said(app: IrscopeApp, pilot: Pilot[
     assert app.focused.id == "tree"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_bookmarks(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "B", "g", *"back", "enter", "b", "home", "B", "1")
@@ -234,6 +239,7 @@ async def test_jump_mode_goes_to_a_pane_by_its_letter(app: IrscopeApp, pilot: Pi
     assert app.focused.id == "timeline"
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_the_palette_lists_screens_and_opens(app: IrscopeApp, pilot: Pilot[None]) -> None:
     titles = {command.title for command in app.get_system_commands(app.screen)}
@@ -359,6 +365,7 @@ async def test_parameters_group_sort_filter_and_open(app: IrscopeApp, pilot: Pil
     assert shown(app) == "browse"
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "models" / "net.pt2")
 async def test_values_are_read_on_request(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "3", "V")
@@ -386,6 +393,7 @@ async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilo
     assert app.session.selected_node.op == "nn.linear"
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "mlp.irs")
 async def test_costs_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "4")
@@ -396,6 +404,7 @@ async def test_costs_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[No
     assert "· batch=8 ·" in screen_text(app)
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_tables_answer_clicks(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "3")
@@ -411,6 +420,7 @@ async def test_tables_answer_clicks(app: IrscopeApp, pilot: Pilot[None]) -> None
     assert app.session["memory"].step == 2
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_another_model_takes_the_place_of_the_first(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "3")
@@ -420,6 +430,7 @@ async def test_another_model_takes_the_place_of_the_first(app: IrscopeApp, pilot
     assert app.browse.results.finished
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
 def test_the_line_below_memory_begins_with_the_keys_that_decide(size: tuple[int, int]) -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:

@@ -117,6 +117,7 @@ def _plain_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(SAMPLE.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2][0]}x{case[2][1]}-{case[3].rpartition('-')[2]}")
 def test_the_screen_looks_as_it_did(case: Case) -> None:
     name, keys, size, theme = case
@@ -128,6 +129,7 @@ def test_without_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     compare("browse-80x24-no-colour", picture(("down", "down"), SMALL, DARK, UNICODE))
 
 
+@pytest.mark.slow
 def test_in_plain_ascii() -> None:
     found = picture(("2",), SMALL, DARK, ASCII)
     assert found.isascii()

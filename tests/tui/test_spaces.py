@@ -90,6 +90,7 @@ async def test_every_view_opens_over_anything(app: IrscopeApp, pilot: Pilot[None
         assert "computing addresses" not in shown
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_views_are_named_in_the_title(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "v", "3")

@@ -333,6 +333,7 @@ def test_reading_again_works_from_every_screen_and_keeps_sizes(tmp_path: Path) -
     drive(open_model(file), steps)
 
 
+@pytest.mark.slow
 def test_a_file_that_broke_leaves_the_screen_and_says_why(tmp_path: Path) -> None:
     file = opened_file(tmp_path)
 

@@ -36,6 +36,7 @@ def send(app: IrscopeApp, *keys: str) -> None:
         app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
+@pytest.mark.slow
 @driven(TWO_LAYERS)
 async def test_a_second_key_in_the_same_read_does_not_reach_what_is_below_a_dialog(app: IrscopeApp, pilot: Pilot[None]) -> None:
     for opening in ("D", "m", "F", "y", "e", "question_mark"):
@@ -69,6 +70,7 @@ async def test_a_list_is_filtered_by_what_is_typed(app: IrscopeApp, pilot: Pilot
     assert app.session.context.lifetime == list(LIFETIMES)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["irs", "onnx", "pt2"])
 def test_ctrl_r_shows_the_file_as_it_is_now(suffix: str, tmp_path: Path) -> None:
     before, after = {

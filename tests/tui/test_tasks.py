@@ -24,6 +24,7 @@ def first_lines(app: IrscopeApp, count: int = 10) -> str:
     return "\n".join(screen_text(app).splitlines()[:count])
 
 
+@pytest.mark.slow
 @SIZES
 def test_which_layer_costs_most_time_and_what_differs_from_the_recording(size: tuple[int, int]) -> None:
     """Keys: 4; and 6, o, the file, enter."""

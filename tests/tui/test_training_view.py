@@ -54,6 +54,7 @@ def test_the_chart_adds_up_to_what_the_pass_says() -> None:
     assert {name for name, part in made.parts.items() if part[made.peak]} >= {"parameters", "optimizer state"}
 
 
+@pytest.mark.slow
 def test_header_chart_and_table_have_the_peak_of_the_step() -> None:
     opened = captured()
     found = result_of(opened.manager, "training")
@@ -233,6 +234,7 @@ def test_a_peak_with_modelled_workspaces_has_the_sign() -> None:
     assert drawn.text.count("~") == 3 and drawn.title.startswith("device peak ~")
 
 
+@pytest.mark.slow
 def test_a_step_that_was_opened_by_name_says_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "train.py"
     script.write_text(

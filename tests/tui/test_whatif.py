@@ -100,6 +100,7 @@ def test_what_was_not_found_is_said() -> None:
     assert "orders: no sizes" in made.title() and "0 found" in made.title()
 
 
+@pytest.mark.slow
 @driven(SAMPLES / "tagger.irs", size=SMALL)
 async def test_a_change_is_tried_and_taken_away_again(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "W")

@@ -666,6 +666,7 @@ def test_high_degrees_and_deep_nesting_collapse() -> None:
     assert parse_dim(str(formula), {str(part): part for part in formula.symbols()}.__getitem__) is formula
 
 
+@pytest.mark.slow
 def test_repeated_squares_stay_small() -> None:
     formula: Dim = batch
     for _ in range(200):

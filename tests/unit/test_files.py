@@ -341,6 +341,7 @@ def run(script: str, *arguments: str) -> int:
     return code if isinstance(code, int) else 1
 
 
+@pytest.mark.slow
 def test_which_batch_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("which_batch_fits.py", str(TAGGER), "rtx-3060", "h200") == 0
     small, large = capsys.readouterr().out.splitlines()

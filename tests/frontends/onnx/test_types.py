@@ -70,6 +70,7 @@ def test_input_names_that_are_no_identifiers() -> None:
     assert list(program.symbols) == ["in_0_31m_dim0"]
 
 
+@pytest.mark.slow
 def test_absurd_numbers_of_axes_and_symbols() -> None:
     assert str(with_input(*[None] * 1000).graph.inputs[0].type) == "f32[*]"
     inputs = [value(f"x{index}", [None] * 200) for index in range(200)]

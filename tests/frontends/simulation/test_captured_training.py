@@ -246,6 +246,7 @@ def test_a_compiled_optimizer_is_followed(script: str, capsys: pytest.CaptureFix
     assert any(row[1].startswith("triton_") and "optimizer" in row for row in rows), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -137,6 +137,7 @@ def test_nothing_is_left_where_temporary_files_are(tmp_path: Path) -> None:
     assert not list((tmp_path / "temporary").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.12.1+cpu", "2.13.0+cpu", "2.15.0"])
 def test_another_version_of_the_compiler_is_named(version: str, tmp_path: Path) -> None:
     program = f"torch.__version__ = torch.torch_version.TorchVersion({version!r})\ntorch.compile(lambda x: x + 1, backend='eager')(x)\n"
@@ -144,6 +145,7 @@ def test_another_version_of_the_compiler_is_named(version: str, tmp_path: Path) 
     assert [version in one for one in _remarks(found, "IRS652")] == [True] * (not version.startswith("2.13"))
 
 
+@pytest.mark.slow
 def test_what_the_compiler_lacks_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         MODEL + "import torch._dynamo.device_interface as d\ndel d.CudaInterface\ntorch.compile(lambda x: x + 1)(x)\n"

@@ -40,6 +40,7 @@ def test_graphs_and_breaks_of_compiled_steps_are_those_of_the_program(plain: lis
     assert counted(done.stdout) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["plain", "full", "scheduled", "cut"])
 def test_a_compiled_step_is_a_step(way: str, tmp_path: Path) -> None:
     line = ["simulate", "--device", "h200", "--steps", "2", "--format", "json", "-o", "found.json", SCRIPT, "cuda", way, "50"]

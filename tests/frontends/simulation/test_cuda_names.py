@@ -72,6 +72,7 @@ def test_names_of_a_build_with_cuda_are_there(tmp_path: Path) -> None:
     assert "torch._C._nccl_init_rank of a build with CUDA is not simulated" in done.stdout
 
 
+@pytest.mark.slow
 def test_data_parallel_has_the_device_that_is_simulated(tmp_path: Path) -> None:
     done = simulate(tmp_path, PARALLEL, "--device", "h200")
     # What PyTorch's own CUDA host code says over stand-ins for its libraries.

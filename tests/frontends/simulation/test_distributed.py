@@ -49,6 +49,7 @@ assert found.outcome == "finished", found.error
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rank", "events"), JOBS)
 def test_counters_are_those_of_the_real_host_code(name: str, rank: int, events: str) -> None:
     runs = truths()[name, rank, events]
@@ -88,6 +89,7 @@ print(max(count for op, count in looks.items() if "_foreach" in op))
 """
 
 
+@pytest.mark.slow
 def test_the_first_step_of_sharded_parameters_is_linear_in_their_number() -> None:
     few, many = (int(python(LOOKS, str(layers)).stdout.split()[-1]) for layers in (3, 24))
     assert many == few

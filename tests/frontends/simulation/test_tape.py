@@ -85,11 +85,13 @@ def run(text: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("job", "world", "frees"), [("fsdp1_small_hybrid_w16", 16, "synchronize"), ("pp_gpipe_w2", 2, "next_malloc")])
 def test_a_job_of_many_streams(job: str, world: int, frees: str) -> None:
     run(JOB, str(FOLDER), job, str(world), frees)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
 def test_refusals_limits_and_caches_are_on_the_tape_too(conf: str) -> None:
     run(f"ALLOC = {conf!r}\n{TIGHT}")

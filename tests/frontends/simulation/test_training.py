@@ -48,6 +48,7 @@ print(json.dumps([steady.by_category, steady.phases]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["mlp-adamw", "mlp-sgd-zeroed", "unet-momentum-x2"])
 def test_a_captured_step_tells_the_same_categories_and_phases(key: str) -> None:
     case = cases()[key]
@@ -120,6 +121,7 @@ def a_gradient_that_was_copied() -> None:
     ((turned + x) * factor).sum().backward()
 
 
+@pytest.mark.slow
 def test_a_gradient_that_was_copied_is_added_to_in_place() -> None:
     """As PyTorch's CUDA build does: the gradient of the sum, once it was copied for the transposed operand, has no other holder."""
     size = 64 * 8 * 512 * 4
@@ -135,6 +137,7 @@ def losses_of_positions() -> None:
     torch.nn.functional.nll_loss(scores, labels, reduction="none")
 
 
+@pytest.mark.slow
 def test_losses_of_positions_come_after_the_sum_of_the_weights() -> None:
     asked = requests("losses_of_positions")
     assert asked[asked.index(4) + 1] == 2400
@@ -147,6 +150,7 @@ def dropped_attention() -> None:
     torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
 
 
+@pytest.mark.slow
 def test_the_second_random_state_of_attention_replaces_the_first() -> None:
     asked = requests("dropped_attention")
     at = asked.index(8)
@@ -176,6 +180,7 @@ def attention_of_one_head_of_keys() -> None:
         torch.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
 
 
+@pytest.mark.slow
 def test_a_mask_of_truth_values_is_made_additive_in_the_type_of_the_queries() -> None:
     assert 2 * 100 * 100 * 2 in requests("attention_of_one_head_of_keys")
 
@@ -187,5 +192,6 @@ def grouped_product_in_f32() -> None:
     torch.nn.functional.grouped_mm(rows, weights, offs=torch.tensor([3, 6, 9, 12], dtype=torch.int32, device="cuda"))
 
 
+@pytest.mark.slow
 def test_grouped_products_run_in_any_element_type() -> None:
     assert 12 * 32 * 4 in requests("grouped_product_in_f32")

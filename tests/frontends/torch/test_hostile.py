@@ -130,6 +130,7 @@ def test_unsafe_names_are_refused(name: str, tmp_path: Path) -> None:
         Archive(path)
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "m.pt2"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("m/models/model.json", "w", force_zip64=True) as entry:

@@ -185,6 +185,7 @@ class _WithLoss(nn.Module):
         return _loss(self.inner(x))
 
 
+@pytest.mark.slow
 def test_joint_graphs_are_read_with_phases_aliases_and_random_numbers() -> None:
     with FakeTensorMode():
         joint = joint_with_descriptors(_WithLoss().train(), (torch.randn(64, 16),))
@@ -213,6 +214,7 @@ def test_exported_programs_have_joint_graphs_too() -> None:
     assert Simulator(problem).choices
 
 
+@pytest.mark.slow
 def test_settings_of_torch_are_judged_by_their_true_peak() -> None:
     with FakeTensorMode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -403,6 +403,7 @@ def test_on_the_command_line(traced: Path, capsys: pytest.CaptureFixture[str]) -
     assert "IRS173: the types of aten.special_bessel_j0 come from torch" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["", "--use-torch"])
 def test_torch_is_imported_only_with_the_option(option: str, traced: Path) -> None:
     code = "import sys; from irscope.cli.main import main; main(sys.argv[1:]); sys.exit(10 if 'torch' in sys.modules else 0)"

@@ -174,6 +174,7 @@ def test_a_second_run_says_the_same_without_torch_until_a_source_changes(home: P
     assert made == 1 and listed != longer
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "asked",
@@ -200,6 +201,7 @@ def test_one_capture_answers_for_all_sizes(captures: Captures) -> None:
     assert captures.run("sweep", "--over", "batch=2,4,8")[1] == 0, "the same open size"
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_what_a_module_read_once_counts_for_every_program_of_the_process(project: Path, captures: Captures) -> None:
     """`fit` makes several programs, of which the first alone imports the modules and opens what they open."""
@@ -379,6 +381,7 @@ def test_captures_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert written(again, []) == form and (again.watched is None) == (program.watched is None)
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_steps_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from irscope.passkit.settings import Settings

@@ -164,6 +164,7 @@ def test_the_collector_is_paused_and_comes_back() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_what_is_built_counts_as_long_lived_and_garbage_goes_before_the_next() -> None:
     """Else dropped graphs, which are full of cycles, would stay for as long as no other objects are made."""
     gc.collect()

@@ -187,6 +187,7 @@ class Looped(nn.Module):
         return y
 
 
+@pytest.mark.slow
 def test_steps_on_a_gpu_have_its_counters_its_history_and_times_of_events(
     card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def always_full(random: Random, steps: int) -> Problem:
     return placement_problem(lower, upper, size, 1)
 
 
+@pytest.mark.slow
 def test_both_searches_agree_on_what_is_possible() -> None:
     pytest.importorskip("numba")
     random = Random(7)

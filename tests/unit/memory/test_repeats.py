@@ -51,6 +51,7 @@ def said(tape: Tape[Any], make: Callable[[], CachingAllocator]) -> object:
     return found.outcomes, held, gpu.counters(), gpu.segments()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     LAYERS,

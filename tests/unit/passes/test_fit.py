@@ -154,6 +154,7 @@ def test_the_answer_does_not_contradict_itself(capsys: pytest.CaptureFixture[str
     assert document["surely_peak_bytes"] <= document["memory_bytes"] < document["highest_peak_bytes"]
 
 
+@pytest.mark.slow
 def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     memory = 300 << 20
     model = open_model(TAGGER)
@@ -210,6 +211,7 @@ def test_sizes_that_run_above_one_that_does_not_are_told_so(monkeypatch: pytest.
     assert "  runs         30, though not all in between: " in said
 
 
+@pytest.mark.slow
 def test_what_is_needed_is_not_what_is_left_once_the_cache_was_given_back() -> None:
     """On the whole device, too, a size fits where the allocator need not empty its cache."""
     small = "rtx-4060-laptop"

@@ -51,6 +51,7 @@ def test_bodies_nest(registry: PassRegistry) -> None:
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
 
 
+@pytest.mark.slow
 @given(
     op=texts,
     scale=st.floats(allow_nan=False),

@@ -229,6 +229,7 @@ def test_many_nodes_without_modules_are_put_into_sections() -> None:
     _check_scene(scene(tree, opened, Measure(lambda box: 60.0, 30, 24, 20, 40, 10)))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_nodes_take_seconds() -> None:
     program = _program(_flat(100_000))
     begin = time.process_time()

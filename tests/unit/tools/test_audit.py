@@ -356,6 +356,7 @@ def test_a_model_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["reason"] for row in rows] == ["time", None]
 
 
+@pytest.mark.slow
 def test_memory_and_time_of_a_model_are_limited_by_the_system() -> None:
     [hungry] = found_at(["hog"], Setup(memory=1 << 30))
     late, fine = found_at(["spin", "a"], Setup(seconds=0.2))
@@ -389,6 +390,7 @@ def files_of(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*.*") if path.is_file() or path.is_fifo()}
 
 
+@pytest.mark.slow
 def test_every_file_has_a_row_and_a_second_run_analyses_nothing(hub: Path, results: Path) -> None:
     rows = rows_of(results)
     assert set(rows) == files_of(hub)
@@ -505,6 +507,7 @@ def test_what_changed_between_two_audits_is_told(tmp_path: Path) -> None:
     assert {row["model"] for row in report.table("changed").to_dicts()} == {"m1.onnx"}
 
 
+@pytest.mark.slow
 def test_the_command_answers_and_its_exit_code_says_whether_all_have_numbers(
     hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

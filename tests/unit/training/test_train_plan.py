@@ -234,6 +234,7 @@ def _words(path: Path) -> str:
     return " ".join(ElementTree.parse(path).getroot().itertext())
 
 
+@pytest.mark.slow
 def test_pictures_draw_every_series(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock that goes on by a millisecond whenever it is looked at: how far a search comes does not depend on how busy the machine is.
     monkeypatch.setattr(worktime, "time", SimpleNamespace(thread_time=count(0.0, 0.001).__next__))
@@ -251,6 +252,7 @@ def test_pictures_draw_every_series(script: Path, tmp_path: Path, monkeypatch: p
         assert [word for word in words if word not in text] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
 def test_pictures_of_several_batches_name_each(
     script: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -426,6 +428,7 @@ def test_what_needs_a_live_module(joint: Path, option: list[str], code: str, cap
     assert code in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_largest_batch_of_an_open_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from torch.export.experimental import _export_forward_backward
 

@@ -166,6 +166,7 @@ def test_who_cancels_does_not_wait_for_a_compiler(path: Path, monkeypatch: pytes
         go_on.set()
 
 
+@pytest.mark.slow
 def test_progress_only_grows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("irscope.weights.scan._PAUSE", 0.0)
     monkeypatch.setattr(values, "MOST_HELD", 2 << 20)
