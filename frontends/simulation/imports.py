@@ -1,4 +1,4 @@
-"""Whether this machine can simulate programs, and modules that are changed once a program has imported them; nothing is imported here."""
+"""Check that this machine can simulate programs, and change modules once a program has imported them; nothing is imported here."""
 
 from __future__ import annotations
 

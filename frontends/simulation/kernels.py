@@ -171,9 +171,9 @@ class Kernels:
         self.allow_unknown = False
         """Whether operators of a program's own are counted where their kernels for the device do not run here."""
         self.number = number
-        """How many elements hold, where nobody computes them; called each time that a program asks, with whether there is a most."""
+        """Returns how many elements hold where nobody computes them; called each time that a program asks, with whether there is a most."""
         self._computed: Any = None
-        """What the host computes of an operator in such a call; None where its operands are not known."""
+        """The results that the host computes of an operator in such a call; None where its operands are not known."""
         self._number = 0
         """How many do in the call for which a plan is made."""
         self.unknown: dict[str, int] = {}
@@ -284,7 +284,7 @@ class Kernels:
         return kernel
 
     def _count(self, name: str, args: Sequence[Any]) -> int:
-        """How many results an operator will have that has as many as elements hold: by a mask that is known, or what nobody computes."""
+        """Return how many results an operator will have that has as many as elements hold: by a known mask, or as nobody computes."""
         values, masks, shape = self.values, [args[0]], tuple(args[0].shape)
         if name.startswith("aten::index"):
             masks = [one for one in args[1] if one is not None and one.dtype in (torch.bool, torch.uint8)]

@@ -23,7 +23,7 @@ OVERWRITES: Final = frozenset({"aten::fill_", "aten::zero_", "aten::arange", "at
 
 
 class Values:
-    """What was copied to the device, and computed with it in whole numbers: what is read of it, or brought by a collective, is known.
+    """Keep what was copied to the device, and computed with it in whole numbers: what is read of it, or brought by a collective, is known.
 
     Of a piece they are bytes by where they begin; ranks are taken to send what this one does.
     """
@@ -55,12 +55,12 @@ class Values:
         self._write(into, None if known is None else known.expand(into.shape).to(into.dtype))
 
     def holding(self, mask: torch.Tensor, shape: Sequence[int]) -> int | None:
-        """How many elements of a mask hold where it is spread over a shape, if it is known."""
+        """Return how many elements of a mask hold where it is spread over a shape, if it is known."""
         known = self._read(mask)
         return None if known is None else int(torch.count_nonzero(known)) * math.prod(shape) // max(mask.numel(), 1)
 
     def computed(self, op: Any, args: Any, kwargs: Any, written: Any) -> Any:
-        """What an operator makes of what is known, on the host; None where it is not. `written` is the operand that it writes to."""
+        """Compute an operator on the host from what is known; None where it is not. `written` is the operand that it writes to."""
         blind = op.name().partition(".")[0] in OVERWRITES
 
         def on_host(one: Any) -> Any:
@@ -161,7 +161,7 @@ def overload_of(op: Any, given: Sequence[Any]) -> Any:
 
 
 def is_of_tensors(argument: Any) -> bool:
-    """Whether an argument of an operator is a tensor."""
+    """Return whether an argument of an operator is a tensor."""
     return isinstance(argument.type, torch.TensorType)
 
 
