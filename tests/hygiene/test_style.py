@@ -99,12 +99,11 @@ def test_messages_are_plain_english() -> None:
     ]
 
 
-MOST_WORDS = 61_600
-"""Of the pages that people write, and of the changelog. 40,000 are the aim: a page that grows makes another one shorter."""
-GENERATED = ("api.md", "codes.md", "commands.md")
+MOST_WORDS = 75_200
+"""Of all pages of docs/, those that are generated among them, and of the changelog. 40,000 are the aim: a page that grows makes another shorter."""
 
 
 def test_pages_do_not_grow() -> None:
-    pages = [ROOT / "CHANGELOG.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED)]
+    pages = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
     words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
     assert sum(words.values()) <= MOST_WORDS, sorted(words.items(), key=lambda item: -item[1])[:10]

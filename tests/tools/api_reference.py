@@ -12,8 +12,8 @@ from collections.abc import Iterator
 FACADES = ("irscope", "irscope.ir", "irscope.ops", "irscope.passkit", "irscope.report", "irscope.memory")
 _HEAD = """# Python interface
 
-What scripts, passes and packages may import, from the docstrings. `irscope` itself is enough to load models and run passes; the others
-are for those who write passes, operators or reports. See also [reports in Python](reports.md#in-python-and-notebooks) and
+What scripts, passes and packages may import. `irscope` itself is enough to load models and run passes; the other modules are for those who
+write passes, operators or reports. `help(irscope.fit)` prints a docstring whole. See also [reports in Python](reports.md#in-python-and-notebooks) and
 [extending irscope](extending.md).
 """
 
@@ -25,7 +25,7 @@ def api_page() -> str:
 
 def _facade(name: str) -> Iterator[str]:
     module = importlib.import_module(name)
-    yield f"## {name}\n\n{inspect.getdoc(module)}\n"
+    yield f"## {name}\n\n{_doc(module)}\n"
     for public in sorted(module.__all__, key=lambda one: (one.startswith("__"), one.lower())):
         offered = getattr(module, public)
         if not public.startswith("__"):
@@ -39,7 +39,7 @@ def _entry(name: str, offered: object) -> Iterator[str]:
         if members:
             yield "\n".join(members) + "\n"
     elif inspect.isfunction(offered):
-        yield f"### {name}\n\n```python\n{_signature(name, offered)}\n```\n\n{_doc(offered)}\n"
+        yield f"### {name}\n\n```python\n{_signature(name, offered, annotated=True)}\n```\n\n{_doc(offered)}\n"
     else:
         yield f"### {name}\n\n{type(offered).__name__ if not isinstance(offered, dict) else 'A table'}: {_summary_of_value(offered)}\n"
 
@@ -50,24 +50,31 @@ def _summary_of_value(offered: object) -> str:
 
 def _member(name: str, found: object) -> str:
     function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
-    if inspect.isfunction(function):
-        return f"- `{_signature(name, function)}`  \n  {_doc(function, first=True)}" if function.__doc__ else ""
-    if isinstance(found, property):
-        return f"- `{name}`  \n  {_doc(found, first=True)}" if found.__doc__ else ""
-    return ""
+    if inspect.isfunction(function) and function.__doc__:
+        return f"- `{_signature(name, function)}`: {_clause(function)}"
+    return f"- `{name}`: {_clause(found)}" if isinstance(found, property) and found.__doc__ else ""
 
 
-def _doc(offered: object, *, first: bool = False) -> str:
+def _doc(offered: object) -> str:
+    """Return the first paragraph of a docstring on one line."""
     text = inspect.getdoc(offered) or ""
     made = isinstance(offered, type) and dataclasses.is_dataclass(offered) and text.startswith(f"{offered.__name__}(")
     if made or (isinstance(offered, type) and issubclass(offered, enum.Enum) and text == enum.Enum.__doc__):
         return ""
-    return text.split("\n\n")[0].replace("\n", " ") if first else text
+    return " ".join(text.split("\n\n")[0].split())
 
 
-def _signature(name: str, function: object) -> str:
+def _clause(member: object) -> str:
+    """Return the first paragraph of a docstring up to its first full stop."""
+    return _doc(member).split(". ")[0].rstrip(".")
+
+
+def _signature(name: str, function: object, *, annotated: bool = False) -> str:
+    """Return a signature; without annotations, the names of its parameters."""
     assert callable(function)
     signature = inspect.signature(function)
+    if not annotated:
+        return f"{name}({', '.join(parameter for parameter in signature.parameters if parameter not in ('self', 'cls'))})"
     parameters = [
         parameter if isinstance(parameter.default, _SHOWN) else parameter.replace(default=...)
         for parameter in signature.parameters.values()

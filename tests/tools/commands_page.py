@@ -32,8 +32,7 @@ def commands_page() -> str:
     lines = [
         "# Commands and options",
         "",
-        "The same declarations make `irscope COMMAND --help all` and shell completion. [The command line](cli.md) has the rules that "
-        "hold for all commands.",
+        "`irscope COMMAND --help all` says more about a command. [The command line](cli.md) has the rules that hold for all commands.",
         "",
     ]
     for question, commands in GROUPS.items():
@@ -52,12 +51,8 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
     parser = parser_of(name, command)
     yield f"### irscope {name}"
     yield ""
-    for paragraph in cleandoc(command.__doc__ or "").split("\n\n"):
-        if "  " in paragraph:
-            yield from ("```text", *paragraph.splitlines(), "```")
-        else:
-            yield _escaped(" ".join(paragraph.split()))
-        yield ""
+    yield escaped(" ".join(cleandoc(command.__doc__ or "").split("\n\n")[0].split()))
+    yield ""
     for line, answer in command.examples:
         yield f"* {answer} `{line}`"
     rows: list[tuple[str, str]] = []
@@ -81,10 +76,10 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    yield "| option | meaning |"
+    yield "|option|meaning|"
     yield "|---|---|"
     for name, meaning in rows:
-        yield f"| {name} | {meaning} |"
+        yield f"|{name}|{meaning}|"
 
 
 def _row(action: argparse.Action) -> tuple[str, str]:
@@ -93,9 +88,9 @@ def _row(action: argparse.Action) -> tuple[str, str]:
     flags = ", ".join(action.option_strings)
     shown = f"{flags} {value or action.dest.upper()}" if flags and action.nargs != 0 else flags or value or action.dest
     text = argparse.HelpFormatter("irscope")._expand_help(action) if action.help else ""
-    return f"`{shown.replace('|', chr(92) + '|')}`", _escaped(" ".join(text.split()))
+    return f"`{shown.replace('|', chr(92) + '|')}`", escaped(" ".join(text.split()))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text as Markdown: what HTML and tables would take for their own stands for itself."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("__", "\\_\\_")

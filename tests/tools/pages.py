@@ -28,18 +28,17 @@ from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
 from tests.tools.bench.page import performance_page
-from tests.tools.commands_page import commands_page
+from tests.tools.commands_page import commands_page, escaped
 from tests.tools.manpage import man_page
 
 ROOT = Path(__file__).parents[2]
 
 
 def codes_page() -> str:
-    """Every code with its text."""
-    lines = ["# Codes", "", "Every diagnostic and error has a code; `irscope explain CODE` prints the same text.", ""]
-    for code, doc in CODES.items():
-        lines += [f"## {code}: {doc.title}", "", doc.text, ""]
-    return "\n".join(lines)
+    """Return a table of all codes; what each means and what to do about it is what `irscope explain` prints."""
+    head = "Every diagnostic and error has a code. `irscope explain CODE` prints what it means and what to do about it."
+    rows = [f"|{code}|{escaped(doc.title)}|" for code, doc in CODES.items()]
+    return "\n".join(["# Codes", "", head, "", "|code|meaning|", "|---|---|", *rows, ""])
 
 
 def help_table() -> str:
