@@ -100,7 +100,7 @@ def test_messages_are_plain_english() -> None:
 
 
 MOST_WORDS = 75_200
-"""Of all pages of docs/, those that are generated among them, and of the changelog. 40,000 are the aim: a page that grows makes another shorter."""
+"""Of all pages of docs/, generated ones too, and of the changelog. 40,000 are the aim: a page that grows makes another one shorter."""
 
 
 def test_pages_do_not_grow() -> None:

@@ -13,8 +13,8 @@ FACADES = ("irscope", "irscope.ir", "irscope.ops", "irscope.passkit", "irscope.r
 _HEAD = """# Python interface
 
 What scripts, passes and packages may import. `irscope` itself is enough to load models and run passes; the other modules are for those who
-write passes, operators or reports. `help(irscope.fit)` prints a docstring whole. See also [reports in Python](reports.md#in-python-and-notebooks) and
-[extending irscope](extending.md).
+write passes, operators or reports. `help(irscope.fit)` prints a docstring whole. See also [reports in
+Python](reports.md#in-python-and-notebooks) and [extending irscope](extending.md).
 """
 
 
