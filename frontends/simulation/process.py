@@ -28,9 +28,14 @@ from irscope.frontends.simulation.kernels import Kernels, Listener
 from irscope.frontends.simulation.launchers import Launchers
 from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.nvml import Management
-from irscope.frontends.simulation.recurrent import recurrent_composites, recurrent_kernels
-from irscope.frontends.simulation.sparse import SparseKernels
-from irscope.frontends.simulation.special import install_foreign, special_kernels, value_in_generation
+from irscope.frontends.simulation.special import (
+    SparseKernels,
+    install_foreign,
+    recurrent_composites,
+    recurrent_kernels,
+    special_kernels,
+    value_in_generation,
+)
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
 from irscope.memory.caching.allocator import PendingFrees

@@ -7,37 +7,26 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from irscope.ops.spec import Drop, MemoryEvent, Result, Take, Unknown
+from irscope.ops.gradients import sum_sorted_rows
+from irscope.ops.scratch.ordering import cub_sort_pairs
+from irscope.ops.scratch.recorder import Requests
+from irscope.ops.spec import MemoryEvent
 
 
-class Asked:
-    """One call: its arguments by name, and its results."""
+class Asked(Requests):
+    """Collects the events of one call: its arguments by name, and its results."""
 
     def __init__(self, arguments: Mapping[str, Any], results: Sequence[Any]) -> None:
+        super().__init__(results)
         self._arguments = arguments
-        self.results = results
-        self.events: list[MemoryEvent] = []
-        self._numbers = 0
 
     def __getitem__(self, name: str) -> Any:
         return self._arguments.get(name)
 
-    def take(self, label: str, size: int) -> str:
-        """Ask for bytes; the label gives them back."""
-        if not size:
-            return ""
-        self._numbers += 1
-        name = f"{label} ({self._numbers})"
-        self.events.append(Take(name, size))
-        return name
-
-    def drop(self, *labels: str) -> None:
-        """Give back in this order; empty labels stand for what was never taken."""
-        self.events.extend(Drop(label) for label in labels if label)
-
-    def result(self, *places: int) -> None:
+    def make(self, *places: int) -> None:
         """Storages of results are made now."""
-        self.events.extend(Result(place) for place in places)
+        for place in places:
+            self.result(place)
 
     def contiguous(self, one: torch.Tensor) -> str:
         """A row-major copy of a tensor that does not lie so."""
@@ -56,7 +45,7 @@ def _contiguous_gradient(name: str, *results: int) -> Rule:
 
     def rule(asked: Asked) -> Sequence[MemoryEvent]:
         copy = asked.contiguous(asked[name])
-        asked.result(*(results or (0,)))
+        asked.make(*(results or (0,)))
         asked.drop(copy)
         return asked.events
 
@@ -78,13 +67,13 @@ def _complex_to_float(asked: Asked) -> Sequence[MemoryEvent]:
     """Of complex numbers the result is complex first (unary_op_impl_with_complex_to_float_out)."""
     asked.result(0)
     if asked["self"].is_complex():
-        asked.drop(asked.take("complex result", _bytes(asked["self"])))
+        asked.passing("complex result", _bytes(asked["self"]))
     return asked.events
 
 
 def _deviations(asked: Asked) -> Sequence[MemoryEvent]:
     asked.result(0)
-    asked.drop(asked.take("scaled noise", _bytes(asked.results[0])))
+    asked.passing("scaled noise", _bytes(asked.results[0]))
     return asked.events
 
 
@@ -92,7 +81,7 @@ def _real_from_complex(asked: Asked) -> Sequence[MemoryEvent]:
     """cuFFT overwrites what it reads."""
     asked.result(0)
     copy = asked.take("copy of the input", _bytes(asked["self"]))
-    asked.events.append(Unknown("library workspace", "cuFFT tells the size of its workspace only on the device"))
+    asked.unknown("library workspace", "cuFFT tells the size of its workspace only on the device")
     asked.drop(copy)
     return asked.events
 
@@ -111,45 +100,29 @@ def _scatter_means(asked: Asked) -> Sequence[MemoryEvent]:
 def _unfolded(asked: Asked) -> Sequence[MemoryEvent]:
     """Positions along the axis."""
     asked.result(0)
-    asked.drop(asked.take("positions", asked["input_sizes"][asked["dim"]] * 8))
+    asked.passing("positions", asked["input_sizes"][asked["dim"]] * 8)
     return asked.events
 
 
 def _bag(asked: Asked) -> Sequence[MemoryEvent]:
     """Sizes of the bags, the bag of each position, sums, the largest."""
-    asked.result(2, 1, 0, 3)
+    asked.make(2, 1, 0, 3)
     return asked.events
 
 
-_SCAN: Final = 1279
-"""CUB's buffer for counting in one pass over few elements."""
-_PIECE: Final = 10
-"""Rows of a segment that are added up in one piece (NROWS_PER_THREAD in EmbeddingBackwardKernel.cu)."""
-
-
 def _bag_gradient(asked: Asked) -> Sequence[MemoryEvent]:
-    """Positions are sorted, and rows summed piece by piece (EmbeddingBag.cu, EmbeddingBackwardKernel.cu)."""
+    """Positions are sorted, by all of their bits, and rows summed piece by piece (EmbeddingBag.cu)."""
     gradient, positions = asked["grad"], asked["indices"]
     copy = asked.contiguous(gradient)
     if asked["mode"] == _LARGEST:
         asked.result(0)
         asked.drop(copy)
         return asked.events
-    size, number = _bytes(positions), positions.numel()
-    item = positions.element_size()
-    ordered, origins, numbered = (asked.take(what, size) for what in ("sorted positions", "origins", "numbers"))
-    asked.drop(asked.take("buffer of the sort", 1 if number <= _ONE_TILE else 2 * size), numbered)
-    counts = asked.take("counts", size) if asked["scale_grad_by_freq"] else ""
-    asked.result(0)
-    firsts, found, marks = asked.take("first of each row", size), asked.take("rows found", 8), asked.take("marks", size)
-    asked.drop(asked.take("buffer of the count", _SCAN), marks)
-    segments = min(number, asked["num_weights"])
-    pieces = segments + number // _PIECE
-    starts, parts = asked.take("starts of segments", segments * item), asked.take("pieces of segments", segments * item)
-    asked.drop(asked.take("buffer of the sum", _SCAN))
-    total, places = asked.take("pieces", 8), asked.take("starts of pieces", pieces * item)
-    sums = asked.take("sums of pieces", pieces * gradient.shape[1] * max(gradient.element_size(), 4))
-    asked.drop(sums, places, total, parts, starts, found, firsts, counts, origins, ordered, copy)
+    number, item = positions.numel(), positions.element_size()
+    row = gradient.shape[1] * max(gradient.element_size(), 4)
+    sort = cub_sort_pairs(number, item, item)
+    sum_sorted_rows(asked, number, asked["num_weights"], item, sort, row, scaled=bool(asked["scale_grad_by_freq"]))
+    asked.drop(copy)
     return asked.events
 
 
@@ -160,7 +133,7 @@ def _lengths(asked: Asked, batch: int) -> list[str]:
 def _ctc(asked: Asked) -> Sequence[MemoryEvent]:
     """LossCTC.cu: three lists of numbers, the forward variables, the loss."""
     lists = _lengths(asked, asked["log_probs"].shape[1])
-    asked.result(1, 0)
+    asked.make(1, 0)
     asked.drop(*lists)
     return asked.events
 
@@ -176,13 +149,11 @@ def _ctc_gradient(asked: Asked) -> Sequence[MemoryEvent]:
 
 _LARGEST: Final = 2
 """EmbeddingBag's mode "max"."""
-_ONE_TILE: Final = 2304
-"""Positions that CUB sorts with one block."""
 
 
 def _no_memory(asked: Asked) -> Sequence[MemoryEvent]:
     """Zeros that nobody writes have no memory behind them."""
-    asked.events.append(Result(0, 0))
+    asked.result(0, 0)
     return asked.events
 
 

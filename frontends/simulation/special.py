@@ -1,4 +1,5 @@
-"""Kernels that are no plans: copies between host and device, values that the program reads, storages that change."""
+"""Kernels that are no plans: copies between host and device, values that the program reads, storages that change, recurrent networks by
+cuDNN (ATen/native/cudnn/RNN.cpp), sparse tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import math
 import mmap
 import os
 import re
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ import torch
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
+from irscope.frontends.eager.routes import RNN_MODES
 from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.imports import ChangedImports
 from irscope.frontends.simulation.kernels import Kernel, Kernels, UnknownKernel, resize_tensor
@@ -24,6 +28,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Layout, Shape, tensor
 from irscope.memory.tape import Ran
 from irscope.ops.registry import find_op
+from irscope.ops.scratch.ordering import cub_merge_sort, cub_unique
 from irscope.ops.spec import OpCall
 
 _CPU = torch._C.DispatchKey.CPU
@@ -417,3 +422,301 @@ class _Function:
         if args:
             self._kernels.tell_unknown(self._name)
         return 0
+
+
+_LIBRARY: Final = "cuDNN's workspace, reserve and dropout state"
+
+
+def recurrent_kernels(kernels: Kernels) -> dict[str, Kernel]:
+    """By name of the operator."""
+    machine = kernels.machine
+    seeded: list[bool] = []
+
+    def flatten(weights: Sequence[torch.Tensor], *geometry: Any) -> torch.Tensor:
+        buffer = _flat(weights)
+        at = 0
+        for one in weights:
+            one.set_(buffer.untyped_storage(), at, one.shape, _rows(one.shape))
+            at += one.numel()
+        return buffer
+
+    def forward(
+        x: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        per_layer: int,
+        buffer: Any,
+        hx: torch.Tensor,
+        cx: Any,
+        mode: int,
+        units: int,
+        projected: int,
+        layers: int,
+        batch_first: bool,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_sizes: Any,
+        state: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        if train and dropout and not seeded:
+            seeded.append(True)
+            machine.free(machine.take(8, "temporary", "random state"))
+            kernels.tell_unknown(_LIBRARY)
+        given = x.contiguous()
+        hidden, cell = hx.contiguous(), None if cx is None else cx.contiguous()
+        output = given.new_empty((*given.shape[:-1], (projected or units) * (2 if bidirectional else 1)))
+        hy = hidden.new_empty(hidden.shape)
+        cy = hidden.new_empty((0,)) if cell is None else cell.new_empty(cell.shape)
+        kept = given.new_empty((0,), dtype=torch.uint8)
+        if train:
+            kernels.tell_unknown(_LIBRARY)
+        whole = _flat(weights) if buffer is None else buffer
+        return output, hy, cy, kept, whole
+
+    def backward(
+        x: torch.Tensor,
+        weights: Sequence[torch.Tensor],
+        per_layer: int,
+        buffer: torch.Tensor,
+        hx: torch.Tensor,
+        cx: Any,
+        output: torch.Tensor,
+        d_output: Any,
+        d_hy: Any,
+        d_cy: Any,
+        mode: int,
+        units: int,
+        projected: int,
+        layers: int,
+        batch_first: bool,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_sizes: Any,
+        state: Any,
+        reserve: torch.Tensor,
+        mask: Sequence[bool],
+    ) -> tuple[Any, ...]:
+        if not train:
+            raise RuntimeError("cudnn RNN backward can only be called in training mode")
+        gradient = torch.zeros_like(output) if d_output is None else d_output
+        of_h = torch.zeros_like(hx) if d_hy is None else d_hy
+        of_c = None if cx is None else torch.zeros_like(cx) if d_cy is None else d_cy
+        found = _of_inputs(x, hx, cx, gradient, of_h, of_c)
+        made: list[Any] = [None] * len(weights)
+        if mask[3]:
+            given = x.contiguous()
+            flat, at = buffer.new_empty(buffer.shape), 0
+            for place, one in enumerate(weights):
+                made[place] = flat.as_strided(one.shape, _rows(one.shape), at)
+                at += one.numel()
+            del given
+        del of_c, of_h  # in the reverse of the order in which they came
+        return (*found, made)
+
+    return {
+        "aten::_cudnn_rnn_flatten_weight": flatten,
+        "aten::_cudnn_rnn": forward,
+        "aten::_cudnn_rnn_backward": backward,
+    }
+
+
+def _of_inputs(
+    x: torch.Tensor, hx: torch.Tensor, cx: Any, gradient: torch.Tensor, of_h: torch.Tensor, of_c: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of the input and of the first states; contiguous copies live as long as this."""
+    given, gradient = x.contiguous(), gradient.contiguous()
+    hidden, cell = hx.contiguous(), None if cx is None else cx.contiguous()
+    of_h, of_c = of_h.contiguous(), None if of_c is None else of_c.contiguous()
+    dx, dhx = given.new_empty(given.shape), hidden.new_empty(hidden.shape)
+    dcx = hidden.new_empty((0,)) if cell is None else cell.new_empty(cell.shape)
+    return dx, dhx, dcx
+
+
+def _rows(shape: Sequence[int]) -> tuple[int, ...]:
+    steps, step = [], 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= size
+    return tuple(reversed(steps))
+
+
+def _flat(weights: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A buffer for all weights."""
+    return weights[0].new_empty((sum(one.numel() for one in weights),))
+
+
+# -- torch.lstm and its like ------------------------------------------------------------------------------------------------
+
+
+def recurrent_composites() -> dict[str, Kernel]:
+    """`lstm.input` and its like by cuDNN, by name of the operator."""
+    return {f"{name}.{kind}": _by_cudnn(name, packed=kind == "data") for name in RNN_MODES for kind in ("input", "data")}
+
+
+def _by_cudnn(name: str, *, packed: bool) -> Kernel:
+    def kernel(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
+        sizes: list[int] = []
+        first = False
+        if packed:
+            sizes, hidden, weights, _, layers, dropout, train, bidirectional = [int(one) for one in rest[0]], *rest[1:]
+        else:
+            hidden, weights, _, layers, dropout, train, bidirectional, first = rest
+        h, c = hidden if name == "lstm" else (hidden, None)
+        x = x.transpose(0, 1) if first else x
+        weights = list(weights)
+        units = h.shape[-1] if c is None else c.shape[-1]
+        projected = h.shape[-1] if h.shape[-1] != units else 0
+        whole = sum(one.numel() for one in weights)
+        buffer = None
+        if torch.is_autocast_enabled("cuda"):
+            x, h, c, weights, buffer = _cast(torch.get_autocast_dtype("cuda"), x, h, c, weights)
+        elif len({one.untyped_storage()._cdata for one in weights}) == 1 and weights[0].untyped_storage().nbytes() >= whole * x.itemsize:
+            buffer = weights[0].detach().as_strided((whole,), (1,), 0)
+        per_layer = len(weights) // (layers * (2 if bidirectional else 1))
+        made = _aten._cudnn_rnn(
+            x,
+            weights,
+            per_layer,
+            buffer,
+            h,
+            c,
+            RNN_MODES[name],
+            units,
+            projected,
+            layers,
+            False,
+            dropout,
+            train,
+            bidirectional,
+            sizes,
+            None,
+        )
+        output = made[0].transpose(0, 1) if first else made[0]
+        return (output, *made[1:3]) if name == "lstm" else (output, made[1])
+
+    return kernel
+
+
+def _cast(
+    dtype: torch.dtype, x: Any, h: Any, c: Any, weights: list[torch.Tensor]
+) -> tuple[Any, Any, Any, list[torch.Tensor], torch.Tensor]:
+    """What autocast does to a recurrent network: its weights in the lower precision, in one buffer again (AutocastRNN.cpp)."""
+    buffer = torch.empty(sum(one.numel() for one in weights), dtype=dtype, device=x.device)
+    made, at = [], 0
+    for one in weights:
+        made.append(buffer[at : at + one.numel()].view(one.shape).copy_(one))
+        at += one.numel()
+    return x.to(dtype), h.to(dtype), None if c is None else c.to(dtype), made, buffer.detach()
+
+
+_SPARSE_CPU: Final = torch._C.DispatchKey.SparseCPU
+_INDEX: Final = 8
+
+
+def shared_operators() -> list[str]:
+    """Operators with one implementation for sparse tensors of both devices, from the list that ships with torch."""
+    path = Path(torch.__file__).parents[1] / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    found: list[str] = []
+    name = ""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("- func: "):
+            name = line[8:].partition("(")[0]
+        elif line.startswith("    ") and {"SparseCPU", "SparseCUDA"} <= set(line.strip().partition(":")[0].split(", ")):
+            found.append(name)
+    return found
+
+
+class SparseKernels:
+    """Kernels under the dispatch key of sparse tensors on a device."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._library = torch.library.Library("aten", "IMPL")
+
+    def install(self) -> None:
+        """Register them for the rest of the process."""
+        own: dict[str, Kernel] = {
+            "_coalesce": self._coalesced,
+            "add.out": self._add,
+            "addmm": self._product,
+            "bmm": lambda one, other: other.new_empty((*one.shape[:2], other.shape[2])),
+            "_to_sparse": self._from_dense,
+            "mul.out": self._times,
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name in (*shared_operators(), *own):
+                packet, _, overload = name.partition(".")
+                try:
+                    op = getattr(getattr(_aten, packet), overload or "default")
+                except AttributeError:  # an operator of another version of torch
+                    continue
+                key = "CUDA" if name == "_to_sparse" else "SparseCUDA"
+                self._library.impl(name, own.get(name) or _as_on_host(op), key, allow_override=True)
+
+    def _coalesced(self, given: torch.Tensor) -> torch.Tensor:
+        """Positions are sorted, equal ones found, and their values added up (SparseCUDATensor.cu)."""
+        indices, values = given._indices(), given._values()
+        number = indices.shape[1]
+        if not number:
+            return _made(indices, values, given.shape, coalesced=True)
+        machine = self._kernels.machine
+        row = indices.new_empty((number,))
+        held = [machine.take(number * _INDEX, "temporary", what) for what in ("offsets", "order")]
+        machine.free(machine.take(cub_merge_sort(number), "temporary", "merge sort"))
+        machine.free(machine.take(cub_unique(number), "temporary", "unique"))
+        self._kernels.machine.await_stream()
+        left = min(self._kernels.number(True), number)
+        summed = values.new_empty((left, *values.shape[1:]))
+        places = row.view(1, -1)[:, :left] if indices.shape[0] == 1 else indices.new_empty((indices.shape[0], left))
+        while held:
+            machine.free(held.pop(0))
+        return _made(places, summed, given.shape, coalesced=True)
+
+    def _add(self, one: torch.Tensor, other: torch.Tensor, *, alpha: Any = 1, out: torch.Tensor) -> torch.Tensor:
+        """Sparse tensors are put one behind the other; what is dense takes a sparse one in as it is."""
+        if not one.is_sparse:
+            if other.sparse_dim() > 1:
+                machine = self._kernels.machine
+                machine.free(machine.take(other._nnz() * _INDEX, "temporary", "positions in one number"))
+            return out
+        indices = torch.cat([one._indices(), other._indices()], 1)
+        values = torch.cat([one._values(), other._values()], 0)
+        out.data = _made(indices, values, one.shape, coalesced=False)
+        return out
+
+    def _product(self, onto: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> torch.Tensor:
+        """Sparse times dense (SparseCUDATensorMath.cu): the result, then starts of rows."""
+        made = other.new_empty((one.shape[0], other.shape[1]))
+        machine = self._kernels.machine
+        given = one.coalesce()
+        machine.free(machine.take(4 * (given._nnz() + 1), "temporary", "starts of rows"))
+        self._kernels.tell_unknown("aten::addmm of sparse tensors")
+        return made
+
+    def _times(self, one: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        """Sparse times dense (_mul_dense_sparse_out in SparseTensorMath.cpp): rows of the dense one, then a copy of the positions."""
+        sparse, dense = (one, other) if one.is_sparse else (other, one)
+        if dense.is_sparse or dense.dim() > sparse.dim():
+            raise UnknownKernel("what two sparse tensors have in common is computed by a kernel of the device")
+        shared = max(dense.dim() - sparse.dense_dim(), 0)
+        rows = dense[tuple(sparse._indices()[sparse.sparse_dim() - shared :])] if shared else dense
+        indices = sparse._indices().clone()
+        out.data = _made(indices, rows.mul(sparse._values()), sparse.shape, coalesced=sparse.is_coalesced())
+        return out
+
+    def _from_dense(self, dense: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        places = dense.nonzero().t()
+        return _made(places, dense[tuple(places)], dense.shape, coalesced=True)
+
+
+def _made(indices: torch.Tensor, values: torch.Tensor, shape: Sequence[int], *, coalesced: bool) -> torch.Tensor:
+    return _aten._sparse_coo_tensor_unsafe(  # type: ignore[no-any-return]
+        indices, values, list(shape), dtype=values.dtype, layout=torch.sparse_coo, device=values.device, is_coalesced=coalesced
+    )
+
+
+def _as_on_host(op: Any) -> Kernel:
+    below = op._op_dk
+    return lambda *args, **kwargs: below(_SPARSE_CPU, *args, **kwargs)

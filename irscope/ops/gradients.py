@@ -12,7 +12,9 @@ from irscope.ops.facts import OpRole
 from irscope.ops.rules import like, products
 from irscope.ops.scratch.folding import nll_gradient_rule, spatial_nll_gradient_rule
 from irscope.ops.scratch.images import as_image, is_depthwise
+from irscope.ops.scratch.ordering import FEW_SCANNED, cub_sort_pairs
 from irscope.ops.scratch.recorder import (
+    Requests,
     Scratch,
     count,
     is_channels_last,
@@ -44,7 +46,7 @@ _FLASH_HEAD = 128
 _LOCK = 4  # elements before each tile, which say who may write
 _FEW_POSITIONS = 3072
 _ROWS_OF_A_PIECE = 10
-_SCAN = 1279
+"""Rows of a segment that are added up in one piece (NROWS_PER_THREAD in EmbeddingBackwardKernel.cu)."""
 _NARROW_ROW = 32
 
 
@@ -318,33 +320,37 @@ def embedding_gradient_rule(scratch: Scratch) -> None:
         scratch.result()
         scratch.drop(*copies[::-1])
         return
-    size = positions * 8
-    ordered, origins, numbered = (scratch.take(label, size) for label in ("sorted positions", "origins", "numbers"))
-    scratch.passing("buffer of the sort", _sort_buffer(positions, rows))
-    scratch.drop(numbered)
-    counts = scratch.take("counts", size) if call.attr("scaled") else ""
-    scratch.result()
-    firsts, found, passing = scratch.take("first of each row", size), scratch.take("rows found", 8), scratch.take("marks", size)
-    scratch.passing("buffer of the count", _SCAN)
-    scratch.drop(passing)
-    segments = min(positions, rows)
-    pieces = segments + positions // _ROWS_OF_A_PIECE
-    offsets, sizes_ = scratch.take("starts of segments", segments * 8), scratch.take("pieces of segments", segments * 8)
-    scratch.passing("buffer of the sum", _SCAN)
-    total = scratch.take("pieces", 8)
-    starts = scratch.take("starts of pieces", pieces * 8)
     width_ = number(sizes(dy)[-1])
     narrow = width_ <= _NARROW_ROW
-    sums = scratch.take("sums of pieces", pieces * (8 if narrow else width_ * _SINGLE))
-    wide = scratch.take("table in single precision", rows * width_ * _SINGLE) if narrow and is_half(dy.dtype) else ""
-    scratch.drop(wide, sums, starts, total, sizes_, offsets, found, firsts, counts, origins, ordered, *copies[::-1])
+    sort = cub_sort_pairs(positions, 8, 8, rows.bit_length())
+    table = rows * width_ * _SINGLE if narrow and is_half(dy.dtype) else 0
+    sum_sorted_rows(scratch, positions, rows, 8, sort, 8 if narrow else width_ * _SINGLE, scaled=bool(call.attr("scaled")), table=table)
+    scratch.drop(*copies[::-1])
 
 
-def _sort_buffer(positions: int, rows: int) -> int:
-    """Return what sorting pairs of long integers takes: two lists where one pass over the bits is not enough, and counts for each tile."""
-    tiles = -(-positions // 4608)
-    twice = 2 * round_up(positions * 8, 256) + 2048 if rows.bit_length() > 8 else 0
-    return twice + 2559 + 1024 * tiles
+def sum_sorted_rows(scratch: Requests, positions: int, rows: int, item: int, sort: int, row: int, *, scaled: bool, table: int = 0) -> None:
+    """Sort positions of `item` bytes, and sum the rows of each piece by piece (EmbeddingBackwardKernel.cu).
+
+    `sort` are the bytes of the buffer of the sort, `row` those of a piece's sum, `table` those of a result in single precision.
+    """
+    size = positions * item
+    ordered, origins, numbered = (scratch.take(label, size) for label in ("sorted positions", "origins", "numbers"))
+    scratch.passing("buffer of the sort", sort)
+    scratch.drop(numbered)
+    counts = scratch.take("counts", size) if scaled else ""
+    scratch.result()
+    firsts, found, marks = scratch.take("first of each row", size), scratch.take("rows found", 8), scratch.take("marks", size)
+    scratch.passing("buffer of the count", FEW_SCANNED)
+    scratch.drop(marks)
+    segments = min(positions, rows)
+    pieces = segments + positions // _ROWS_OF_A_PIECE
+    offsets, sizes_ = scratch.take("starts of segments", segments * item), scratch.take("pieces of segments", segments * item)
+    scratch.passing("buffer of the sum", FEW_SCANNED)
+    total = scratch.take("pieces", 8)
+    starts = scratch.take("starts of pieces", pieces * item)
+    sums = scratch.take("sums of pieces", pieces * row)
+    wide = scratch.take("table in single precision", table)
+    scratch.drop(wide, sums, starts, total, sizes_, offsets, found, firsts, counts, origins, ordered)
 
 
 @rule

@@ -48,6 +48,10 @@ _SELECT_TILE = 4224
 _SCAN_TILE = 1920
 _HALF_SCAN_TILE = 3840
 _WIDE_SCAN_TILE = 896
+_MERGE_TILE = 4096
+_UNIQUE_TILE = 8192
+FEW_SCANNED = 1279
+"""What a running sum, or the choice of first ones, takes of few numbers: states of some tiles."""
 
 
 def _storage(*parts: int) -> int:
@@ -106,6 +110,17 @@ def cub_segmented_sort(count: int, key: int, value: int) -> int:
     return _storage(count * key, count * value)
 
 
+def cub_merge_sort(count: int) -> int:
+    """Sort positions with their order: copies of both, and where tiles meet."""
+    return _storage(count * _INDEX, count * _INDEX, (-(-count // _MERGE_TILE) + 1) * _INDEX)
+
+
+def cub_unique(count: int) -> int:
+    """Keep the first of equal neighbours: two states for each tile."""
+    states = _tiles(count, _UNIQUE_TILE) * 8
+    return _storage(1, states, states)
+
+
 def _passes(count: int, tile: int, bits: int) -> tuple[int, int, int]:
     """Look-back states, counts of digits for each pass, counters."""
     passes = -(-bits // _DIGIT_BITS)
@@ -126,7 +141,6 @@ _TOPK_LIMITS = ((20, 20000), (40, 10000), (80, 8000), (200, 5000), (800, 3000), 
 _TOPK_LEAST = 400
 _TOPK_THREADS = 256
 _TOPK_RESIDENT = 6
-_TOPK_SCAN = 1279
 
 
 @rule
@@ -243,8 +257,8 @@ def _topk_of_blocks(scratch: Scratch, slices: int, length: int, key: int) -> Non
             ("at the value", 4 * blocks),
         )
     ]
-    scratch.passing("scan", _TOPK_SCAN)
-    scratch.passing("scan", _TOPK_SCAN)
+    scratch.passing("scan", FEW_SCANNED)
+    scratch.passing("scan", FEW_SCANNED)
     scratch.drop(*reversed(names))
 
 

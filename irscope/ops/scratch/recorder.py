@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, equal
 from irscope.ir.dtypes import DType
@@ -15,8 +15,6 @@ from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Re
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
     from irscope.ir.graph import Attr
-if TYPE_CHECKING:
-    from irscope.devices.catalogue import Target
     from irscope.ops.spec import OpCall
 
 # ----------------------------------------------------------------------------------------------------
@@ -72,12 +70,11 @@ def _kernel_kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
 # Writing down what a kernel takes and gives back, in order.
 
 
-class Scratch:
-    """Collects the events of one call. Labels that occur twice are numbered."""
+class Requests:
+    """Collects what one call asks for and gives back. Labels that occur twice are numbered."""
 
-    def __init__(self, call: OpCall, target: Target) -> None:
-        self.call = call
-        self.target = target
+    def __init__(self, results: Sequence[Any]) -> None:
+        self.results = results
         self.events: list[MemoryEvent] = []
         self._labels: dict[str, int] = {}
 
@@ -101,14 +98,23 @@ class Scratch:
 
     def result(self, index: int = 0, size: Dim | None = None) -> None:
         """The storage of a result is made now."""
-        if index < len(self.call.results):
+        if index < len(self.results):
             self.events.append(Result(index, size))
-
-    def gemm(self, path: GemmPath = "cublas") -> None:
-        self.events.append(Gemm(path))
 
     def unknown(self, label: str, reason: str) -> None:
         self.events.append(Unknown(label, reason))
+
+
+class Scratch(Requests):
+    """Collects the events of a call of an operator of the graph."""
+
+    def __init__(self, call: OpCall, target: Target) -> None:
+        super().__init__(call.results)
+        self.call = call
+        self.target = target
+
+    def gemm(self, path: GemmPath = "cublas") -> None:
+        self.events.append(Gemm(path))
 
     def convolve(self, kernel: Kernel, x: TensorType, w: TensorType, y: Type | None) -> None:
         """cuDNN computes a convolution, or a gradient of one, in a workspace of its own choice."""

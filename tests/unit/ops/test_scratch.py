@@ -203,6 +203,8 @@ def test_group_norm(shape: tuple[int, ...], groups: int, recorded: list[int]) ->
         (3072, 50257, 768, [154389504]),
         (4096, 30522, 768, [32768, 32768, 32768, 71167, -71167, -32768, 93763584, 32768, 8, 32768, 1279, -1279, -32768]),
         (8192, 32000, 1024, [65536, 65536, 65536, 137727, -137727, -65536, 131072000, 65536, 8, 65536, 1279, -1279, -65536]),
+        # 17 bits are three passes of eight: two copies, states of a tile, three tables of digits, counters, room to align.
+        (4096, 128256, 64, [32768, 32768, 32768, (s := 2 * 32768 + 1024 + 3 * 2048 + 256 + 255), -s, -32768, 32833536]),
     ],
 )
 def test_embedding(positions: int, rows: int, width: int, first: list[int]) -> None:
