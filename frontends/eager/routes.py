@@ -15,7 +15,7 @@ from irscope.frontends.eager.values import recorded_size
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.registry import find_op
 from irscope.ops.scratch.recorder import Scratch
-from irscope.ops.scratch.sdpa import Attention, Kernel, choose
+from irscope.ops.scratch.sdpa import Attention, Kernel, choose, refused
 from irscope.ops.spec import OpCall
 
 Route: TypeAlias = Callable[[Target, Sequence[Any], Mapping[str, Any]], Any]
@@ -80,6 +80,8 @@ def kernel_of(
     chosen = choose(Scratch(OpCall(spec, types, {}, (), []), target), made, enabled)
     if chosen not in enabled:
         raise RuntimeError("No available kernel. Aborting execution.")  # as sdp_utils.cpp
+    if error := refused(made, chosen):
+        raise torch.AcceleratorError(error)
     return chosen
 
 

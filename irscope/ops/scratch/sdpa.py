@@ -181,6 +181,23 @@ def _fused(scratch: Scratch, made: Attention) -> Iterator[Kernel]:
         yield "efficient"
 
 
+_MOST_BLOCKS: Final = 65_535
+"""Blocks along the second and the third axis of a grid: CUDA C++ Programming Guide, technical specifications per compute capability."""
+
+
+def refused(made: Attention, kernel: Kernel) -> str:
+    """Return the error with which a device refuses to start a kernel whose grid is too large; empty where it starts.
+
+    Flash attention has batch and heads as axes of its grid. The efficient kernel does large batches in parts since torch 2.8 (pull
+    request 154029), and has heads as an axis still.
+    """
+    first = {"flash": 0, "efficient": 1}.get(kernel)
+    most = 0 if first is None else max(numbers(sizes(made.q)[first:2]), default=0)
+    if most <= _MOST_BLOCKS:
+        return ""
+    return f"CUDA error: invalid configuration argument ({kernel} attention: {most} blocks along an axis of {_MOST_BLOCKS} at most)"
+
+
 def _dense_heads(made: Attention) -> bool:
     """Fused kernels read heads whose elements lie side by side."""
     operands = (made.q, made.k, made.v, *((made.mask,) if made.mask is not None else ()))

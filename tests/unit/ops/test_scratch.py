@@ -14,6 +14,7 @@ from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.gradients import efficient_buffer
 from irscope.ops.registry import find_op
+from irscope.ops.scratch.sdpa import Attention, Kernel, refused
 from irscope.ops.spec import Drop, Gemm, MemoryEvent, OpCall, Result, Take, Unknown, memory_events
 
 # What rules for memory say of calls without a rule, with formulas for sizes, and of choices that a target makes.
@@ -82,6 +83,23 @@ def test_flash_attention_is_split_by_the_size_of_the_device(device: str, parts: 
     found = events("nn.sdpa", [q, q, q, None], [q], "aten::scaled_dot_product_attention", Target(find_device(device)))
     sizes = [event.size for event in found if isinstance(event, Take) and event.label == "partial logsumexp"]
     assert sizes == ([2 * 16 * 300 * 4 * parts] if parts > 1 else [])
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "kernel", "starts"),
+    [
+        (65_535, 4, "flash", True),
+        (65_536, 4, "flash", False),  # davit_base of timm at 1,024 images: 64 windows each
+        (2, 65_536, "flash", False),
+        (65_536, 4, "efficient", True),
+        (2, 65_536, "efficient", False),
+        (65_536, 65_536, "math", True),
+    ],
+)
+def test_a_grid_has_limits(batch: int, heads: int, kernel: Kernel, starts: bool) -> None:
+    q = f16(batch, heads, 49, 32)
+    error = refused(Attention(q, q, q, None, is_causal=False, dropout=False, shared_heads=False), kernel)
+    assert starts is not error.startswith("CUDA error: invalid configuration argument")
 
 
 def test_cudnn_attention_has_a_workspace_that_nobody_knows() -> None:
