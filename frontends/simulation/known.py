@@ -121,24 +121,37 @@ class Values:
             return
         start, end = _span(tensor)
         before = piece.known or {}
-        whole: torch.Tensor | None = None
-        if known is not None and tensor.is_contiguous():
-            whole = known.contiguous()
-            whole = (whole.clone() if whole is known else whole).reshape(-1)
-        elif known is not None:  # there are elements between
+        values = known if known is not None and tensor.is_contiguous() else None
+        if known is not None and values is None:  # there are elements between
             around = _between(before, start, end)
             if around is not None:
-                whole = around.view(tensor.dtype)
-                whole.as_strided(tensor.shape, tensor.stride(), 0).copy_(known)
-        piece.known = {}
-        for begin, one in before.items():  # what lies outside stays
-            last = begin + one.numel()
-            if begin < start:
-                piece.known[begin] = one[: start - begin]
-            if last > end:
-                piece.known[max(begin, end)] = one[max(end - begin, 0) :]
-        if whole is not None:
-            piece.known[start] = whole.view(torch.uint8)
+                values = around.view(tensor.dtype)
+                values.as_strided(tensor.shape, tensor.stride(), 0).copy_(known)
+        whole = None if values is None else _in_own_storage(values, known).reshape(-1).view(torch.uint8)
+        piece.known = _with_bytes(before, start, end, whole)
+
+
+def _in_own_storage(values: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
+    """Return values in a storage that nobody else writes to."""
+    found = values.contiguous()
+    return found.clone() if found is given else found
+
+
+def _with_bytes(before: dict[int, torch.Tensor], start: int, end: int, whole: torch.Tensor | None) -> dict[int, torch.Tensor]:
+    """Return what is known of a piece once the bytes from one place to another are others, or are known no more."""
+    known: dict[int, torch.Tensor] = {}
+    for begin, one in before.items():
+        last = begin + one.numel()
+        if whole is not None and begin <= start and end <= last:  # programs that write element by element must not cut it into elements
+            one[start - begin : end - begin] = whole
+            return before
+        if begin < start:  # what lies outside stays
+            known[begin] = one[: start - begin]
+        if last > end:
+            known[max(begin, end)] = one[max(end - begin, 0) :]
+    if whole is not None:
+        known[start] = whole
+    return known if len(known) <= _FEW else _side_by_side(known)
 
 
 def _may_compute(tensor: torch.Tensor) -> bool:
@@ -163,6 +176,18 @@ def overload_of(op: Any, given: Sequence[Any]) -> Any:
 def is_of_tensors(argument: Any) -> bool:
     """Return whether an argument of an operator is a tensor."""
     return isinstance(argument.type, torch.TensorType)
+
+
+def _side_by_side(known: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Return the same with one copy where several lie side by side."""
+    rows: list[tuple[int, list[torch.Tensor]]] = []
+    last = -1
+    for begin, values in sorted(known.items()):
+        if begin != last:
+            rows.append((begin, []))
+        rows[-1][1].append(values)
+        last = begin + values.numel()
+    return {begin: torch.cat(parts) if len(parts) > 1 else parts[0] for begin, parts in rows}
 
 
 def _between(known: Mapping[int, torch.Tensor], start: int, end: int) -> torch.Tensor | None:

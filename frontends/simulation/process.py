@@ -34,7 +34,7 @@ from irscope.frontends.simulation.special import (
     recurrent_composites,
     recurrent_kernels,
     special_kernels,
-    value_in_generation,
+    value_for,
 )
 from irscope.frontends.simulation.watch import Watch
 from irscope.frontends.simulation.world import World
@@ -120,7 +120,7 @@ class Process:
         if self.answer_by is not None:
             value = self.answer_by(sys._getframe(2), value)
         else:
-            value = value_in_generation(sys._getframe(2), value)
+            value = value_for(sys._getframe(2), value, self.answer_with is not None)
         self.note_read(value)
         return value
 

@@ -4,6 +4,7 @@ cuDNN (ATen/native/cudnn/RNN.cpp), sparse tensors."""
 from __future__ import annotations
 
 import ctypes
+import dis
 import functools
 import math
 import mmap
@@ -12,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import torch
@@ -279,7 +280,59 @@ def _guarded(kernels: Kernels, op: Any, function: Callable[..., Any]) -> Callabl
 _GENERATION: Final = "transformers/generation/utils.py"
 
 
-def value_in_generation(frame: FrameType | None, value: Any) -> Any:
+def value_for(frame: FrameType | None, value: Any, is_said: bool) -> Any:
+    """Return what a function reads of the device that nobody computes, where the function says what it takes; else `value`.
+
+    Checks are passed, unless the user has said what values are.
+    """
+    passing = None if is_said or frame is None else _passing(frame.f_code, frame.f_lasti)
+    return _in_generation(frame, value) if passing is None else type(value)(passing)
+
+
+@functools.cache
+def _passing(code: CodeType, place: int) -> bool | None:
+    """Return the truth value with which an instruction's result passes a check: the other one leads straight to a `raise`, as in
+    `assert mask.any()` or in the checks of distributions, or is a divisor of 0; None where nothing is checked."""
+    steps = list(dis.get_instructions(code))
+    at = {step.offset: number for number, step in enumerate(steps)}
+    number = at.get(place)
+    if number is None:
+        return None
+    if steps[number].opname.startswith(("CALL", "PRECALL")):  # else it asks for the truth value itself
+        number += 1
+    turned = False
+    for step in steps[number:]:
+        if step.opname == "UNARY_NOT":
+            turned = not turned
+        elif step.opname == "BINARY_OP":
+            return True if step.argrepr.rstrip("=") in ("/", "//", "%") else None
+        elif step.opname in _JUMPS:
+            jumps = step.opname.endswith("TRUE")
+            ways = {jumps: at[step.argval], not jumps: at[step.offset] + 1}
+            passes = [way for way in (True, False) if not _raises(steps, ways[way])]
+            return passes[0] is not turned if len(passes) == 1 else None
+        elif step.opname not in _BETWEEN:
+            return None
+    return None
+
+
+_JUMPS: Final = tuple(f"POP_JUMP_{way}IF_{truth}" for way in ("FORWARD_", "") for truth in ("TRUE", "FALSE"))
+_BETWEEN: Final = ("PRECALL", "CALL", "TO_BOOL", "CACHE", "EXTENDED_ARG")
+"""What stands between a read and the jump: `bool` around it, and what only some releases of Python have."""
+_FORKS: Final = ("JUMP", "FOR_ITER", "RETURN", "YIELD", "SEND", "END_FOR")
+
+
+def _raises(steps: Sequence[dis.Instruction], begin: int) -> bool:
+    """Return whether instructions lead to a `raise` in a straight line."""
+    for step in steps[begin:]:
+        if step.opname == "RAISE_VARARGS":
+            return True
+        if any(kind in step.opname for kind in _FORKS):
+            return False
+    return False
+
+
+def _in_generation(frame: FrameType | None, value: Any) -> Any:
     """Return what a loop of transformers' `generate` reads, where no sequence ends before it has the greatest length; else `value`.
 
     The length is the host's, but the loop asks the device whether all have ended: with zeros for an answer it would never end, and

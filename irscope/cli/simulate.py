@@ -231,6 +231,11 @@ class Command:
                 found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
             except Interrupted as stop:
                 found, interrupted = stop.simulation, True
+        again = None if interrupted or _served else _answered(args, found)
+        return self._whole(args, program, options, found, interrupted=interrupted) if again is None else again
+
+    def _whole(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation, *, interrupted: bool) -> int:
+        """Answer with a run of one rank, and with what further runs tell."""
         if found.counts_all and options.both_ends and not _served and found.outcome in ("finished", "steps", "oom"):
             found.fewest = run_with_fewest(program, options)
         return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
@@ -318,7 +323,25 @@ def _is_export(args: argparse.Namespace) -> bool:
 def _apart(line: Sequence[str]) -> int:
     """Run the same command line in a process of its own: a simulated device stays in its process, which other users of torch would find
     changed."""
-    done = processes.run(processes.irscope(line), asked=None)
+    return _write_on(processes.run(processes.irscope(line), asked=None))
+
+
+def _answered(args: argparse.Namespace, found: Simulation) -> int | None:
+    """Run a program that failed after it had read a made-up value once more, with ones. None where it did not, or fails then too."""
+    if found.outcome != "error" or found.made_up is None or args.answer is not None:
+        return None
+    line: Sequence[str] = args.command_line
+    begin = line.index("simulate") + 1
+    done = processes.run(processes.irscope([*line[:begin], "--answer", "1", *line[begin:]]), asked=None)
+    if done.code not in (ExitCode.OK, ExitCode.FINDINGS):
+        return None
+    why = f"{found.made_up.line} read a value of the device, which nobody computes, got {found.made_up.value}, and the program failed"
+    sys.stderr.write(f"irscope: {printable(f'{why} at {found.line}')}: this is the run with --answer 1\n")
+    return _write_on(done)
+
+
+def _write_on(done: processes.Ended) -> int:
+    """Write what another process wrote, and return its exit code."""
     sys.stdout.write(done.text)
     sys.stderr.write(done.errors.decode("utf-8", "replace"))
     return done.code

@@ -392,13 +392,38 @@ def test_a_kernel_that_refuses_is_the_last_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failure_of_a_value_that_was_made_up_says_so(tmp_path: Path) -> None:
+def test_a_program_that_fails_of_a_made_up_zero_is_run_once_more_with_ones(tmp_path: Path) -> None:
     done = simulate(tmp_path, DIVIDES)
-    assert done.returncode == 4 and "ZeroDivisionError: division by zero" in done.stderr
-    assert "train.py:3 read a value of the device, which nobody computes, and got 0" in done.stderr and "--answer 1" in done.stderr
-    assert simulate(tmp_path, DIVIDES, "--answer", "1").returncode == 0
+    assert done.returncode == 0 and "train.py:3 read a value of the device, which nobody computes, got 0" in done.stderr
+    assert (
+        "failed at " in done.stderr
+        and "this is the run with --answer 1" in done.stderr
+        and "taken to be 1" in " ".join(done.stdout.split())
+    )
+    both = simulate(tmp_path, DIVIDES.replace("1 / count", "1 / (count * (count - 1))"))
+    assert both.returncode == 4 and "ZeroDivisionError: division by zero" in both.stderr and "got 0.0; the program failed" in both.stderr
+    assert simulate(tmp_path, DIVIDES, "--answer", "0").returncode == 4
     unrelated = simulate(tmp_path, DIVIDES.replace("1 / count", "open('no file')"))
     assert unrelated.returncode == 4 and "--answer" not in unrelated.stderr
+
+
+CHECKS = """import torch
+from torch.distributions import Categorical, Normal
+x = torch.rand(8, 4, device="cuda")
+assert torch.isfinite(x).all() and x.sum()
+assert not torch.isnan(x).any(), "not a number"
+if not (x < 1).all() or bool((x < 0).any()):
+    raise ValueError(f"{x.shape} is no probability")
+share = 1 / (x > 0.5).sum().item()
+print(share, Categorical(logits=x).sample().shape, Normal(x, x.exp()).log_prob(x).shape, bool(x.any()))
+"""
+
+
+def test_checks_of_unknown_values_are_passed_unless_the_user_says_what_values_are(tmp_path: Path) -> None:
+    done = simulate(tmp_path, CHECKS)
+    assert done.returncode == 0 and done.stdout.startswith("1.0 torch.Size([8]) torch.Size([8, 4]) False\n"), done.stderr
+    refused = simulate(tmp_path, CHECKS, "--answer", "0")
+    assert refused.returncode == 4 and "train.py:4: AssertionError" in refused.stderr
 
 
 def test_how_many_elements_an_unknown_mask_holds_is_the_most(tmp_path: Path) -> None:
@@ -464,6 +489,12 @@ labels[labels == 9] = 1
 print("written", labels.tolist(), labels.unique().tolist(), torch.bincount(torch.tensor([1, 4], device="cuda")).tolist())
 drawn = torch.randint(0, 9, (3, 4), device="cuda")
 print("drawn", len(drawn.unique()), drawn.unique_consecutive(dim=0).shape, torch.unique(drawn, dim=1).shape)
+many, filled = labels.clone(), torch.empty(200, dtype=torch.int64, device="cuda")
+for at in range(8):
+    many[at // 4, at % 4] = at
+for at in range(200):
+    filled[at if at < 100 else 299 - at] = at
+print("each", many.tolist(), labels.tolist()[0], filled.tolist() == [*range(100), *range(199, 99, -1)])
 count = torch.tensor(3.0, device="cuda")
 count.copy_(x[0, 0])
 print("copied", count.item())
@@ -483,10 +514,11 @@ def test_what_follows_from_numbers_of_the_host_is_known(tmp_path: Path) -> None:
         "masks 15 5 10",
         "written [[-100, 6, -100, -100], [-100, 8, 1, -100]] [-100, 1, 6, 8] [0, 1, 0, 0, 1]",
         "drawn 12 torch.Size([3, 4]) torch.Size([3, 4])",
+        "each [[0, 1, 2, 3], [4, 5, 6, 7]] [-100, 6, -100, -100] True",
         "copied 0.0",
     ]
     answers = {Path(one["line"]).name: one["value"] for one in json.loads(done.stdout)["answers"]}
-    assert answers == {"train.py:11": "all", "train.py:23": "all", "train.py:26": 0.0}
+    assert answers == {"train.py:11": "all", "train.py:23": "all", "train.py:32": 0.0}
 
 
 def test_counts_are_gathered_from_ranks_that_do_alike(tmp_path: Path) -> None:
