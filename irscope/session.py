@@ -353,6 +353,11 @@ def capture_model(
     return Model(manager, (*sink, *default_registry().problems), LoadOptions())
 
 
+def model_without_graph(path: str, format: str) -> Model:
+    """Return a model of which nothing but its path is known, for screens over a model that show a run."""
+    return Model(Manager(Program(Graph(), format=format, path=path, has_graph=False)), (), LoadOptions())
+
+
 def kind_of(path: Path) -> str:
     """Return what kind of file it is, such as onnx; LoadError for what is no model."""
     return detect(path).name

@@ -197,6 +197,8 @@ class ScreenRecord:
     help: str
     place: str
     """Module below irscope.tui, and class; imported when the screen is first shown or asked for its keys."""
+    shows_runs: bool = False
+    """Whether it has something to show of a run without a model."""
 
     @property
     def action(self) -> Action:
@@ -206,12 +208,12 @@ class ScreenRecord:
 
 SCREENS: tuple[ScreenRecord, ...] = (
     ScreenRecord("browse", "1", "Browse", "Show the modules and nodes of the model.", "browse.screen:BrowseScreen"),
-    ScreenRecord("memory", "2", "Memory", "Show what is alive at each step, and why.", "memory.screen:MemoryScreen"),
+    ScreenRecord("memory", "2", "Memory", "Show what is alive at each step, and why.", "memory.screen:MemoryScreen", True),
     ScreenRecord("params", "3", "Parameters", "Show the weights, by size or by module, and their values.", "params:ParamsScreen"),
     ScreenRecord("cost", "4", "Cost", "Show the least time of modules and nodes on a device, and what binds them.", "cost:CostScreen"),
     ScreenRecord("passes", "5", "Passes", "Run a pipeline step by step and see what each pass changed.", "passes.screen:PassesScreen"),
     ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "compare:CompareScreen"),
-    ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "reports:ReportsScreen"),
+    ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "reports:ReportsScreen", True),
     ScreenRecord(
         "graph", "8", "Graph", "Show what is around the selected node, and the whole graph folded by module.", "graph.screen:GraphScreen"
     ),

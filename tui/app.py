@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from textual import work
 from textual.app import SystemCommand
@@ -16,8 +16,8 @@ from textual.widget import Widget
 
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
-from irscope.session import Model
-from irscope.tui.actions import SCREEN_QUESTIONS, SCREENS, actions_of, app_actions, bindings, key_text
+from irscope.session import Model, model_without_graph
+from irscope.tui.actions import SCREEN_QUESTIONS, actions_of, app_actions, bindings, key_text
 from irscope.tui.analyses import ProgressTeller, answered, instruments_of
 from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.browse.model import Browse
@@ -29,20 +29,25 @@ from irscope.tui.terminal import TerminalApp
 from irscope.tui.text import Line, Span, Symbols, error_lines
 from irscope.tui.widgets.dialogs import TextDialog
 
+if TYPE_CHECKING:
+    from irscope.tui.memory.run import ShownRun
+
 _NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
 _LOOK_AT_FILE = 2.0
 """Seconds between checks whether the file has changed."""
 
 
-def run_app(model: Model, other: str = "", step: Sequence[str] | None = None) -> None:
-    """Show a model until the user leaves; `other` is a file to compare it with, `step` are the options of a training step."""
-    model.manager.cancelled.clear()
+def run_app(shown: Model | Sequence[ShownRun], other: str = "", step: Sequence[str] | None = None) -> None:
+    """Show a model or runs until the user leaves; `other` is a file to compare a model with, `step` are the options of a training step."""
+    if isinstance(shown, Model):
+        shown.manager.cancelled.clear()
     try:
         with quiet_collector():
-            IrscopeApp(model, other=other, step=step).finish()
+            IrscopeApp(shown, other=other, step=step).finish()
     finally:
         # Leaving cancels running analyses; the model stays usable for the caller.
-        model.manager.cancelled.clear()
+        if isinstance(shown, Model):
+            shown.manager.cancelled.clear()
 
 
 def pane_of(widget: Widget) -> str:
@@ -83,17 +88,30 @@ class IrscopeApp(TerminalApp[None]):
             super().__init__()
             self.answer = answer
 
-    def __init__(self, model: Model, symbols: Symbols | None = None, *, other: str = "", step: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        shown: Model | Sequence[ShownRun],
+        symbols: Symbols | None = None,
+        *,
+        other: str = "",
+        step: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(symbols)
         self.step = step
-        self.session = self._session_of(model)
-        self.file_watch = FileWatch(model.program.path)
+        self.session = self._session_of(shown)
+        self.file_watch = FileWatch(self.session.program.path)
         self.other = other
         """A file to compare the model with from the start."""
         self._screens: dict[str, ModelScreen] = {}
 
-    def _session_of(self, model: Model, context: Context | None = None) -> Session:
-        session = Session(model, self.symbols, context, self.step)
+    def _session_of(self, shown: Model | Sequence[ShownRun], context: Context | None = None) -> Session:
+        if isinstance(shown, Model):
+            session = Session(shown, self.symbols, context, self.step)
+        else:
+            from irscope.tui.memory.run import memories_of
+
+            model = model_without_graph(shown[0].path, "recording")
+            session = Session(model, self.symbols, context, runs=memories_of(shown, self.symbols))
         session.reopen = self._reopen
         session.start_worker = lambda: self._start_worker(session)
         session.open_place = self.open_place
@@ -105,8 +123,9 @@ class IrscopeApp(TerminalApp[None]):
         return self.session.browse
 
     def on_mount(self) -> None:
-        # A file of weights alone has nothing to browse.
-        self.push_screen(self._screen_of(FIRST_SCREEN if self.session.program.has_graph else "params"))
+        # A file of weights alone has nothing to browse, a run nothing but its memory.
+        first = "memory" if self.session.runs else FIRST_SCREEN if self.session.program.has_graph else "params"
+        self.push_screen(self._screen_of(first))
         # The screen is painted before the first analysis competes for the processor.
         self.call_after_refresh(self.session.start)
         if self.other:
@@ -132,7 +151,9 @@ class IrscopeApp(TerminalApp[None]):
 
     def action_open_screen(self, name: str) -> None:
         shown = self.model_screen
-        if shown is not None and shown is self.screen and name != shown.NAME:
+        if name not in (record.name for record in self.session.screens):
+            self.notify("A run has no graph; `irscope tui MODEL RECORDING` lays it beside its model.", markup=False)
+        elif shown is not None and shown is self.screen and name != shown.NAME:
             self.session.history.jump(Place(name, self.browse.selected))
             self.switch_screen(self._screen_of(name))
 
@@ -160,6 +181,9 @@ class IrscopeApp(TerminalApp[None]):
     def action_reload(self) -> None:
         if not self.session.program.path:
             self.notify("This model was not read from a file.", markup=False)
+        elif self.session.runs:
+            again = [run.run.again for run in self.session.runs]
+            self._read_again(lambda: [read() for read in again if read is not None])
         elif self.session.program.training is not None:
             self.notify("A captured training step cannot be read again; start the UI again.", markup=False)
         else:
@@ -170,24 +194,25 @@ class IrscopeApp(TerminalApp[None]):
         self._read_again(partial(self.session.model.bound_to, bind))
 
     @work(thread=True, exclusive=True, group="reload", exit_on_error=False)
-    def _read_again(self, read: Callable[[], Model]) -> None:
+    def _read_again(self, read: Callable[[], Model | Sequence[ShownRun]]) -> None:
         """Read the model again; runs in a thread and only posts a message."""
         self.post_message(self.ReadAgain(answered(read)))
 
     async def on_irscope_app_read_again(self, message: ReadAgain) -> None:
-        if isinstance(message.answer, Model):
-            self.file_watch = FileWatch(message.answer.program.path)
-            await self.show_model(message.answer)
-        elif isinstance(message.answer, IrscopeError):
-            lines = error_lines(message.answer, self.symbols)[1:]
+        answer = message.answer
+        if isinstance(answer, Model | list):
+            await self.show_model(answer)
+            self.file_watch = FileWatch(self.session.program.path)
+        elif isinstance(answer, IrscopeError):
+            lines = error_lines(answer, self.symbols)[1:]
             self.push_screen(TextDialog("The file cannot be read again", lines))
 
-    async def show_model(self, model: Model) -> None:
-        """Show another model, or the same one read again, in place of what is shown."""
+    async def show_model(self, model: Model | Sequence[ShownRun]) -> None:
+        """Show another model or other runs, or the same read again, in place of what is shown."""
         self.session.queue.close()
         before, self._screens = list(self._screens), {}
         self.session = self._session_of(model, self.session.context)
-        model.manager.cancelled.clear()
+        self.session.manager.cancelled.clear()
         shown = self.model_screen
         first = FIRST_SCREEN if shown is None else shown.NAME
         # A window that was opened while the model was read is about the one before.
@@ -273,7 +298,7 @@ class IrscopeApp(TerminalApp[None]):
             if owner is not None and action.name not in _NOT_IN_PALETTE:
                 keys = ", ".join(map(key_text, action.keys))
                 yield SystemCommand(action.label, f"{keys}   {action.help}", self._doing(owner, action.name))
-        for record in SCREENS:
+        for record in self.session.screens:
             for question, key in SCREEN_QUESTIONS[record.name]:
                 yield SystemCommand(question, f"{record.key}, then {key}   on {record.title}", self._asking(record.name, key))
 

@@ -33,8 +33,7 @@ from irscope.tui.browse.model import Browse
 from irscope.tui.charts import BothLines
 from irscope.tui.command import Source, compare_eager_command
 from irscope.tui.recorder import ChildRun, new_file, record_command, simulate_command
-from irscope.tui.reports import ReportTable
-from irscope.tui.rows import TableModel
+from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Span, Symbols, cut_line, error_lines, filled, wrap

@@ -35,11 +35,11 @@ def header_lines(program: Program, nodes: int, results: Results, width: int, sym
     heading = Span(cut_middle(symbols.clean(name), room, symbols.glyphs.ellipsis), "heading")
     totals = list(_totals(program, results, width, symbols))
     facts = [*_about_model(program, nodes, symbols)]
-    return [_line_of(line, width, symbols) for line in ([heading, *context, *facts], totals)]
+    return [line_of(line, width, symbols) for line in ([heading, *context, *facts], totals)]
 
 
-def _line_of(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
-    """The first, and what of the others has room for all of it."""
+def line_of(spans: Sequence[Span], width: int, symbols: Symbols) -> Line:
+    """Return the first, and what of the others has room for all of it."""
     line: list[Span] = []
     taken = 0
     apart = Span(symbols.glyphs.separator, "faint")

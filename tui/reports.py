@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -13,19 +12,16 @@ from textual.containers import Container, Vertical
 
 from irscope.diagnostics import Severity
 from irscope.errors import IrscopeError, UsageError
-from irscope.ir.graph import Node
 from irscope.passkit.base import Analysis
 from irscope.passkit.pipeline import parse_pipeline
 from irscope.passkit.registry import PassRegistry
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
 from irscope.report.options import RenderOptions
-from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.text import summary_lines
-from irscope.report.units import Kind
-from irscope.report.values import Cell, bare
+from irscope.report.values import bare
 from irscope.tui.actions import Action, bindings
 from irscope.tui.analyses import report_of
 from irscope.tui.browse.columns import BrowseColumn, column_of_table, node_rows
@@ -34,19 +30,20 @@ from irscope.tui.compiled import ITEM as COMPILED
 from irscope.tui.compiled import is_compiled
 from irscope.tui.compiled import report_of as compiled_report
 from irscope.tui.passes.chooser import PassRows, PickDialog, in_order, question_of
-from irscope.tui.rows import RowTexts, TableColumn, TableModel
+from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
 from irscope.tui.text import Line, Role, Span, Symbols, error_lines
 from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import VirtualTable
 
+if TYPE_CHECKING:
+    from irscope.tui.memory.run import RunMemory
+
 # ----------------------------------------------------------------------------------------------------
 # Reports of passes for the screen: any pass has one, so a pass of a user's own needs no code to be shown.
 
 Part: TypeAlias = Table | Series
-_SAMPLE = 100
-_WIDEST = 44
 _MOST_REMARKS = 200
 _MOST_UNKNOWN = 10
 _ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
@@ -64,6 +61,8 @@ class Item:
     is_running: bool = False
     part: int = 0
     """The table or series that is shown."""
+    question: str = ""
+    """The question that it answers, where it is no pass."""
 
     @property
     def state(self) -> str:
@@ -150,7 +149,13 @@ class Reports:
 
     def _list_rows(self) -> PassRows:
         passes = [(item.text, item.about) for item in self.items]
-        return PassRows(passes, self.symbols, empty=self.symbols.waiting, state=lambda place: self.items[place].state)
+        return PassRows(
+            passes,
+            self.symbols,
+            empty=self.symbols.waiting,
+            state=lambda place: self.items[place].state,
+            questions=[item.question for item in self.items],
+        )
 
     @property
     def pass_list(self) -> TableModel:
@@ -312,82 +317,45 @@ class Reports:
         return run_command(source, "default" if self.item is None else self.item.text)
 
 
-class ReportTable:
-    """One table of a report as rows of the screen. Cells become text when they are shown."""
+def _reports_of(runs: Sequence[RunMemory], symbols: Symbols) -> Reports:
+    """Return what is said of runs, and their tables, as a list; of several the first table has them side by side."""
+    reports = Reports(PassRegistry({}, {}), Source(runs[0].run.path), symbols)
+    items: list[Item] = []
+    for number, memory in enumerate(runs):
+        run, several = memory.run, len(runs) > 1
+        question, label = (run.name, f"{run.name}: ") if several else ("The run", "")
+        verdict = {} if memory.verdict is None else {"verdict": memory.verdict.text}
+        said = Report("run", summary={**verdict, **run.summary, **verdict}, notes=tuple(run.notes))
+        tables = [*([_beside(runs)] if several and not number else []), *([] if run.first is None else [run.first]), *run.tables]
+        listed = [(f"{label}summary", said), *((f"{label}{table.title}", Report("run", tables=(table,))) for table in tables)]
+        items += [Item(text, "", report, question=question) for text, report in listed]
+    reports.set_items(items)
+    return reports
 
-    def __init__(self, table: Table, symbols: Symbols) -> None:
-        self.table = table
-        self.symbols = symbols
-        self._writer = CellWriter(RenderOptions(encoding=symbols.encoding))
-        self._cells: dict[str, list[Cell]] = {}
-        widths = [self._width(column) for column in table.columns]
-        grows = next((number for number, column in enumerate(table.columns) if not column.kind.is_number), 0)
-        self._amounts = next((number for number, column in enumerate(table.columns) if column.kind.is_number), grows)
-        """The first column of numbers, which stays at every width: names beside it go before."""
-        self.model = TableModel(
-            [
-                self._column(column, width, number, number == grows)
-                for number, (column, width) in enumerate(zip(table.columns, widths, strict=True))
-            ],
-            len(table),
-            symbols,
-            empty="This table has no rows.",
+
+def _beside(runs: Sequence[RunMemory]) -> Table:
+    """Return runs beside one another: what each takes, and whether it fits."""
+    rows = [
+        (
+            one.run.name,
+            int(one.stack.highest) if one.stack is not None else None,
+            "" if one.stack is None or one.stack.peak is None else one.stack.place(one.stack.peak),
+            bare(one.run.summary.get("reserved_peak_bytes")),  # type: ignore[arg-type]  # a number
+            str(bare(one.run.summary.get("verdict", "")) or bare(one.run.summary.get("outcome", "")) or ""),  # type: ignore[arg-type]  # a text
         )
-
-    def cells(self, key: str) -> list[Cell]:
-        """A column, taken out of the report when it is first looked at."""
-        if key not in self._cells:
-            self._cells[key] = self.table.cells(key)
-        return self._cells[key]
-
-    def _column(self, column: Column, width: int, number: int, grows: bool) -> TableColumn:
-        def text(row: int) -> str:
-            return self._writer.write(self.cells(column.key)[row], column.kind, column.provenance)
-
-        def keys() -> Sequence[object]:
-            return [_sort_key(cell, column.kind) for cell in self.cells(column.key)]
-
-        rank = 0 if grows or number == self._amounts else number + 1
-        return TableColumn(self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=rank)
-
-    def _width(self, column: Column) -> int:
-        """Room for the heading and for what a sample of the rows needs."""
-        cells, count = self.cells(column.key), len(self.table)
-        sample = [*range(min(count, _SAMPLE)), *range(_SAMPLE, count, max(1, count // _SAMPLE))]
-        longest = max((display_width(self._writer.write(cells[row], column.kind, column.provenance)) for row in sample), default=0)
-        return min(_WIDEST, max(display_width(column.heading) + 1, longest))
-
-    @cached_property
-    def _texts(self) -> RowTexts:
-        columns = [self.cells(column.key) for column in self.table.columns]
-        return RowTexts(" ".join(str(bare(cell)) for cell in row if cell is not None) for row in zip(*columns, strict=True))
-
-    def filter(self, text: str) -> None:
-        """Show only the rows in which every word occurs; a word after `!` must not."""
-        self.model.filter_words(text, self._texts.containing)
-
-    def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
-        """The row of the outline that a row of the table is about; None where it names none."""
-        named = self._key(row)
-        if isinstance(named, Node):
-            return row_of(named)
-        return find(named) if isinstance(named, str) and named else None
-
-    def _key(self, row: int) -> object:
-        if self.table.keys is not None:
-            return self.table.keys[row]
-        for kind in (Kind.NODE, Kind.VALUE):
-            for column in self.table.columns:
-                if column.kind is kind:
-                    return bare(self.cells(column.key)[row])
-        return None
+        for one in runs
+    ]
+    return Table.of(rows, ["run", "requested peak:bytes", "at", "reserved peak:bytes", "verdict"], f"the runs side by side{_apart(runs)}")
 
 
-def _sort_key(cell: Cell, kind: Kind) -> object:
-    value = bare(cell)
-    if kind.is_number:
-        return value if isinstance(value, int | float) else None
-    return None if value is None else str(value)
+def _apart(runs: Sequence[RunMemory]) -> str:
+    """Return by how much the peak of the second of two differs, such as of a compiled program beside eager."""
+    highest = [0.0 if run.stack is None else run.stack.highest for run in runs]
+    if len(runs) != 2 or not highest[0]:
+        return ""
+    share = highest[1] / highest[0] - 1
+    more = f"needs {abs(share):.1%} {'less' if share < 0 else 'more'} than" if round(abs(share), 3) else "needs as much as"
+    return f": {runs[1].run.name} {more} {runs[0].run.name}"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -417,10 +385,18 @@ class ReportsScreen(ModelScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.reports: Reports = session.keep(self.NAME, lambda: Reports(session.manager.registry, session.browse.source, session.symbols))
+        self.reports = self._kept()
         self._no_rows = TableModel((), 0, session.symbols, empty="This report has no table.")
         self._filters_rows = False
         """Whether what is typed filters the rows of the table, or the passes."""
+
+    def _kept(self) -> Reports:
+        """Return the reports of the model, or what is said of the runs."""
+        session = self.session
+        if session.runs:
+            return cast("Reports", session.keep(self.NAME, lambda: _reports_of(session.runs, session.symbols)))
+        made = session.keep(self.NAME, lambda: Reports(session.manager.registry, session.browse.source, session.symbols))
+        return cast("Reports", made)
 
     def panes(self) -> ComposeResult:
         with Container(classes="panes"):
@@ -435,7 +411,10 @@ class ReportsScreen(ModelScreen):
     # -- running -----------------------------------------------------------------------------------------------
 
     def asked(self) -> None:
-        if not self.reports.items:
+        if self.session.runs:
+            self.reports = self._kept()
+            self.show()
+        elif not self.reports.items:
             self.session.ask("reports.list", self.reports.known, self._listed, lambda error: self.say(str(error)), urgency=NOW)
         elif self.reports.make_for(dict(self.browse.results.binding.env), self.session.context.device) and self.reports.item is not None:
             self.run(self.reports.item)
@@ -470,12 +449,14 @@ class ReportsScreen(ModelScreen):
 
     def _show_report(self, *, top: bool = False) -> None:
         text, rows = self.query_one("#report_text", DetailPane), self.reports.rows
-        text.show(self.reports.lines(max(text.size.width, 20)), top=top)
+        lines = self.reports.lines(max(text.size.width, 20))
+        text.show(lines, top=top)
+        text.display = bool(lines)
         self.query_one("#rows_pane").display = rows is not None
         text.styles.max_height = "100%" if rows is None else None
         self.query_one("#report_rows", VirtualTable).set_model(self._no_rows if rows is None else rows.model)
         told = f" about {self.symbols.clean(self.reports.list_filter)}" if self.reports.list_filter else ""
-        self.title_of("list_pane", f"Passes{told}", progress=True)
+        self.title_of("list_pane", f"{'Tables' if self.session.runs else 'Passes'}{told}", progress=True)
         self.title_of("report_text", self.reports.title())
         self.title_of("rows_pane", self.reports.part_title())
 
@@ -529,6 +510,9 @@ class ReportsScreen(ModelScreen):
         (rows if self._filters_rows and self.reports.rows is not None else self.query_one(self.FIRST)).focus()
 
     def commands(self) -> list[tuple[str, str]]:
+        if self.session.runs:
+            command = self.session.runs[0].run.command
+            return [("The tables of this run:", command)] if command else []
         return [("This report:", self.reports.command(self.browse.bound_source))]
 
     def selected_text(self) -> list[tuple[str, str]]:
@@ -550,6 +534,9 @@ class ReportsScreen(ModelScreen):
         self._show_report(top=True)
 
     def action_ask_for(self) -> None:
+        if self.session.runs:
+            self.say("Passes run over a model; `irscope tui MODEL` opens one.")
+            return
         passes = [(item.text, item.about) for item in self.reports.items]
         self.app.push_screen(PickDialog(passes, self.symbols, "Run a pass"), self._picked)
 
@@ -568,7 +555,7 @@ class ReportsScreen(ModelScreen):
 
     def action_rerun(self) -> None:
         item = self.reports.item
-        if item is not None and not item.is_running:
+        if item is not None and not item.is_running and not self.session.runs:
             self.run(item)
 
     def action_on_browse(self) -> None:

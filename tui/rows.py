@@ -11,8 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.immutable import immutable
+from irscope.ir.graph import Node
+from irscope.report.celltext import CellWriter
 from irscope.report.names import cut_names
+from irscope.report.options import RenderOptions
 from irscope.report.printable import ColumnRoom, column_widths, display_width
+from irscope.report.table import Column, Table
+from irscope.report.units import Kind
+from irscope.report.values import Cell, bare
 from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.text import Line, Role, Span, Symbols, fit
 
@@ -344,3 +350,88 @@ class RowTexts:
         """The rows in whose text a regular expression is found."""
         lines = self._text.split("\n")[: self._count]
         return np.array([pattern.search(text) is not None for text in lines], dtype=np.bool_)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A table of a report as rows.
+
+_SAMPLE = 100
+_WIDEST = 44
+
+
+class ReportTable:
+    """One table of a report as rows of the screen. Cells become text when they are shown."""
+
+    def __init__(self, table: Table, symbols: Symbols) -> None:
+        self.table = table
+        self.symbols = symbols
+        self._writer = CellWriter(RenderOptions(encoding=symbols.encoding))
+        self._cells: dict[str, list[Cell]] = {}
+        widths = [self._width(column) for column in table.columns]
+        grows = next((number for number, column in enumerate(table.columns) if not column.kind.is_number), 0)
+        self._amounts = next((number for number, column in enumerate(table.columns) if column.kind.is_number), grows)
+        """The first column of numbers, which stays at every width: names beside it go before."""
+        self.model = TableModel(
+            [
+                self._column(column, width, number, number == grows)
+                for number, (column, width) in enumerate(zip(table.columns, widths, strict=True))
+            ],
+            len(table),
+            symbols,
+            empty="This table has no rows.",
+        )
+
+    def cells(self, key: str) -> list[Cell]:
+        """A column, taken out of the report when it is first looked at."""
+        if key not in self._cells:
+            self._cells[key] = self.table.cells(key)
+        return self._cells[key]
+
+    def _column(self, column: Column, width: int, number: int, grows: bool) -> TableColumn:
+        def text(row: int) -> str:
+            return self._writer.write(self.cells(column.key)[row], column.kind, column.provenance)
+
+        def keys() -> Sequence[object]:
+            return [_sort_key(cell, column.kind) for cell in self.cells(column.key)]
+
+        rank = 0 if grows or number == self._amounts else number + 1
+        return TableColumn(self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=rank)
+
+    def _width(self, column: Column) -> int:
+        """Room for the heading and for what a sample of the rows needs."""
+        cells, count = self.cells(column.key), len(self.table)
+        sample = [*range(min(count, _SAMPLE)), *range(_SAMPLE, count, max(1, count // _SAMPLE))]
+        longest = max((display_width(self._writer.write(cells[row], column.kind, column.provenance)) for row in sample), default=0)
+        return min(_WIDEST, max(display_width(column.heading) + 1, longest))
+
+    @cached_property
+    def _texts(self) -> RowTexts:
+        columns = [self.cells(column.key) for column in self.table.columns]
+        return RowTexts(" ".join(str(bare(cell)) for cell in row if cell is not None) for row in zip(*columns, strict=True))
+
+    def filter(self, text: str) -> None:
+        """Show only the rows in which every word occurs; a word after `!` must not."""
+        self.model.filter_words(text, self._texts.containing)
+
+    def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
+        """The row of the outline that a row of the table is about; None where it names none."""
+        named = self._key(row)
+        if isinstance(named, Node):
+            return row_of(named)
+        return find(named) if isinstance(named, str) and named else None
+
+    def _key(self, row: int) -> object:
+        if self.table.keys is not None:
+            return self.table.keys[row]
+        for kind in (Kind.NODE, Kind.VALUE):
+            for column in self.table.columns:
+                if column.kind is kind:
+                    return bare(self.cells(column.key)[row])
+        return None
+
+
+def _sort_key(cell: Cell, kind: Kind) -> object:
+    value = bare(cell)
+    if kind.is_number:
+        return value if isinstance(value, int | float) else None
+    return None if value is None else str(value)

@@ -43,15 +43,15 @@ from irscope.report.csvout import csv_lines
 from irscope.report.jsonout import table_json
 from irscope.report.printable import display_width
 from irscope.report.table import Table
-from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, app_actions, bindings, screen_record
-from irscope.tui.browse.model import Browse
+from irscope.tui.actions import ACTIONS, PANE_TITLES, Action, app_actions, bindings, screen_record
 from irscope.tui.context import LIFETIMES, RUNS, device_text
 from irscope.tui.session import Place, Session
-from irscope.tui.text import Line, Span, Symbols
+from irscope.tui.text import Line, Span
 from irscope.tui.widgets.dialogs import C, TextDialog, choose, keyed
 from irscope.tui.widgets.paint import Keys, Looks, Painted, Prompt
 
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
+_AS_IT_RAN = "Memory is shown as it ran; lifetimes are those of the run."
 _JUMP_KEYS = "asdfghjklqwertyuiop"
 _FORMS = (
     ("t", "txt", "text: the screen as it stands"),
@@ -121,8 +121,8 @@ class ModelScreen(Looks, Screen[None]):
     # -- frame -------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
-        yield ScreenTabs(self.NAME, self.symbols, id="tabs")
-        yield TotalsHeader(self.browse, id="totals")
+        yield ScreenTabs(self.NAME, self.session, id="tabs")
+        yield TotalsHeader(self.session, id="totals")
         yield from self.panes()
         keys = Keys()
         keys.first = self.DECIDES
@@ -179,15 +179,21 @@ class ModelScreen(Looks, Screen[None]):
         if self.session.sizes:
             self.query_one(f"#{_SIZES}", Prompt).open(self.session.context.typed)
         else:
-            self.say("Every size is fixed in the file.")
+            self.say(self.session.runs[0].run.fixed if self.session.runs else "Every size is fixed in the file.")
 
     def action_device(self) -> None:
         self.choose("Device", all_devices(), device_text, lambda device: self._change(device=device.name))
 
     def action_lifetime(self) -> None:
+        if self.session.runs:
+            self.say(_AS_IT_RAN)
+            return
         self.choose("When tensors are freed", list(LIFETIMES), LIFETIMES.__getitem__, lambda name: self._change(lifetime=name))
 
     def action_run(self) -> None:
+        if self.session.runs:
+            self.say(_AS_IT_RAN)
+            return
         self.choose("Memory of which run", list(RUNS), RUNS.__getitem__, lambda name: self._change(run=name))
 
     def _change(self, **changed: Any) -> None:
@@ -458,14 +464,14 @@ def write_together(stem: str, texts: Mapping[str, str], folder: Path | None = No
 class ScreenTabs(Painted):
     """The screens with their keys; the one that is shown is in brackets."""
 
-    def __init__(self, shown: str, symbols: Symbols, *, id: str | None = None) -> None:
+    def __init__(self, shown: str, session: Session, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.shown = shown
-        self.symbols = symbols
+        self.records = session.screens
 
     def tabs(self, width: int) -> list[tuple[str, Line]]:
         """Each screen with what stands for it; where the room is short, one sign parts two of them, and then titles get shorter."""
-        longest = max(len(record.title) for record in SCREENS)
+        longest = max(len(record.title) for record in self.records)
         is_wide = self._total(longest, 4) <= width
         room = longest if is_wide else next((room for room in range(longest, 0, -1) if self._total(room, 3) <= width), 1)
         tabs: list[tuple[str, Line]] = []
@@ -474,20 +480,20 @@ class ScreenTabs(Painted):
             return Span(text, "plain" if text == " " else "mark")
 
         before = " "
-        for record in SCREENS:
+        for record in self.records:
             title, after = record.title[:room], " "
             if record.name == self.shown:
                 before, after = "[", "]"
                 middle = [Span(f"{record.key} {title}", "heading")]
             else:
                 middle = [Span(record.key, "name"), Span(f" {title}", "faint")]
-            is_closed = is_wide or record is SCREENS[-1]
+            is_closed = is_wide or record is self.records[-1]
             tabs.append((record.name, (sign(before), *middle, *([sign(after)] if is_closed else []))))
             before = " " if is_wide else after
         return tabs
 
     def _total(self, room: int, around: int) -> int:
-        return sum(len(record.title[:room]) + around for record in SCREENS) + 1
+        return sum(len(record.title[:room]) + around for record in self.records) + 1
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -505,11 +511,11 @@ class ScreenTabs(Painted):
 class TotalsHeader(Painted):
     """Shows the verdict and the totals, and what they are for."""
 
-    def __init__(self, browse: Browse, *, id: str | None = None) -> None:
+    def __init__(self, session: Session, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.browse = browse
+        self.session = session
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = self.browse.header(width)
+        lines = self.session.header(width)
         return self.strip(lines[y] if y < len(lines) else (), width)

@@ -21,6 +21,7 @@ from irscope.ir.graph import Node
 from irscope.ir.places import path_key
 from irscope.session import Model
 from irscope.tools.config import targeted
+from irscope.tui.actions import SCREENS, ScreenRecord
 from irscope.tui.amounts import Binding, Column, parse_binding, parse_sizes
 from irscope.tui.analyses import Analyses, result_of
 from irscope.tui.apart import of_model
@@ -30,11 +31,12 @@ from irscope.tui.command import Source, compile_words
 from irscope.tui.context import Context
 from irscope.tui.memory.lives import measured
 from irscope.tui.results import Failed, Finished, Folded, Results, Summed, Update
-from irscope.tui.text import Symbols
+from irscope.tui.text import Line, Symbols
 
 if TYPE_CHECKING:
-    from irscope.passes.lifetimes.timeline import ShownRun
+    from irscope.passes.lifetimes.timeline import ShownRun as RunChoice
     from irscope.passes.memory.curve import LifetimeModel
+    from irscope.tui.memory.run import RunMemory
     from irscope.tui.memory.views import Verdict
 
 T = TypeVar("T")
@@ -256,8 +258,19 @@ _MOST_KEPT = 20_000
 class Session:
     """One model being looked at."""
 
-    def __init__(self, model: Model, symbols: Symbols, context: Context | None = None, step: Sequence[str] | None = None) -> None:
-        """`context` is what was shown before the model was read again, `step` the options of a training step."""
+    def __init__(
+        self,
+        model: Model,
+        symbols: Symbols,
+        context: Context | None = None,
+        step: Sequence[str] | None = None,
+        runs: Sequence[RunMemory] = (),
+    ) -> None:
+        """Show a model, or `runs` in place of it.
+
+        `context` is what was shown before the model was read again, `step` the options of a training step.
+        """
+        self.runs = runs
         self.model = targeted(model)
         self.manager = model.manager
         self.program = model.program
@@ -302,6 +315,15 @@ class Session:
             self._models[screen] = make()
         return self._models[screen]
 
+    @property
+    def screens(self) -> Sequence[ScreenRecord]:
+        """Return the screens that have something to show: those that need no graph where runs are shown."""
+        return [record for record in SCREENS if not self.runs or record.shows_runs]
+
+    def header(self, width: int) -> list[Line]:
+        """Return the two lines above every screen: whether it fits and what it takes, and what that is for."""
+        return self.runs[0].header(width) if self.runs else self.browse.header(width)
+
     # -- questions ---------------------------------------------------------------------------------------------
 
     def ask(
@@ -329,11 +351,16 @@ class Session:
         """Sizes, device, lifetime model and run: one for all screens."""
         return self.browse.context
 
-    def change(self, *, device: str | None = None, lifetime: LifetimeModel | None = None, run: ShownRun | None = None) -> None:
+    def change(self, *, device: str | None = None, lifetime: LifetimeModel | None = None, run: RunChoice | None = None) -> None:
         """Ask everything anew for another device, lifetime model or run; sizes are changed by `set_sizes`."""
         before = self.context
         self.browse.context = before.with_target(device, lifetime, run)
         if self.context.target == before.target:
+            return
+        if self.runs:
+            for one in self.runs:
+                one.lay_over(self.context.device)
+            self._models.pop("reports", None)
             return
         self.results.forget_memory()
         self._ask_part("liveness", urgency=NOW)
@@ -364,6 +391,8 @@ class Session:
 
     def start(self) -> None:
         """Ask for what the first screen shows."""
+        if self.runs:
+            return
         for part in Analyses.PARTS:
             self._ask_part(part)
         self._rebound(self.context.binding)

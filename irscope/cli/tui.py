@@ -120,21 +120,15 @@ def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
 class _Found:
     """What was read, and what is to be laid beside it."""
 
-    what: Model | Recording
+    what: Model | Sequence[object]
+    """A model, or runs without one as the UI shows them."""
     other: str = ""
     step: Sequence[str] | None = None
     """The options of a training step."""
-    beside: Sequence[Recording] = ()
-    """Recordings beside a recording."""
 
     def show(self) -> None:
         """Show it until the user leaves."""
-        from irscope.session import Model
-
-        if isinstance(self.what, Model):
-            importlib.import_module("irscope.tui.app").run_app(self.what, self.other, self.step)
-        else:
-            importlib.import_module("irscope.tui.recording").run_recording(self.what, *self.beside)
+        importlib.import_module("irscope.tui.app").run_app(self.what, self.other, self.step)
 
 
 def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
@@ -147,15 +141,13 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     is_named = args.model is not None and path == Path(args.model)
     other = args.other if is_named else ""
     if is_snapshot(path):
-        return _Found(_explained(path, other))
+        return _Found(_shown_runs([_explained(path, other)]))
     if is_recording(path):
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
         if not other or is_recording(Path(other)):
-            beside = (other, *args.more) if other else ()
-            found = _Found(read_recording(path), beside=[read_recording(Path(one)) for one in beside])
-            importlib.import_module("irscope.tui.recording")
-            return found
+            paths = (path, *map(Path, (other, *args.more) if other else ()))
+            return _Found(_shown_runs([read_recording(one) for one in paths]))
         path, other = Path(other), str(path)
     if args.train and is_named:
         tell("capturing the step", 0, None)
@@ -173,9 +165,13 @@ def _explained(path: Path, other: str) -> Recording:
     from irscope.tools.explain.recorded import recording_of_history
 
     explained = explain_file(path, other)
-    found = recording_of_history(explained.history, explained.report(), explained.verdict)
-    importlib.import_module("irscope.tui.recording")
-    return found
+    return recording_of_history(explained.history, explained.report(), explained.verdict)
+
+
+def _shown_runs(recordings: Sequence[Recording]) -> list[object]:
+    """Recordings as the UI shows them: what makes no sense in them is said before there is a screen."""
+    importlib.import_module("irscope.tui.app")
+    return list(map(importlib.import_module("irscope.tui.recording").run_of_recording, recordings))
 
 
 class _Telling(Instrument):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
+from irscope.tui.memory.run import ShownRun
 from irscope.tui.start import StartApp
 from irscope.tui.text import UNICODE, Symbols
 from tests.tui.models import model
@@ -23,7 +24,9 @@ SMALL, LARGE, HUGE = (80, 24), (120, 40), (200, 60)
 Steps: TypeAlias = Callable[[IrscopeApp, Pilot[None]], Awaitable[None]]
 
 
-def drive(opened: Model, steps: Steps, *, size: tuple[int, int] = LARGE, symbols: Symbols = UNICODE, other: str = "") -> IrscopeApp:
+def drive(
+    opened: Model | Sequence[ShownRun], steps: Steps, *, size: tuple[int, int] = LARGE, symbols: Symbols = UNICODE, other: str = ""
+) -> IrscopeApp:
     """Run the app, wait until every question is answered, and do some steps; `other` is a file to compare with from the start."""
 
     async def run() -> IrscopeApp:
@@ -37,7 +40,8 @@ def drive(opened: Model, steps: Steps, *, size: tuple[int, int] = LARGE, symbols
         return asyncio.run(run())
     finally:
         # Leaving cancels what runs. As in run_app, the model stays usable: tests share models, and run in any order.
-        opened.manager.cancelled.clear()
+        if isinstance(opened, Model):
+            opened.manager.cancelled.clear()
 
 
 async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from irscope.cli.main import main
 from irscope.devices import target_of
@@ -18,9 +17,12 @@ from irscope.memory.tape import Bytes, Origin, Span, Tape
 from irscope.passkit.settings import Settings
 from irscope.tools.generate import Generation, Phase
 from irscope.tools.simulation import Options, Simulation
-from irscope.tui.generation import GeneratedRun
-from irscope.tui.recording import RecordingApp
+from irscope.tui.app import IrscopeApp
+from irscope.tui.generation import run_of_generation
+from irscope.tui.memory.run import RunMemory
+from irscope.tui.memory.views import StepStack
 from irscope.tui.text import UNICODE, text_of
+from tests.tui.driving import SMALL, drive, press, screen_text
 
 MIB = 1 << 20
 NEW = 6
@@ -66,65 +68,66 @@ def generation(weights: int = 64, prompt: int = 8, token: int = 1, device: str =
     )
 
 
+def shown(made: Generation) -> tuple[RunMemory, StepStack]:
+    """The generation on the Memory screen, and its chart."""
+    run = RunMemory(run_of_generation(made), UNICODE)
+    assert isinstance(run.stack, StepStack)
+    return run, run.stack
+
+
 @given(st.integers(1, 4000), st.integers(0, 500), st.integers(0, 50))
 def test_every_moment_adds_up_to_what_is_alive(weights: int, prompt: int, token: int) -> None:
-    made = GeneratedRun(generation(weights, prompt, token), UNICODE)
-    assert made.stack.peak is not None
-    sizes = {0: 0}
-    for number, event in enumerate(made.found.tape.events, 1):
-        sizes[number] = sizes[number - 1] + (made.found.tape.number_of(event) if event >= 0 else -made.found.tape.number_of(~event))
+    made = generation(weights, prompt, token)
+    run, stack = shown(made)
+    assert stack.peak is not None
+    sizes = [0]
+    for event in made.tape.events:
+        sizes.append(sizes[-1] + (made.tape.number_of(event) if event >= 0 else -made.tape.number_of(~event)))
     # The chart looks where most is in use: no moment is higher than what it shows.
-    assert made.stack.total.max() == max(sizes.values())
-    for step in range(len(made.stack)):
-        alive = sum(made.alive(step).cells("bytes"))  # type: ignore[arg-type]  # numbers
-        assert alive == made.stack.total[step] == sum(made.stack.values_at(step).values()) == sizes[int(made._places[step])]
+    assert stack.total.max() == max(sizes)
+    for step in range(len(stack)):
+        alive = sum(run.alive(step, step).cells("bytes"))  # type: ignore[arg-type]  # numbers
+        assert alive == stack.total[step] == sum(stack.values_at(step).values())
+        assert alive in sizes
 
 
 def test_a_token_is_one_moment_and_each_phase_has_its_place() -> None:
-    made = GeneratedRun(generation(), UNICODE)
-    assert list(dict.fromkeys(made.stack.phases)) == ["loading", "prompt", "decoding"]
-    assert made.stack.phases.count("decoding") == NEW - 1
-    assert made.stack.place(len(made.stack) - 1) == f"token {NEW} of {NEW}"
-    lines = [text_of(line) for line in made.chart_lines(100, 20)]
+    run, stack = shown(generation())
+    assert list(dict.fromkeys(stack.phases)) == ["loading", "prompt", "decoding"]
+    assert list(stack.phases).count("decoding") == NEW - 1
+    assert stack.place(len(stack) - 1) == f"token {NEW} of {NEW}"
+    lines = [text_of(line) for line in run.chart_lines(100, 20)]
     assert all(f"│ {phase}" in lines[-1] for phase in ("loading", "prompt", "decoding"))
     # Decoding has its part of the chart though most requests are for the prompt.
-    assert made.stack.column_of(made.stack.phases.index("decoding"), 100) == 51
-    assert np.diff(made.stack.chosen(100)).min() >= 0
+    assert stack.column_of(list(stack.phases).index("decoding"), 100) == 51
+    assert np.diff(stack.chosen(100)).min() >= 0
 
 
 def test_the_screen_has_the_verdict_the_peak_and_the_cache_by_layer() -> None:
-    async def run() -> None:
-        app = RecordingApp(partial(GeneratedRun, generation()), UNICODE)
-        async with app.run_test(size=(80, 24)) as pilot:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        text = screen_text(app)
+        assert "[2 Memory]" in text and "fits on NVIDIA L4" in text
+        assert "prompt of 4,096, 6 new, batch 1" in text and "Alive at the peak, " in text
+        await press(app, pilot, "7", "down")
+        text = screen_text(app)
+        assert "the cache by layer" in text and "grows" in text and "1,024 tokens" in text and "512 tokens" in text
+        await press(app, pilot, "2", "end")
+        assert f"token {NEW} of {NEW}" in screen_text(app)
+        await press(app, pilot, "D", *"h200", "enter")
+        verdict = app.session.runs[0].verdict
+        assert verdict is not None and verdict.text.startswith("fits as it ran: 100.00 MiB reserved in this run, of ")
+        assert "laid over h200" in screen_text(app)
+        said: list[str] = []
+        app.screen.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
+        await press(app, pilot, "c")
+        assert said and "irscope generate --batch" in said[0]
 
-            def shown() -> str:
-                return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
-
-            await pilot.pause()
-            assert "fits on NVIDIA L4" in shown()
-            assert "prompt of 4,096, 6 new, batch 1" in shown() and "Alive at the peak of requested" in shown()
-            await pilot.press("n")
-            await pilot.pause()
-            text = shown()
-            assert "the cache by layer" in text and "grows" in text and "1,024 tokens" in text and "512 tokens" in text
-            await pilot.press("end")
-            await pilot.pause()
-            assert f"token {NEW} of {NEW}" in shown()
-            await pilot.press("D", *"h200", "enter")
-            await pilot.pause()
-            assert "fits as it ran: 100.00 MiB reserved in this run, of " in shown()
-            said: list[str] = []
-            app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
-            await pilot.press("c")
-            await pilot.pause()
-            assert said and "irscope generate --batch" in said[0]
-
-    asyncio.run(run())
+    drive([run_of_generation(generation())], steps, size=SMALL)
 
 
 def test_a_device_that_is_nearly_full_has_its_line() -> None:
-    made = GeneratedRun(generation(weights=15_000), UNICODE)
-    assert any("capacity of l4" in text_of(line) for line in made.chart_lines(100, 20))
+    run, _ = shown(generation(weights=15_000))
+    assert any("capacity of l4" in text_of(line) for line in run.chart_lines(100, 20))
 
 
 def test_the_command_needs_a_terminal_and_starts_the_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,20 +37,23 @@ from irscope.report.values import bare
 from irscope.tools.explain import explain_file
 from irscope.tools.explain.recorded import recording_of_history
 from irscope.tools.simulation_files import table_said
-from irscope.tui.memory.views import StepStack
+from irscope.tui.app import IrscopeApp
+from irscope.tui.memory.run import RunMemory, ShownRun
+from irscope.tui.memory.views import BudgetStack, StepStack
 from irscope.tui.picker import read_recent
-from irscope.tui.recording import BudgetStack, RecordedRun, RecordingApp, shown_run
+from irscope.tui.recording import run_of_recording
 from irscope.tui.start import StartApp
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
 from tests.tables import every
+from tests.tui import driving
 from tests.tui.driving import begun, start_headless
 
 RECORDINGS = Path(__file__).parents[2] / "samples" / "recordings"
 MIB = 1 << 20
 PLACE = "train.py:7"
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-Steps = Callable[[RecordingApp, Pilot[None]], Awaitable[None]]
+Steps = Callable[[IrscopeApp, Pilot[None]], Awaitable[None]]
 
 
 def event(size: int, block: int, category: str = "activation", scope: str = "", line: str = PLACE) -> MemoryEvent:
@@ -90,15 +93,18 @@ SIMULATED = Recording(
 )
 
 
-def drive(recording: Recording, steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = UNICODE) -> RecordingApp:
-    async def run() -> RecordingApp:
-        app = RecordingApp(recording, symbols)
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            await steps(app, pilot)
-        return app
+def drive(recording: Recording, steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = UNICODE) -> IrscopeApp:
+    return driving.drive([run_of_recording(recording)], steps, size=size, symbols=symbols)
 
-    return asyncio.run(run())
+
+def memory_of(recording: Recording) -> RunMemory:
+    """What the Memory screen shows of a recording."""
+    return RunMemory(run_of_recording(recording), UNICODE)
+
+
+def run_shown(app: IrscopeApp, number: int = 0) -> RunMemory:
+    """The run with this number."""
+    return app.session.runs[number]
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
@@ -107,21 +113,21 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     await pilot.pause()
 
 
-def shown(app: RecordingApp | StartApp) -> str:
+def shown(app: IrscopeApp | StartApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 @SIZES
 @pytest.mark.parametrize("symbols", [UNICODE, ASCII], ids=["unicode", "ascii"])
 def test_it_opens_on_the_verdict_the_peak_and_what_is_alive_there(size: tuple[int, int], symbols: Symbols) -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         text = shown(app)
         for part in (
             "fits on NVIDIA H100 SXM: 78.00 GiB of 78.60 GiB left",
             "40.00 MiB",
             "in step 3",
             "peak 35.00 MiB at event 3",
-            "Alive at the recorded peak: 35.00 MiB",
+            "Alive at the peak, event 3: 35.00 MiB",
             "optimizer state",
             "layers.0-1.linear",
             "train.py:9",
@@ -136,23 +142,29 @@ def test_it_opens_on_the_verdict_the_peak_and_what_is_alive_there(size: tuple[in
 @pytest.mark.slow
 @SIZES
 def test_keys_move_show_tables_help_and_leave(size: tuple[int, int]) -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(pilot, "end")
         assert "Alive at event 7: 24.00 MiB" in shown(app) and "layers" not in shown(app)
-        await press(pilot, "n")
+        await press(pilot, "7", "down")
         assert "peak of each step" in shown(app) and "2 to 3" in shown(app)
-        await press(pilot, "n")
+        await press(pilot, "down")
         assert "all_reduce" in shown(app) and "?" in shown(app)
-        await press(pilot, "slash", *"broad", "enter")
+        await press(pilot, "enter", "slash", *"broad", "enter")
         assert "broadcast" in shown(app) and "all_reduce" not in shown(app)
-        await press(pilot, "p")
-        assert "Alive at the recorded peak" in shown(app)
+        await press(pilot, "2", "p")
+        assert "Alive at the peak, event 3" in shown(app)
+        await press(pilot, "slash", *"gradient", "enter")
+        assert "1 of 5 rows" in shown(app) and "train.py:8" in shown(app)
+        await press(pilot, "escape", "g", *"event 5", "enter")
+        assert "Alive at event 5: 27.00 MiB" in shown(app)
         await press(pilot, "z")
-        assert "verdict" not in shown(app)
+        assert "Alive at event 5" not in shown(app)
         await press(pilot, "escape")
-        assert "verdict" in shown(app)
+        assert "Alive at event 5" in shown(app)
+        await press(pilot, "1")
+        assert "[2 Memory]" in shown(app)
         await press(pilot, "question_mark")
-        assert isinstance(app.screen, TextDialog) and "Go to the next event." in "\n".join(
+        assert isinstance(app.screen, TextDialog) and "Go to the next step." in "\n".join(
             "".join(span.text for span in line) for line in app.screen.lines
         )
         await press(pilot, "q")
@@ -167,13 +179,15 @@ def test_what_is_alive_adds_up_to_the_chart_everywhere() -> None:
     recordings = [SIMULATED, *(read_recording(path) for path in sorted(RECORDINGS.glob("*.jsonl")))]
     drawn = 0
     for recording in recordings:
-        run = shown_run(recording, UNICODE)
-        for step in range(len(run.stack) if run.events else 0):
-            sizes = [bare(cell) for cell in run.alive(step).cells("bytes")]
+        run = memory_of(recording)
+        if run.stack is None:
+            continue
+        for step in range(len(run.stack)):
+            sizes = [bare(cell) for cell in run.alive(step, step).cells("bytes")]
             assert sum(size for size in sizes if isinstance(size, int)) == run.stack.total[step]
             drawn += 1
         warm = recording.counter("warm")
-        if run.events and warm is not None and warm.requested is not None:
+        if warm is not None and warm.requested is not None:
             assert run.stack.total.max() == warm.requested.peak
     assert drawn > 50
 
@@ -183,12 +197,12 @@ def test_what_is_alive_adds_up_to_the_chart_everywhere() -> None:
 def test_recordings_of_real_runs_show_what_they_hold(name: str, size: tuple[int, int]) -> None:
     recording = read_recording(RECORDINGS / name)
 
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         assert recording.header.device.name in shown(app) and recording.header.executor in shown(app)
         if recording.problems:
             assert "does not fit" in shown(app) and "Alive where memory was refused" in shown(app)
-        await press(pilot, "right", "N")
-        assert "Operators of the recorded run" in shown(app)
+        await press(pilot, "7", "end")
+        assert ("Operators of the recorded run" in shown(app)) == bool(recording.ops)
 
     drive(recording, steps, size=size)
 
@@ -197,7 +211,7 @@ def test_a_program_that_ran_out_of_memory_begins_with_what_was_alive_then() -> N
     refused = SaidTable("alive where memory was refused", ("category:text", "bytes:bytes"), (("input", 7 * MIB),))
     recording = dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, refused), problems=(Problem("out_of_memory", "no more"),))
 
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         assert "alive where memory was refused" in shown(app) and "step 3, the last one that ended" in shown(app)
         await press(pilot, "right")
         assert "Alive at event 4" in shown(app)
@@ -208,15 +222,15 @@ def test_a_program_that_ran_out_of_memory_begins_with_what_was_alive_then() -> N
 def test_the_screen_and_its_table_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
-        await press(pilot, "n", "n", "S")
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(pilot, "7", "down", "down", "S")
         await press(pilot, "S")
 
     drive(dataclasses.replace(SIMULATED, path="runs/rank0.jsonl"), steps)
-    stems = ("rank0.jsonl", "rank0.jsonl-2")
+    stems = ("rank0.jsonl-reports", "rank0.jsonl-reports-2")
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted(f"{stem}.{suffix}" for stem in stems for suffix in ("csv", "svg"))
-    assert "<svg" in (tmp_path / "rank0.jsonl.svg").read_text(encoding="utf-8")
-    assert "all_reduce" in (tmp_path / "rank0.jsonl.csv").read_text(encoding="utf-8")
+    assert "<svg" in (tmp_path / "rank0.jsonl-reports.svg").read_text(encoding="utf-8")
+    assert "all_reduce" in (tmp_path / "rank0.jsonl-reports.csv").read_text(encoding="utf-8")
 
 
 def test_it_reads_back_what_was_written(tmp_path: Path) -> None:
@@ -236,7 +250,7 @@ def test_it_reads_back_what_was_written(tmp_path: Path) -> None:
 )
 def test_a_table_that_makes_no_sense_is_one_clear_error(table: SaidTable) -> None:
     with pytest.raises(LoadError, match="makes no sense") as caught:
-        shown_run(dataclasses.replace(SIMULATED, tables=(table,)), UNICODE)
+        run_of_recording(dataclasses.replace(SIMULATED, tables=(table,)))
     assert caught.value.code == "IRS477"
 
 
@@ -266,11 +280,13 @@ def test_the_command_and_the_start_open_a_recording(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
     path = tmp_path / "run.jsonl"
     write_recording(path, SIMULATED)
-    opened: list[Recording] = []
-    monkeypatch.setattr("irscope.tui.recording.run_recording", opened.append)
+    opened: list[list[ShownRun]] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda shown, other, step: opened.append(shown))
     start_headless(monkeypatch)
     assert main(["tui", str(path)]) == 0
-    assert opened == [read_recording(path)]
+    assert [run.path for run in opened[0]] == [str(path)]
+    again = opened[0][0].again
+    assert again is not None and again().summary == opened[0][0].summary
     assert read_recent() == [path]
     assert main(["tui", "--train", str(path)]) == 2
 
@@ -298,8 +314,8 @@ def in_phases(rank: int = 0) -> Recording:
 
 
 def test_a_recording_is_stacked_by_category_module_line_and_stream() -> None:
-    made = shown_run(in_phases(), UNICODE)
-    assert isinstance(made, RecordedRun)
+    made = memory_of(in_phases())
+    assert made.stack is not None
     total = made.stack.total.tolist()
     assert isinstance(made.stack, StepStack) and list(dict.fromkeys(made.stack.phases)) == ["", "forward", "backward", "optimizer"]
     for by, names in (
@@ -312,48 +328,42 @@ def test_a_recording_is_stacked_by_category_module_line_and_stream() -> None:
         assert made.by == by and names <= set(made.stack.parts)
         assert made.stack.total.tolist() == total
     # Without streams there is nothing to tell apart.
-    plain = shown_run(SIMULATED, UNICODE)
-    assert isinstance(plain, RecordedRun)
+    plain = memory_of(SIMULATED)
     for _ in range(3):
         plain.next_grouping()
     assert plain.by == "category" and not isinstance(plain.stack, StepStack)
 
 
 def test_the_axis_is_the_time_that_was_measured() -> None:
-    made = shown_run(in_phases(), UNICODE)
-    assert made.toggle_axis() == "" and made.stack.time == "as it was measured"
+    made = memory_of(in_phases())
+    assert made.toggle_axis() == "" and made.stack is not None and made.stack.time == "as it was measured"
     # From the last event but one to the last a third of the time goes by.
     assert made.stack.column_of(7, 36) == 35 and made.stack.column_of(6, 36) == 25
     assert made.toggle_axis() == "" and not made.stack.time
-    assert "does not tell" in shown_run(SIMULATED, UNICODE).toggle_axis()
+    assert "does not tell" in memory_of(SIMULATED).toggle_axis()
 
 
 def test_settings_that_were_tried_have_a_key() -> None:
     table = SaidTable("settings, each simulated: the most saved first", ("setting:text", "saved:bytes"), (("foreach=False", 3 * MIB),))
-    made = shown_run(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)), UNICODE)
-    assert made.show_settings() and "settings, each simulated" in made.reports.part_title()
-    assert not shown_run(SIMULATED, UNICODE).show_settings()
+    made = memory_of(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)))
+    assert made.show_settings() and "settings, each simulated" in made.table_title()
+    assert not memory_of(SIMULATED).show_settings()
 
 
 @SIZES
 def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
-    async def run() -> None:
-        app = RecordingApp(in_phases(), UNICODE, others=[in_phases(1), in_phases(2)])
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            assert [run.name() for run in app.runs] == [f"rank {rank} of 2" for rank in range(3)]
-            tops = {run.stack.top for run in app.runs}
-            assert tops == {app.runs[2].stack.highest} and app.runs[0].stack.highest < app.runs[2].stack.highest
-            text = shown(app)
-            assert all(f"rank {rank} of 2: " in text for rank in range(3))
-            await pilot.press("n")
-            await pilot.pause()
-            assert "the runs side by side" in shown(app)
-            await pilot.press("tab", "home")
-            await pilot.pause()
-            assert app.run_shown is app.runs[1] and app.runs[1].step == 0 and "rank 1 of 2" in app.run_shown.title()
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        runs = app.session.runs
+        assert [run.run.name for run in runs] == [f"rank {rank} of 2" for rank in range(3)]
+        stacks = [run.stack for run in runs if run.stack is not None]
+        assert {stack.top for stack in stacks} == {stacks[2].highest} and stacks[0].highest < stacks[2].highest
+        assert all(f"rank {rank} of 2: " in shown(app) for rank in range(3))
+        await press(pilot, "tab", "home")
+        assert runs[1].step == 0 and "Alive at the start" in shown(app)
+        await press(pilot, "7", "down")
+        assert "the runs side by side" in shown(app) and "rank 2 of 2" in shown(app)
 
-    asyncio.run(run())
+    driving.drive([run_of_recording(in_phases(rank)) for rank in range(3)], steps, size=size)
 
 
 def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,8 +372,8 @@ def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytes
     for rank, path in enumerate(paths):
         write_recording(path, in_phases(rank))
         assert read_recording(path).events == in_phases(rank).events
-    opened: list[tuple[Recording, ...]] = []
-    monkeypatch.setattr("irscope.tui.recording.run_recording", lambda *runs: opened.append(runs))
+    opened: list[list[ShownRun]] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", lambda shown, other, step: opened.append(shown))
     monkeypatch.setattr("irscope.tui.start.opened", lambda read, path, folder: read(path, lambda *_: None))
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
@@ -378,12 +388,12 @@ def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytes
 def test_the_machine_is_lines_under_the_chart() -> None:
     """What was read, and nothing of what was not; where the machine was busy, that is said."""
     samples = tuple(Sample(1e5 * at, "plain", cpu=0.5 + at / 20, mhz=2000.0 + at) for at in range(10))
-    run = RecordedRun(dataclasses.replace(SIMULATED, samples=samples, machine=Machine(2, 0.4, unread={"power": "no counters"})), UNICODE)
+    run = memory_of(dataclasses.replace(SIMULATED, samples=samples, machine=Machine(2, 0.4, unread={"power": "no counters"})))
     shown = ["".join(span.text for span in line) for line in run.chart_lines(100, 20)]
     assert len(shown) == 20 and shown[-2].startswith("CPU busy") and "50 to 95 %" in shown[-2]
     assert "2,000 to 2,009 MHz" in shown[-1] and not any("power" in line for line in shown)
-    assert any("busy machine" in note for note in run.notes) and any("power (no counters)" in note for note in run.notes)
-    assert any(table.title.startswith("the machine while") for table in run.tables)
+    assert any("busy machine" in note for note in run.run.notes) and any("power (no counters)" in note for note in run.run.notes)
+    assert any(table.title.startswith("the machine while") for table in run.run.tables)
     assert len(run.chart_lines(100, 8)) == 8
 
 
@@ -392,14 +402,14 @@ def test_a_memory_snapshot_is_shown_as_a_recording_is() -> None:
     explained = explain_file(Path(__file__).parents[2] / "samples" / "recordings" / "oom.pickle")
     found = recording_of_history(explained.history, explained.report(), explained.verdict)
 
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         assert "a result is kept with its graph" in shown(app) and "in the history" in shown(app)
-        table = app.run_shown.reports.table()
-        assert table is not None and table.title == "alive where memory was refused"
-        titles = [one.title for one in app.run_shown.tables]
-        assert titles[0] == "alive where memory was refused" and "faults found" in titles
+        run = run_shown(app)
+        assert run.export().title == "alive where memory was refused"
+        assert "faults found" in [table.title for table in run.run.tables]
         await pilot.press("o")
-        assert app.run_shown.stack.highest == max(sum(one) for one in [app.run_shown.alive(app.run_shown.step).cells("bytes")])
+        assert run.stack is not None
+        assert run.stack.highest == sum(bare(cell) for cell in run.alive(run.step, run.step).cells("bytes"))  # type: ignore[misc,arg-type]
 
     drive(found, steps, size=(120, 40))
 
@@ -408,7 +418,7 @@ def test_tables_of_a_compiled_program_are_written_so_that_they_can_be_shown() ->
     """The number of a graph stands in a column of texts."""
     table = table_said(Table.of([(0, "forward", 3 * MIB), (1, "backward", None)], ["graph", "part", "saved:bytes"], "what was compiled"))
     assert table.rows == (("0", "forward", 3 * MIB), ("1", "backward", None))
-    made = shown_run(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)), UNICODE)
+    made = run_of_recording(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)))
     assert any(part.title == "what was compiled" for part in made.tables)
 
 
@@ -433,11 +443,11 @@ BUDGETS = SaidTable(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_activation_memory_budgets_have_a_key(size: tuple[int, int]) -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
-        await pilot.press("B")
+def test_activation_memory_budgets_have_a_view(size: tuple[int, int]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await pilot.press("v", "2")
         await pilot.pause()
-        run = app.run_shown
+        run = run_shown(app)
         assert isinstance(run.stack, BudgetStack)
         assert run.stack.total.tolist() == [12 * MIB, 12 * MIB, 16 * MIB]
         assert run.step == 1, "of equal peaks the one that recomputes least"
@@ -446,36 +456,27 @@ def test_activation_memory_budgets_have_a_key(size: tuple[int, int]) -> None:
         await pilot.press("right")
         await pilot.pause()
         assert "budget 1: 8.00 MiB allocated" in shown(app) and "budget 1: 8.00 MiB allocated," not in shown(app)
-        await pilot.press("B")
+        await pilot.press("v", "1")
         await pilot.pause()
         assert not isinstance(run.stack, BudgetStack) and "Memory asked for" in shown(app)
 
     drive(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, BUDGETS)), steps, size=size)
 
 
-def test_without_budgets_the_key_says_how_to_try_them() -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
-        said: list[str] = []
-        app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
-        await pilot.press("B")
-        await pilot.pause()
-        assert said and "simulate --try-compile -o" in said[0] and "Memory asked for" in shown(app)
-
-    drive(SIMULATED, steps)
-
-
 @SIZES
 def test_another_device_is_laid_over_a_run_and_sizes_say_what_changes_them(size: tuple[int, int]) -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         await press(pilot, "D", *"l4")
         await press(pilot, "enter")
-        text = shown(app)
-        assert "fits as it ran: 40.00 MiB reserved in this run, of 21.44 GiB on NVIDIA L4, 21.40 GiB left" in " ".join(text.split())
+        run = run_shown(app)
+        assert run.verdict is not None
+        assert run.verdict.text == "fits as it ran: 40.00 MiB reserved in this run, of 21.44 GiB on NVIDIA L4, 21.40 GiB left"
+        assert ("laid over l4" in shown(app) and "fits as it ran: 40.00 MiB" in shown(app)) or "fits, 21.40 GiB left" in shown(app)
         # It stays when the chart is made again.
         await press(pilot, "o")
-        assert app.run_shown.stack.limit is not None and app.run_shown.stack.limit.name == "capacity of l4"
+        assert run.stack is not None and run.stack.limit is not None and run.stack.limit.name == "capacity of l4"
         said: list[str] = []
-        app.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
+        app.screen.notify = lambda text, **_: said.append(text)  # type: ignore[method-assign,assignment]
         await press(pilot, "c")
         assert said and "record or simulate it again" in said[0]
 
@@ -483,21 +484,22 @@ def test_another_device_is_laid_over_a_run_and_sizes_say_what_changes_them(size:
 
 
 def test_keys_of_a_run_stand_below_it() -> None:
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
-        assert "D Device c Sizes are fixed" in shown(app).splitlines()[-1]
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert "c Sizes D Device W Lower it" in shown(app).splitlines()[-1]
 
     drive(in_phases(), steps, size=(120, 40))
 
 
 def test_a_run_that_does_not_fit_elsewhere_or_was_refused_says_so() -> None:
-    small = dataclasses.replace(find_device("l4"), memory_bytes=1 << 20)
-    run = RecordedRun(in_phases(), UNICODE)
-    run.lay_over(small)
-    assert run.said_of_other().startswith("does NOT fit as it ran: 40.00 MiB reserved in this run, of ")
-    assert run.said_of_other().endswith(" too much")
-    refused = RecordedRun(dataclasses.replace(in_phases(), problems=(Problem("out_of_memory", "no more"),)), UNICODE)
-    refused.lay_over(find_device("h200"))
-    assert refused.said_of_other().startswith("? memory was refused in this run")
+    run = memory_of(in_phases())
+    run.other = dataclasses.replace(find_device("l4"), memory_bytes=1 << 20)
+    assert run.verdict is not None and run.verdict.fits is False
+    assert run.verdict.text.startswith("does NOT fit as it ran: 40.00 MiB reserved in this run, of ")
+    assert run.verdict.text.endswith(" too much")
+    refused = memory_of(dataclasses.replace(in_phases(), problems=(Problem("out_of_memory", "no more"),)))
+    refused.lay_over("h200")
+    assert refused.verdict is not None and refused.verdict.fits is None
+    assert refused.verdict.text.startswith("memory was refused in this run")
 
 
 @every("size", [(60, 20), (80, 24), (120, 40)])
@@ -509,7 +511,7 @@ def test_the_bytes_of_what_is_alive_stand_there_at_every_width(size: tuple[int, 
         for number, one in enumerate(base.events)
     ]
 
-    async def steps(app: RecordingApp, pilot: Pilot[None]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         rows = shown(app).splitlines()
         table = rows[next(number for number, row in enumerate(rows) if "category" in row) :]
         assert "bytes" in table[0]

@@ -15,7 +15,8 @@ from irscope.report.values import Provenance, Quantity
 from irscope.tui.analyses import report_of
 from irscope.tui.command import Source
 from irscope.tui.passes.chooser import QUESTIONS, question_of
-from irscope.tui.reports import Item, Reports, ReportTable
+from irscope.tui.reports import Item, Reports
+from irscope.tui.rows import ReportTable
 from irscope.tui.session import find_row
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, browse, model

@@ -14,7 +14,6 @@ from irscope.immutable import immutable
 from irscope.ir.dims import bounds
 from irscope.ir.graph import Node
 from irscope.report.celltext import SIGNS
-from irscope.report.printable import display_width
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise, provenance_of
@@ -27,11 +26,11 @@ from irscope.tui.charts import Floats, Limit, Stack
 from irscope.tui.compiled import is_compiled
 from irscope.tui.context import Context, Target
 from irscope.tui.memory.lives import GROUPINGS, REST, By, Lives, Measured, Occupants, category_of, maker_of
-from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, Wanted, fit_text, most_lines
+from irscope.tui.memory.view import MemoryView
+from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, View, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
-from irscope.tui.reports import ReportTable
-from irscope.tui.rows import RowTexts, TableColumn, TableModel, word_pattern
-from irscope.tui.text import Line, Span, beside, failure_lines, filled, note_lines, text_of
+from irscope.tui.rows import ReportTable, RowTexts, TableColumn, TableModel, word_pattern
+from irscope.tui.text import Line, Span, failure_lines, filled, note_lines
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
@@ -44,9 +43,7 @@ _MOST_REPLAYED = 2_000
 """Nodes of a model whose allocator is replayed at each of them."""
 _MOST_REASONS = 2000
 _LEAST_CHART = 5
-"""Rows of a chart: its mark, three of bars, and the axis."""
-_WIDE, _BETWEEN, _LEAST_LEGEND = 96, 4, 44
-"""From so many columns on the legend and the counters stand side by side, with blanks between them, where the legend has enough room."""
+"""Rows of a chart below a line that says more than it: its mark, three of bars, and the axis."""
 _MOST_COUNTED = 20_000
 """Nodes of a model that is read again whenever other sizes are put in, to count what its allocator does."""
 
@@ -92,20 +89,14 @@ class Found:
         return self.lives.live
 
 
-class Memory:
-    """All logic of the memory screen."""
+class Memory(MemoryView):
+    """The memory of a model: all that the Memory screen shows of it."""
 
     def __init__(self, browse: Browse) -> None:
+        super().__init__(browse.symbols)
         self.browse = browse
-        self.symbols = browse.symbols
         self.found: Found | None = None
         self.error: IrscopeError | None = None
-        self.step = 0
-        self.mark: int | None = None
-        """The other end of a range of steps that is looked at."""
-        self.breaks: bool | None = None
-        """Whether the axis begins at what never changes; None until someone has chosen: then where it is more than half."""
-        self.stack: Stack | None = None
         self.uncounted = 0
         self.sizes: NDArray[np.float64] = np.zeros(0, dtype=np.float64)
         self._rows: Ints = np.zeros(0, dtype=np.int64)
@@ -135,7 +126,6 @@ class Memory:
         self.by_size: SizeStack | None = None
         """Peaks over sizes of the first symbol, while they are looked at in place of steps."""
         self.drawings = Drawings(self.symbols, of_training=browse.program.training is not None, is_compiled=is_compiled(browse.program))
-        self.filter_text = ""
         self.plan: ReportTable | None = None
         """The buffers of the generated code, once they have been found."""
 
@@ -350,8 +340,24 @@ class Memory:
         return Wanted(self.drawings.view, self.context.target, tuple(self.browse.results.complete.env.items()))
 
     @property
+    def views(self) -> Sequence[View]:
+        return self.drawings.offered(has_sizes=bool(self.sizes_question))
+
+    def show_view(self, view: View) -> None:
+        self.drawings.view = view
+
+    @property
+    def followed(self) -> Stack | None:
+        return self.drawings.followed(self.stack)
+
+    @property
+    def listed(self) -> TableModel:
+        if self.lists_whatifs and self.whatifs is not None:
+            return self.whatifs.table
+        return self.table if self.buffers is None else self.buffers.model
+
+    @property
     def shown(self) -> Stack | None:
-        """The chart that is drawn, where its axis is steps."""
         if self.after is not None:
             return self.after
         if self.drawings.view == "steps":
@@ -438,10 +444,10 @@ class Memory:
         self._times = (asked, seconds, what)
         self.update()
 
-    def toggle_axis(self) -> None:
-        """Make the axis time, or steps of equal width again."""
+    def toggle_axis(self) -> str:
         self.on_time = not self.on_time
         self.update()
+        return ""
 
     def next_grouping(self) -> None:
         """Stack by the next of category, module and tensor."""
@@ -475,34 +481,7 @@ class Memory:
             self.after.follow(self.step)
         if self.found is not None:
             self.browse.selected = self.found.lives.steps.row(self.step)
-        self._show_living()
-
-    def go_to_peak(self) -> bool:
-        """Go to the step at which most is alive."""
-        stack = self.drawings.followed(self.stack)
-        if stack is None or stack.peak is None:
-            return False
-        self.go_to(stack.peak)
-        return True
-
-    def go_to_hill(self, by: int) -> bool:
-        """Go to the next highest place or the one before."""
-        stack = self.drawings.followed(self.stack)
-        hill = None if stack is None else stack.next_hill(self.step, by)
-        if hill is not None:
-            self.go_to(hill)
-        return hill is not None
-
-    def toggle_mark(self) -> None:
-        """Begin a range of steps here, or forget the one there is."""
-        self.mark = self.step if self.mark is None else None
-        self._show_living()
-
-    def toggle_base(self) -> None:
-        """Begin the axis at what never changes, or at zero."""
-        stack = self.drawings.followed(self.stack)
-        self.breaks = stack is not None and not stack.is_broken
-        self.draw_limit()
+        self.show_living()
 
     def scale_symbol(self, times: float = 1, plus: int = 0) -> str:
         """Make the first symbol larger or smaller; returns what is wrong, if anything is."""
@@ -519,11 +498,6 @@ class Memory:
         return self.browse.set_sizes(" ".join(f"{one}={value}" for one, value in env.items()))
 
     # -- table -------------------------------------------------------------------------------------------------
-
-    @property
-    def range(self) -> tuple[int, int] | None:
-        """The first and last step of the range that is looked at."""
-        return None if self.mark is None else (min(self.mark, self.step), max(self.mark, self.step))
 
     def living(self) -> Ints:
         """The storages alive at the cursor, or at any step of the range, by their number, the largest first."""
@@ -548,7 +522,7 @@ class Memory:
         size = self.shown_for.of(one.size)
         return size if isinstance(size, int) else None
 
-    def _show_living(self) -> None:
+    def show_living(self) -> None:
         before = self.table
         self._rows = self.living()
         self._held = self.held()
@@ -740,31 +714,11 @@ class Memory:
             if drawing is not None and isinstance(drawing.stack, AddressMap):
                 drawing.stack.chosen_name = self.selected_name().removeprefix("%")
             head = (
-                self._head(drawing.stack, here, width, height) if drawing is not None and self.drawings.is_step and here is not None else []
+                self.head(drawing.stack, here, width, height) if drawing is not None and self.drawings.is_step and here is not None else []
             )
             return [*head, *self.drawings.lines(width, height - len(head), here, self.mark, has_legend=bool(head))]
-        head = self._head(self.stack, self.step, width, height)
+        head = self.head(self.stack, self.step, width, height)
         return [*head, *self.stack.lines(width, height - len(head), self.step, self.symbols, self.mark)]
-
-    def _head(self, stack: Stack, step: int, width: int, height: int) -> list[Line]:
-        """What stands above the bars: whether it fits, what the allocator counts, and what the step is made of."""
-        symbols, counters, verdict = self.symbols, self.counters(), self.verdict
-        if height < _LEAST_CHART + 1:
-            return []
-        is_wide = width >= _WIDE and height >= _LEAST_CHART + 6
-        said = [] if verdict is None else verdict.lines(width, 1 if height < _LEAST_CHART + 6 else 2, symbols)
-        table: list[Line] = []
-        if counters is not None and height >= _LEAST_CHART + len(said) + (4 if counters.is_known else 1):
-            # Intervals stand where there is room for them beside the legend.
-            table = counters.lines(width - _LEAST_LEGEND - _BETWEEN if is_wide and counters.is_known else width, symbols)
-        room = height - _LEAST_CHART - len(said)
-        if is_wide and counters is not None and counters.is_known:
-            size = max(display_width(text_of(line)) for line in table)
-            left = width - size - _BETWEEN
-            if left >= _LEAST_LEGEND:
-                legend = stack.legend_at(step, left, len(table), symbols)
-                return [*said, *beside(legend, table, left + _BETWEEN)]
-        return [*said, *table, *stack.legend_at(step, width, max(min(room - len(table), 3), 0), symbols)]
 
     def _size_lines(self, width: int, height: int) -> list[Line]:
         stack = self.by_size

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,14 @@ from irscope.report.celltext import SIGNS, CellWriter, signed
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width, pad
 from irscope.report.report import Report
+from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
 from irscope.tui.charts import Floats, Mask, Stack, fill_of, runs
 from irscope.tui.context import Target
-from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, wrap
+from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of, wrap
 
 if TYPE_CHECKING:
     from irscope.passes.memory.cuda import Counter, DeviceMemory
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------------------------------------
 # What the chart of the memory screen can show in place of live bytes by step, and what has been found for it.
 
-View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager"]
+View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager", "budgets"]
 VIEWS: Mapping[View, str] = {
     "steps": "live bytes by step",
     "sizes": "the peak over sizes of the first symbol",
@@ -45,6 +46,7 @@ VIEWS: Mapping[View, str] = {
     "orders": "live bytes as written and in the order that needs least memory",
     "training": "the step of training by category, with its phases",
     "eager": "eager beside what torch.compile made of it, over one axis",
+    "budgets": "peaks by activation memory budget of torch.compile",
 }
 TITLES: Mapping[View, str] = {
     "steps": "Memory",
@@ -54,6 +56,7 @@ TITLES: Mapping[View, str] = {
     "orders": "Orders",
     "training": "Step of training",
     "eager": "Eager beside compiled",
+    "budgets": "Peak by budget",
 }
 
 
@@ -121,7 +124,7 @@ class Drawings:
     def offered(self, *, has_sizes: bool) -> list[View]:
         """The views there are to choose from: sizes for a model that has symbols, a step for one of training,
         eager for one that was compiled."""
-        absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled}
+        absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled, "budgets": True}
         return [view for view in VIEWS if not absent.get(view)]
 
     def followed(self, steps: Stack | None) -> Stack | None:
@@ -414,6 +417,36 @@ def step_drawing(found: StepMemory) -> Drawing:
     return Drawing(stack, text, title)
 
 
+class BudgetStack(Stack):
+    """Peaks of the last step over activation memory budgets, each compiled and simulated."""
+
+    def __init__(self, table: Table) -> None:
+        cells = {column.heading: [bare(cell) for cell in table.cells(column.key)] for column in table.columns}
+
+        def numbers(name: str) -> Floats:
+            return np.array([one if isinstance(one, int | float) else np.nan for one in cells[name]], dtype=np.float64)
+
+        requested, allocated, reserved = (numbers(name) for name in ("requested", "allocated", "reserved"))
+        parts = {"requested": requested, "rounding": allocated - requested, "reserved beyond": reserved - allocated}
+        super().__init__(parts, places=[f"budget {one}" for one in cells["budget"]])
+        self.allocated = allocated
+        self.recomputed, self.share = numbers("recomputed"), numbers("of all")
+        # Of equal peaks the one that recomputes least; what is not known comes last.
+        self.least = int(np.lexsort((self.recomputed, allocated))[0]) if len(allocated) else 0
+
+    def said(self, step: int) -> str:
+        """Return what a budget does: the peak, and what it costs."""
+        if not 0 <= step < len(self) or np.isnan(self.allocated[step]):
+            return "not known"
+        flops, share = self.recomputed[step], self.share[step]
+        costs = "" if np.isnan(flops) else f", {humanise(int(flops), Kind.FLOPS)} again"
+        costs += "" if np.isnan(share) else f" ({share:.1%})"
+        return f"{self.place(step)}: {humanise(int(self.allocated[step]), Kind.BYTES)} allocated{costs}"
+
+    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
+        return [self.mark_line(self.least, f"lowest: {self.said(self.least)}", count, symbols)]
+
+
 # ----------------------------------------------------------------------------------------------------
 # Peaks over sizes of a symbol, and the largest that fits.
 
@@ -532,8 +565,7 @@ def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line
 # ----------------------------------------------------------------------------------------------------
 # What an allocator counts before a run, in the first run and in the second: the counters of the summary of liveness.
 
-_MOMENTS = (("before", "before"), ("cold", "first"), ("warm", "steady"))
-_COUNTERS = ("requested", "allocated", "reserved")
+_MOMENTS = {"before": "before", "cold": "first", "warm": "steady"}
 _COLUMN = 2
 """Blanks between two columns."""
 
@@ -542,9 +574,19 @@ _COLUMN = 2
 class Counters:
     """Numbers by moment and counter; None where they are unknown, with the reason."""
 
+    NAMES: ClassVar[Sequence[str]] = ("requested", "allocated", "reserved")
+    """Of the counters."""
+
     device: str
     numbers: Mapping[tuple[str, str], object]
     reason: str = ""
+    moments: Mapping[str, str] = field(default_factory=lambda: _MOMENTS)
+    """Their keys, and the word for each."""
+
+    @property
+    def rows(self) -> int:
+        """Return how many lines the table takes."""
+        return 1 + len(self.moments)
 
     @property
     def is_known(self) -> bool:
@@ -559,6 +601,14 @@ class Counters:
         writer = CellWriter(RenderOptions(encoding=symbols.encoding))
         return symbols.clean(writer.write(found, Kind.BYTES))
 
+    def line(self, width: int, symbols: Symbols) -> list[Line]:
+        """Return what decides whether it fits as one line; nothing where that has no room."""
+        counter = next(one for one in reversed(self.NAMES) if any(_is_known(self.numbers.get((moment, one))) for moment in self.moments))
+        spans = [Span(f"{counter} ", "faint")]
+        for moment, name in self.moments.items():
+            spans += [Span(f"{name} ", "faint"), Span(f"{self.text(moment, counter, symbols, is_whole=False)}  ")]
+        return [tuple(spans)] if display_width(text_of(spans).rstrip()) <= width else []
+
     def lines(self, width: int, symbols: Symbols) -> list[Line]:
         """A table that is never cut, with intervals where there is room for them; or the reason why there is none."""
         if not self.is_known:
@@ -566,8 +616,11 @@ class Counters:
             return most_lines((Span(text, "unknown"),), width, 2, symbols)
         for is_whole in (True, False):
             title = symbols.clean(self.device)
-            rows: list[tuple[str, ...]] = [(title, *_COUNTERS)]
-            rows += [(name, *(self.text(moment, one, symbols, is_whole=is_whole) for one in _COUNTERS)) for moment, name in _MOMENTS]
+            rows: list[tuple[str, ...]] = [(title, *self.NAMES)]
+            rows += [
+                (name, *(self.text(moment, counter, symbols, is_whole=is_whole) for counter in self.NAMES))
+                for moment, name in self.moments.items()
+            ]
             widths = [max(display_width(row[place]) for row in rows) for place in range(len(rows[0]))]
             if sum(widths) + _COLUMN * (len(widths) - 1) <= width:
                 break
@@ -586,10 +639,10 @@ def counters_of(report: Report) -> Counters | None:
     """The counters of a report of liveness; None where it has none."""
     summary = report.summary
     numbers: dict[tuple[str, str], object] = {}
-    for moment, _ in _MOMENTS:
+    for moment in _MOMENTS:
         found = summary.get(moment)
         if isinstance(found, Mapping):
-            cells = ((counter, plain(found[counter])) for counter in _COUNTERS if counter in found)
+            cells = ((counter, plain(found[counter])) for counter in Counters.NAMES if counter in found)
             numbers.update({(moment, counter): as_assumed(cell) if report.is_assumed else cell for counter, cell in cells})
     if not numbers:
         return None

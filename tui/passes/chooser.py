@@ -58,15 +58,19 @@ class PassRows:
         *,
         empty: str,
         state: Callable[[int], str] | None = None,
+        questions: Sequence[str] = (),
     ) -> None:
-        """`passes` are names with what each does; `state` tells in a word what is known of one, in place of what it does."""
+        """`passes` are names with what each does; `state` tells in a word what is known of one, in place of what it does.
+
+        `questions` are those that rows which are no passes answer.
+        """
         self.passes = passes
         self.places: list[int] = []
         """The place of each row's pass, -1 for a line with a question."""
         self._questions: list[str] = []
         before = ""
         for place in in_order([name for name, _ in passes]):
-            question = question_of(passes[place][0])
+            question = (questions[place] if questions else "") or question_of(passes[place][0])
             if question != before:
                 self.places.append(-1)
                 self._questions.append(question)

@@ -99,14 +99,6 @@ class TimelinePane(ChartPane):
     BINDINGS: ClassVar[list[BindingType]] = bindings("timeline", ACTIONS)
 
 
-class EventsPane(ChartPane):
-    """Memory over the events of a recording."""
-
-    PANE = "events"
-    ACTIONS: ClassVar[tuple[Action, ...]] = _moving("events", "event")
-    BINDINGS: ClassVar[list[BindingType]] = bindings("events", ACTIONS)
-
-
 class StackPane(ChartPane):
     """The stacked timeline of the Memory screen; its cursor is the step that all screens have selected."""
 
