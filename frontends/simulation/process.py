@@ -111,8 +111,10 @@ class Process:
         self.compiler = Compiler(self.kernels, self.device, self.generated, self.tuning)
         self.compiler.prepare()
 
-    def answer(self, dtype: torch.dtype) -> Any:
-        """A value of a device tensor that the program reads."""
+    def answer(self, dtype: torch.dtype, known: Any = None) -> Any:
+        """A value of a device tensor that the program reads, which may be `known`: irscope's own loops end where they say all the same."""
+        if known is not None:
+            return known if self.answer_by is None else self.answer_by(sys._getframe(2), known)
         wanted = internals.pipeline_vote(sys._getframe(1)) if self.answer_with is None else self.answer_with
         value = bool(wanted) if dtype is torch.bool else float(wanted) if dtype.is_floating_point else wanted
         if not dtype.is_floating_point and not dtype.is_complex:

@@ -40,7 +40,7 @@ _aten = torch.ops.aten
 
 
 def special_kernels(
-    kernels: Kernels, device: Device, answer: Callable[[torch.dtype], Any], answer_copy: Callable[[torch.Tensor], None]
+    kernels: Kernels, device: Device, answer: Callable[..., Any], answer_copy: Callable[[torch.Tensor], None]
 ) -> dict[str, Kernel]:
     """Return them by name of the operator; `answer` and `answer_copy` make up values of the device that the program reads."""
     copies, machine = _copies(kernels, device, answer, answer_copy), kernels.machine
@@ -71,7 +71,7 @@ def _copy_of(to: DType, shape: Shape, steps: Layout, of: DType, given: Shape, gi
 
 
 def _copies(
-    kernels: Kernels, device: Device, answer: Callable[[torch.dtype], Any], answer_copy: Callable[[torch.Tensor], None]
+    kernels: Kernels, device: Device, answer: Callable[..., Any], answer_copy: Callable[[torch.Tensor], None]
 ) -> dict[str, Kernel]:
     """What moves values, or reads them."""
     machine, values = kernels.machine, kernels.values
@@ -108,8 +108,7 @@ def _copies(
 
     def item(tensor: torch.Tensor) -> Any:
         machine.await_stream()
-        known = values.item(tensor)
-        return answer(tensor.dtype) if known is None else known
+        return answer(tensor.dtype, values.item(tensor))
 
     def record_stream(tensor: torch.Tensor, stream: Any) -> None:
         machine.record_stream(tensor, device.number(stream.stream_id))

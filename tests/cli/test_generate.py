@@ -106,6 +106,23 @@ def test_what_fails_is_never_left_out_of_the_answer() -> None:
     ]
 
 
+def test_a_generation_ends_where_it_is_told_to_even_where_values_are_known() -> None:
+    program = """
+import torch
+from irscope.tools.simulate import current_process, run_own
+from irscope.tools.simulation import Options
+
+def program():
+    for answer in (lambda frame, value: value + 4, None):
+        current_process().answer_by = answer
+        print(torch.tensor(3, device="cuda").item())
+
+run_own(program, "own", Options("h100"))
+"""
+    done = python(program)
+    assert done.stdout.splitlines() == ["7", "3"], done.stderr
+
+
 @needs_transformers
 @pytest.mark.parametrize("name", ["peak_formulas", "read_steps"])
 def test_a_fault_after_the_real_run_is_an_error(name: str) -> None:
