@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from irscope.memory.moments import slots_and_changes
-from irscope.memory.tape import Origin
+from irscope.memory.run import Lives
 from irscope.report.table import Table
 from irscope.tools.generate import Generation
 from irscope.tui.app import run_app
@@ -28,7 +27,8 @@ _COUNTED: Final[Mapping[str, str]] = {"load": "loading", "prefill": "prompt", "d
 def run_of_generation(made: Generation) -> ShownRun:
     """Return what the screens show of a language model that generates."""
     wish, target, report = made.wish, made.simulation.target, made.report()
-    moments, places, phases = _moments(made)
+    lives = Lives.of(made.tape)
+    moments, places, phases = _moments(made, lives.total)
     refused = f", token {made.refused_token:,}" if made.refused_token else f", {_PHASES.get(made.refused_at, _DECODING)}"
     counts = {(name, counter): getattr(phase.peak, counter) for name, phase in made.phases.items() for counter in Counters.NAMES}
     tables = [table for table in report.tables if not table.title.startswith(("alive at the peak", "the cache after"))]
@@ -37,7 +37,7 @@ def run_of_generation(made: Generation) -> ShownRun:
         wish.model,
         "The sizes are those that were asked for: irscope generate --batch, --prompt and --new ask for others.",
         f"Memory asked for{f', refused at{refused[1:]}' if made.refused_at else ''}",
-        _requests(made, moments, places, phases),
+        _requests(made, lives, moments, places, phases),
         device=target.device.name,
         summary={**report.summary, "reserved_peak_bytes": made.peak("reserved")},
         notes=tuple(f"{diagnostic.code}: {diagnostic.message}" for diagnostic in made.diagnostics),
@@ -49,12 +49,9 @@ def run_of_generation(made: Generation) -> ShownRun:
     )
 
 
-def _moments(made: Generation) -> tuple[Ints, list[str], list[str]]:
+def _moments(made: Generation, total: Ints) -> tuple[Ints, list[str], list[str]]:
     """Return numbers of requests after which the chart looks, with the name of each, and its phase: each stands for its stretch."""
     tape = made.tape
-    changes = slots_and_changes(np.array(tape.events, dtype=np.int64), np.array(tape.numbers("central"), dtype=np.int64))[1]
-    # After so many requests: one place more than there are requests.
-    total = np.concatenate(([0], np.cumsum(changes)))
     moments: list[int] = []
     names: list[str] = []
     phases: list[str] = []
@@ -72,23 +69,16 @@ def _moments(made: Generation) -> tuple[Ints, list[str], list[str]]:
     return np.array(moments, dtype=np.int64), names, phases
 
 
-def _requests(made: Generation, moments: Ints, places: Sequence[str], phases: Sequence[str]) -> Pieces:
+def _requests(made: Generation, lives: Lives, moments: Ints, places: Sequence[str], phases: Sequence[str]) -> Pieces:
     """Return what the tape asks for, each piece from the first moment after its request to that after it is given back."""
-    tape = made.tape
-    events, sizes = np.array(tape.events, dtype=np.int64), np.array(tape.numbers("central"), dtype=np.int64)
-    count, never = len(sizes), len(events) + 1
-    begins, ends = np.full(count, never, dtype=np.int64), np.full(count, never, dtype=np.int64)
-    begins[np.array(tape.resident, dtype=np.int64)] = 0
-    numbers = np.arange(1, len(events) + 1, dtype=np.int64)
-    begins[events[events >= 0]] = numbers[events >= 0]
-    ends[~events[events < 0]] = numbers[events < 0]
-    owners = [tape.owners.get(slot, Origin("", "")) for slot in range(count)]
+    tape, count = made.tape, len(lives.sizes)
+    owners = [tape.origin(slot) for slot in range(count)]
     return Pieces(
-        sizes,
-        np.searchsorted(moments, begins),
-        np.searchsorted(moments, ends),
+        lives.sizes,
+        np.searchsorted(moments, lives.begins),
+        np.searchsorted(moments, lives.ends),
         list(tape.kinds),
-        {"module": [owner[0] for owner in owners], "line": [owner[1] for owner in owners]},
+        {"module": [owner.module for owner in owners], "line": [owner.line for owner in owners]},
         np.ones(count, dtype=np.bool_),
         places,
         phases,

@@ -70,9 +70,7 @@ def _copy_of(to: DType, shape: Shape, steps: Layout, of: DType, given: Shape, gi
     return Ran("aten::copy_", call, sum(size for size in (made.nbytes, operand.nbytes) if isinstance(size, int)))
 
 
-def _copies(
-    kernels: Kernels, device: Device, answer: Callable[..., Any], answer_copy: Callable[[torch.Tensor], None]
-) -> dict[str, Kernel]:
+def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer_copy: Callable[[torch.Tensor], None]) -> dict[str, Kernel]:
     """What moves values, or reads them."""
     machine, values = kernels.machine, kernels.values
 

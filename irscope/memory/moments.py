@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from irscope.immutable import immutable
 from irscope.ir.dims import SymDim, bounds
+from irscope.memory.run import Lives
 from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE, Stretch, Tape
 from irscope.report.values import Provenance, Quantity, largest, quantity
 
@@ -31,6 +32,8 @@ class Moments:
     """One entry for each step: the moment at which most bytes are allocated."""
 
     stretch: Stretch
+    sizes: Sequence[int]
+    """Requested bytes of each slot."""
     by_category: dict[str, list[int]]
     """Requested bytes."""
     allocated: list[int]
@@ -52,29 +55,21 @@ class Moments:
     """Lower and upper bound of requested bytes at each step; None without an upper bound."""
 
     @cached_property
-    def lives(self) -> tuple[_Numbers, _Numbers]:
-        """For each slot the event that takes it and the one that gives it back, the end for those that the stretch has not."""
-        events = np.array(self.stretch.events, dtype=np.int64)
-        takes, gives = events >= 0, events < 0
-        most = max([int(np.abs(events).max(initial=0)), *self.stretch.before], default=0) + 1
-        begins, ends = (np.full(most, len(events), dtype=np.int64) for _ in range(2))
-        begins[events[takes]] = np.flatnonzero(takes)
-        ends[~events[gives]] = np.flatnonzero(gives)
-        begins[np.array([*self.stretch.before], dtype=np.int64)] = -1
-        return begins, ends
+    def lives(self) -> Lives:
+        """Return when each slot is there."""
+        return Lives.of_events(self.stretch.events, self.sizes, self.stretch.before)
 
     def held_over(self) -> Iterator[tuple[int, int, int]]:
         """Slots that are taken at the highest moment of some step, with the first such step and the last."""
-        begins, ends = self.lives
         places = np.array(self.places, dtype=np.int64)
-        first, last = np.searchsorted(places, begins, "right"), np.searchsorted(places, ends, "right") - 1
+        first, last = (np.searchsorted(places, moments, "left") for moments in (self.lives.begins, self.lives.ends))
+        last -= 1
         slots = np.flatnonzero(first <= last)
         yield from zip(slots.tolist(), first[slots].tolist(), last[slots].tolist(), strict=True)
 
     def alive(self, step: int) -> list[int]:
         """Slots that are taken at the highest moment of a step."""
-        begins, ends = self.lives
-        return _integers(np.flatnonzero((begins < self.places[step]) & (ends >= self.places[step])))
+        return _integers(self.lives.alive(self.places[step]))
 
     def column(self, category: str) -> list[Quantity | int]:
         """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
@@ -171,6 +166,7 @@ def moments(
 
     return Moments(
         stretch,
+        sizes,
         by_category,
         _integers(blocks[places]),
         _integers(reserved),

@@ -53,12 +53,15 @@ class Spread:
 
 
 class Origin(NamedTuple):
-    """Where a program asked for memory."""
+    """Where a program asked for memory; empty where nobody tells."""
 
-    module: str
+    module: str = ""
     """The path of the module that was running."""
-    line: str
+    line: str = ""
     """The innermost line of the program, as file:line."""
+
+
+_NOWHERE: Final = Origin()
 
 
 Verb: TypeAlias = Literal[
@@ -315,8 +318,7 @@ class Tape(Generic[Owner]):
     @property
     def is_passing(self) -> bool:
         """Return whether every slot of inexact size is freed."""
-        given_back = {~event for event in self.events if event < 0}
-        return self.spreads.keys() <= given_back
+        return self.spreads.keys() <= self.given_back().keys()
 
     def symbols(self) -> list[SymDim]:
         """Symbols that some size depends on, those that stand for what depends on data among them."""
@@ -348,6 +350,23 @@ class Tape(Generic[Owner]):
             return None
 
     # Reading
+
+    def origin(self: Tape[Origin], slot: int) -> Origin:
+        """Return where a program asked for a slot."""
+        return self.owners.get(slot, _NOWHERE)
+
+    def slot_at(self, place: int) -> int:
+        """Return the slot that a request takes or gives back."""
+        event = self.events[place]
+        return event if event >= 0 else ~event
+
+    def takes(self, first: int = 0, end: int | None = None) -> Iterator[int]:
+        """Yield the slots that requests between two places take."""
+        return (event for event in self.events[first:end] if event >= 0)
+
+    def given_back(self) -> dict[int, int]:
+        """Return the slots that are given back, each with the place of the request that does it."""
+        return {~event: place for place, event in enumerate(self.events) if event < 0}
 
     def alive_at(self, places: Iterable[int]) -> Iterator[list[int]]:
         """Yield the slots that are taken after so many requests, for ascending numbers of requests."""

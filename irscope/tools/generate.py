@@ -15,7 +15,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
-from irscope.memory.moments import slots_and_changes
+from irscope.memory.run import Lives, Row, rows_of, totals_of
 from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import COUNTERS
@@ -24,7 +24,7 @@ from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
 from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options, Simulation, ranks_text, rows_of, verdict_of
+from irscope.tools.simulation import Options, Simulation, ranks_text, verdict_of
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Phase:
     after: Bytes
     made_of: Mapping[str, int]
     """At the highest moment of requested, to which they add up."""
-    alive: Sequence[tuple[str, str, str, int, int]]
-    """Then: category, module, line, bytes and number of blocks."""
+    alive: Sequence[Row]
+    """Then."""
     token: int = 0
     """Of the new tokens, while which is made the peak is."""
     held: Bytes | None = None
@@ -641,24 +641,15 @@ def _asked(tape: Tape[Any], slot: int) -> object:
 
 def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]]]) -> Iterator[Phase]:
     """Yield what was counted in stretches of a tape, each with its first span, and what held most."""
-    import numpy
-
-    events = numpy.array(tape.events, dtype=numpy.int64)
-    sizes = numpy.array(tape.numbers("central"), dtype=numpy.int64)
-    now = numpy.cumsum(slots_and_changes(events, sizes)[1])
-    places = []
+    lives = Lives.of(tape)
     for first, outcomes in stretches:
         begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
-        places.append(begin + int(numpy.argmax(now[begin:end])) if end > begin else begin - 1)
-    for (_, outcomes), place, alive in zip(stretches, places, tape.alive_at([place + 1 for place in places]), strict=True):
-        rows = rows_of(tape, alive)
-        totals: dict[str, int] = {}
-        for kind, _, _, size, _ in rows:
-            totals[kind] = totals.get(kind, 0) + size
+        moment = begin + 1 + int(lives.total[begin + 1 : end + 1].argmax()) if end > begin else begin
+        rows = rows_of(tape, lives.alive(moment).tolist())
         peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
-        span = next((one.name for one in tape.spans if tape.starts[one.first] <= place < tape.starts[one.end]), "")
+        span = next((one.name for one in tape.spans if tape.starts[one.first] < moment <= tape.starts[one.end]), "")
         token = int(span.split()[1]) if span.startswith("token") else 0
-        yield Phase(peak, outcomes[-1].after, totals, rows, token)
+        yield Phase(peak, outcomes[-1].after, totals_of(rows), rows, token)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -19,10 +19,11 @@ from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation.imports import check_machine
 from irscope.memory.kernels import workspace_policy
 from irscope.memory.moments import kinds_by_life, moments, phase_peaks
+from irscope.memory.run import rows_of
 from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.script import RUNNERS, run_script
 from irscope.report.values import Quantity, quantity
-from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, rows_of, target_for, world_of
+from irscope.tools.simulation import INTERRUPTED, Options, Simulation, allocator_of, memory_of, target_for, world_of
 from irscope.training import WORLD_CATEGORIES
 
 if TYPE_CHECKING:

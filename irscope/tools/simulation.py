@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-import numpy as np
-
 from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
-from irscope.memory.moments import RESIDENT, ROUNDING, slots_and_changes
+from irscope.memory.moments import RESIDENT, ROUNDING
+from irscope.memory.run import Lives, Row, rows_of, summed, totals_of
 from irscope.memory.tape import Origin, Replayed, Tape
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings
@@ -252,7 +251,7 @@ class Simulation:
         """
         if not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
             return None
-        ends = {~event: at for at, event in enumerate(self.tape.events) if event < 0}
+        ends = self.tape.given_back()
         moves = []
         ats = [*(one.at for one in self.looks), len(self.tape.events)]
         for one, until in zip(self.looks, ats[1:], strict=True):
@@ -275,17 +274,10 @@ class Simulation:
                 return None if alike else found
         return None
 
-    def shared(self) -> list[tuple[str, str, str, int, int]]:
+    def shared(self) -> list[Row]:
         """Memory that streams besides its own use: category, module, line, the bytes of all of it, and how often."""
         tape = self.tape
-        sizes = tape.numbers("central")
-        found: dict[tuple[str, str, str], list[int]] = {}
-        for one in tape.actions:
-            if one.verb == "record":
-                row = found.setdefault((tape.kinds[one.what], *tape.owners.get(one.what, Origin("", ""))), [0, 0])
-                row[0] += sizes[one.what]
-                row[1] += 1
-        return [(*who, size, count) for who, (size, count) in found.items()]
+        return rows_of(tape, (one.what for one in tape.actions if one.verb == "record"))
 
     def replay(self, tape: Tape[Origin] | None = None, watch: Collection[str] | Literal["all"] = ()) -> Replayed:
         """Ask the same of an allocator like the one that the program had, or a part of it: `tape`."""
@@ -311,30 +303,23 @@ class Simulation:
         """Return what the device had left when a request was refused and the program ended of it."""
         return self._at_fullest[1].device_free
 
-    def alive_at_refusal(self) -> tuple[dict[str, int], list[tuple[str, str, str, int, int]]]:
+    def alive_at_refusal(self) -> tuple[dict[str, int], list[Row]]:
         """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
         held = self._at_fullest[0].held
-        totals: dict[str, int] = {}
         rows = rows_of(self.tape, held)
-        for category, _, _, size, _ in rows:
-            totals[category] = totals.get(category, 0) + size
-        return totals | {ROUNDING: sum(block.size - block.requested for block in held.values())}, rows
+        return totals_of(rows) | {ROUNDING: sum(block.size - block.requested for block in held.values())}, rows
 
     def reserved_for(self) -> list[tuple[str, int, int, int]]:
         """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
-        found: dict[tuple[str, int], list[int]] = {}
+        found: list[tuple[tuple[str, int], int]] = []
         for segment in self._at_fullest[0].segments:
             used = any(block.state != "inactive" for block in segment.blocks)
             for block in segment.blocks:
                 why = _STATES[block.state] if block.state != "inactive" else _FRAGMENT if used else _CACHED
-                row = found.setdefault((why, segment.stream), [0, 0])
-                row[0] += block.size
-                row[1] += 1
+                found.append(((why, segment.stream), block.size))
         order = [*_STATES.values(), _FRAGMENT, _CACHED]
-        return [
-            (what, stream, number, size)
-            for (what, stream), (size, number) in sorted(found.items(), key=lambda row: (order.index(row[0][0]), row[0][1]))
-        ]
+        rows = [(what, stream, number, size) for what, stream, size, number in summed(found)]
+        return sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
 
     def to_json(self) -> dict[str, Any]:
         """The document of `--format json`."""
@@ -511,7 +496,7 @@ class Simulation:
         return Document("", ModelInfo("", ""), (self.report(),))
 
 
-def blocks_of(alive: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[dict[str, Any]]:
+def blocks_of(alive: Sequence[Row], classes: Mapping[str, str]) -> list[dict[str, Any]]:
     """Classes of which there are several modules that hold others, with the activations below them: what may be checkpointed."""
     held: Counter[str] = Counter()
     total = 0
@@ -765,13 +750,13 @@ def compiled_tables(compiled: Compilations, target: Target) -> Iterator[Table]:
         made = [(*key[:2], count, *key[2:]) for key, count in ordered]
         columns = ["kernel", "graph", "count", "each moves:bytes", "least:seconds", "operators", "lines"]
         yield Table.of(made, columns, "kernels, those that move most first")
-    saved: dict[tuple[int, str, str, str], list[int | None]] = {}
-    again: dict[tuple[int, str, str, str, str], list[int | None]] = {}
+    saved: dict[tuple[object, ...], list[int | None]] = {}
+    again: dict[tuple[object, ...], list[int | None]] = {}
     for number, graph in enumerate(compiled.graphs):
         for one in graph.saved:
-            _add(saved, (number, one.operator, one.line, one.why), one.bytes)
+            saved.setdefault((number, one.operator, one.line, one.why), []).append(one.bytes)
         for other in graph.recomputed:
-            _add(again, (number, other.operator, other.line, other.why, ", ".join(other.kernels)), other.bytes)
+            again.setdefault((number, other.operator, other.line, other.why, ", ".join(other.kernels)), []).append(other.bytes)
     if saved:
         columns = ["graph", "operator", "line", "why not recomputed", "tensors:count", "bytes"]
         yield Table.of(_largest(saved), columns, "saved for the backward besides inputs and parameters", whole="bytes")
@@ -811,15 +796,10 @@ def _ends(buffer: Buffer) -> str:
     return f"freed after {buffer.freed}" if buffer.freed else "returned"
 
 
-Row = TypeVar("Row", bound=tuple[object, ...])
 Number = TypeVar("Number", int, float)
 
 
-def _add(rows: dict[Row, list[int | None]], key: Row, size: int | None) -> None:
-    rows.setdefault(key, []).append(size)
-
-
-def _largest(rows: Mapping[Row, Sequence[int | None]]) -> list[tuple[object, ...]]:
+def _largest(rows: Mapping[tuple[object, ...], Sequence[int | None]]) -> list[tuple[object, ...]]:
     """Each with the number of tensors and their bytes, those of which nobody knows the bytes last."""
     sums = {key: whole(sizes) for key, sizes in rows.items()}
     return [(*key, len(rows[key]), sums[key]) for key in sorted(rows, key=lambda key: (sums[key] is None, -(sums[key] or 0)))]
@@ -845,39 +825,23 @@ _MOST_STEPS_MARKED: Final = 8
 
 def _over_time(simulation: Simulation) -> tuple[Series, ...]:
     """Bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked for it."""
-    tape = simulation.tape
-    events = np.array(tape.events, dtype=np.int64)
-    sizes = np.array(tape.numbers("central"), dtype=np.int64)
-    slots, changes = slots_and_changes(events, sizes)
-    if not changes.any():
+    tape, lives = simulation.tape, Lives.of(simulation.tape)
+    if not lives.total.any():
         return ()
-    kinds = np.array(tape.kinds, dtype=object)
-    places = shown_steps(np.cumsum(changes).tolist())
+    places = shown_steps(lives.total[1:].tolist())
     order = sorted({*tape.kinds}, key=lambda kind: (kind not in RESIDENT, kind))
     data: dict[str, Sequence[object]] = {"request": places}
-    for kind in order:
-        data[kind] = np.cumsum(np.where(kinds[slots] == kind, changes, 0))[places].tolist()
-    begins, ends = (np.full(len(sizes), len(events), dtype=np.int64) for _ in range(2))
-    begins[slots[events >= 0]] = np.flatnonzero(events >= 0)
-    ends[slots[events < 0]] = np.flatnonzero(events < 0)
-
-    def who(slot: int) -> tuple[str, str]:
-        origin = tape.owners.get(slot, Origin("", ""))
-        return origin.module, origin.line
+    data |= {kind: heights[1:][places].tolist() for kind, heights in lives.heights(tape.kinds)}
 
     def alive(place: int, top: int) -> Table:
-        at = places[place]
-        rows: dict[tuple[str, str, str, str], list[int]] = {}
-        for slot in np.flatnonzero((begins <= at) & (ends > at)).tolist():
-            row = rows.setdefault((tape.labels[slot], tape.kinds[slot], *who(slot)), [0, 0])
-            row[0] += int(sizes[slot])
-            row[1] += 1
-        found = [(*key, size, count) for key, (size, count) in rows.items() if size]
-        found.sort(key=lambda row: -row[4])
+        at, sizes = places[place], lives.sizes
+        found = summed(
+            ((tape.labels[slot], tape.kinds[slot], *tape.origin(slot)), int(sizes[slot])) for slot in lives.alive(at + 1).tolist()
+        )
         columns = ["made_by:text", "category:text", "module:text", "line:text", "size:bytes", "blocks:count"]
         return Table.of(found, columns, f"alive after request {at:,}", whole="size").first(top)
 
-    names = [" at ".join(filter(None, (tape.labels[slot], who(slot)[1]))) for slot in slots[places].tolist()]
+    names = [" at ".join(filter(None, (tape.labels[slot], tape.origin(slot).line))) for slot in map(tape.slot_at, places)]
     spans = [span for span in tape.spans if span.counted and span.first < len(tape.starts)]
     marks = tuple(tables.Mark(tape.starts[span.first], span.name) for span in spans[:_MOST_STEPS_MARKED])
     columns = tuple(Column(kind, Kind.BYTES) for kind in order)
@@ -925,11 +889,11 @@ def _shared(simulation: Simulation) -> Table:
     return Table.of(rows, columns, "where it matters: memory that another stream uses too (record_stream)")
 
 
-def _alive_table(simulation: Simulation, rows: Sequence[tuple[str, str, str, int, int]], title: str) -> Table:
+def _alive_table(simulation: Simulation, rows: Sequence[Row], title: str) -> Table:
     return Table.of(grouped(rows, simulation.classes), _ALIVE, title, whole="bytes")
 
 
-def grouped(rows: Sequence[tuple[str, str, str, int, int]], classes: Mapping[str, str]) -> list[tuple[str, str, str, int, int]]:
+def grouped(rows: Sequence[Row], classes: Mapping[str, str]) -> list[Row]:
     """Category, module, line, bytes and number. Blocks of one class that differ in their number alone, and what is in them, are one row."""
     blocks = {above for path in classes for above in itertools.islice(_above(path), 1, None)}
     groups: dict[tuple[object, ...], tuple[list[str], list[int]]] = {}
@@ -967,16 +931,6 @@ def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
     """Return what a device at least needs for its part of a collective; None where that is not known."""
     share = _SHARES.get(op)
     return None if share is None or not link else share(ranks) * size / link
-
-
-def rows_of(tape: Tape[Origin], slots: Iterable[int]) -> list[tuple[str, str, str, int, int]]:
-    """Return what is alive by category, module and line, with the bytes that were asked for and the number of blocks."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    for slot in slots:
-        row = groups.setdefault((tape.kinds[slot], *tape.owners.get(slot, Origin("", ""))), [0, 0])
-        row[0] += tape.number_of(slot)
-        row[1] += 1
-    return [(*who, size, number) for who, (size, number) in sorted(groups.items(), key=lambda row: -row[1][0]) if size]
 
 
 def _times_json(time: ClockedStep | None) -> dict[str, Any]:

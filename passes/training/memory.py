@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -346,13 +346,12 @@ class _Rows:
     def _own(self, slot: int, step: int, size: int, shown: Quantity | None) -> Held:
         """Return what a kernel or a library takes for itself."""
         moments, label, category = self._memory.moments, self._memory.tape.labels[slot], self._memory.tape.kinds[slot]
-        begins, ends = moments.lives
         end = len(self._ops)
         if slot in moments.stretch.before:
             return Held(label, category, size, 0, end, "kept from an earlier step", shown=shown)
-        if ends[slot] < len(moments.stretch.events):
+        if moments.lives.ends[slot] < moments.lives.moments:
             return Held(label, category, size, step, step, INSIDE, self._ops[step].name, self._node(step), None, shown)
-        born = bisect_right(moments.stretch.starts, int(begins[slot])) - 1
+        born = bisect_left(moments.stretch.starts, int(moments.lives.begins[slot])) - 1
         return Held(
             label, category, size, born, end, f"kept once {self._ops[born].name} has asked for it", "", self._node(born), None, shown
         )

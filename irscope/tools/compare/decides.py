@@ -211,8 +211,8 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
             if tape is not None and memory.central is not None:
                 span = next(one for one in tape.spans if one.name == WARM)
                 kept = frozenset(tape.kept if span.again else ())
-                events = tape.events[tape.starts[span.first] : tape.starts[span.end]]
-                found["requests_of_a_run"] = Quantity(sum(event >= 0 and event not in kept for event in events))
+                takes = tape.takes(tape.starts[span.first], tape.starts[span.end])
+                found["requests_of_a_run"] = Quantity(sum(slot not in kept for slot in takes))
         found["kernels"] = Quantity(len(nodes))
         found["calls_of_libraries"] = Quantity(sum(not plays(node, OpRole.GENERATED) for node in nodes))
         sides.append(found)

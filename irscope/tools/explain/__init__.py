@@ -441,18 +441,13 @@ class Explanation:
 
     def pictures(self) -> Sequence[Series]:
         """Memory over the history, by category."""
-        history, blocks = self.history, self.history.blocks
+        history = self.history
         if not history.length:
             return ()
         places = shown_steps(history.totals.tolist())
-        kinds = list(history.by_category(np.arange(len(blocks))))
-        data: dict[str, Sequence[object]] = {"entry": places}
-        for kind in kinds:
-            mine = history.category == kind
-            changes = np.zeros(history.length + 2, dtype=np.int64)
-            np.add.at(changes, blocks.born[mine] + 1, blocks.size[mine])
-            np.subtract.at(changes, blocks.died[mine] + 1, blocks.size[mine])
-            data[kind] = np.cumsum(changes)[places].tolist()
+        kinds = history.by_category(np.arange(len(history.blocks)))
+        heights = dict(history.lives.heights(history.category.tolist()))
+        data: dict[str, Sequence[object]] = {"entry": places, **{kind: heights[kind][places].tolist() for kind in kinds}}
         columns = tuple(Column(kind, Kind.BYTES) for kind in kinds)
         return (Series("memory asked for, by category", Column("entry", Kind.COUNT), columns, data),)
 

@@ -12,6 +12,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.conf import LARGE_SEGMENT, segment_size
+from irscope.memory.run import Lives
 from irscope.tools.explain.faults import Fault
 from irscope.tools.explain.history import History, Numbers
 
@@ -53,7 +54,8 @@ class Replays:
         self._history, self._release = history, release
         blocks = history.blocks
         self._scales = np.isin(history.category, _SCALED) & (history.round_of > 0)
-        self._streams = {stream: number for number, stream in enumerate([0, *sorted(set(blocks.stream.tolist()) - {0})])}
+        numbers = {stream: number for number, stream in enumerate([0, *sorted(set(blocks.stream.tolist()) - {0})])}
+        self._streams = {block: numbers[stream] for block, stream in enumerate(blocks.stream.tolist()) if stream}
         self.conf, self.left_out = _conf_of(history, release)
 
     @property
@@ -81,27 +83,15 @@ class Replays:
         history, blocks = self._history, self._history.blocks
         conf = ",".join(filter(None, (self.conf, change.conf)))
         gpu = CachingAllocator(self._release, conf, PLENTY if limit is None else limit)
-        died, size = blocks.died, blocks.size
-        if change.fault is not None:
-            died, size = self._without(change.fault)
+        died, size = (blocks.died, blocks.size) if change.fault is None else self._without(change.fault)
         if change.scale != 1.0:
             size = np.where(self._scales, np.maximum((size * change.scale).astype(np.int64), 1), size)
-        end = history.length if history.refused is None else history.refused
-        # What is given back at an entry is given back before anything is asked for at a later one.
-        mine = np.flatnonzero((blocks.born < end) & (size > 0) & (died > blocks.born))
-        dead = mine[died[mine] < end]
-        order = np.argsort(np.concatenate((blocks.born[mine] * 2 + 1, died[dead] * 2)), kind="stable")
-        which = np.concatenate((mine, dead))[order].tolist()
-        asks = (np.arange(len(mine) + len(dead)) < len(mine))[order].tolist()
-        sizes, streams = size.tolist(), [self._streams[one] for one in blocks.stream.tolist()]
-        held = {}
+        lives = Lives(size, history.lives.begins, died + 1, history.lives.moments)
+        tape = lives.requests(history.length if history.refused is None else history.refused)
+        tape.streams = self._streams
         fits: bool | None = None
         try:
-            for number, is_asked in zip(which, asks, strict=True):
-                if is_asked:
-                    held[number] = gpu.malloc(sizes[number], streams[number])
-                else:
-                    gpu.free(held.pop(number))
+            tape.replay(gpu, tape.numbers("central"))
             if history.refused is not None:
                 gpu.malloc(max(int(history.size[history.refused] * change.scale), 1))
                 fits = True

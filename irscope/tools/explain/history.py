@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from irscope.frontends.files.snapshot import Snapshot, SnapshotBlock, line_of
 from irscope.frontends.files.snapshotstream import Frame
 from irscope.immutable import immutable
+from irscope.memory.run import Lives, Row, summed
 from irscope.passes.exports.timeline import CALLED, PHASE_MARK
 from irscope.passkit.script import LIBRARIES
 from irscope.training import WORLD_CATEGORIES
@@ -299,14 +300,15 @@ class History:
         return understand(self.snapshot.frames(number)).line
 
     @cached_property
+    def lives(self) -> Lives:
+        """Return when each block is there."""
+        blocks = self.blocks
+        return Lives(blocks.size, blocks.born + 1, blocks.died + 1, self.length + 1)
+
+    @property
     def totals(self) -> Numbers:
         """Bytes asked for and not given back, after each entry; the first is what was there before."""
-        changes = np.zeros(self.length + 1, dtype=np.int64)
-        blocks = self.blocks
-        np.add.at(changes, blocks.born + 1, blocks.size)
-        dead = blocks.died < self.length
-        np.subtract.at(changes, blocks.died[dead] + 1, blocks.size[dead])
-        return np.cumsum(changes)
+        return self.lives.total
 
     @cached_property
     def moment(self) -> int:
@@ -324,7 +326,7 @@ class History:
 
     def alive(self, moment: int) -> Numbers:
         """Blocks that are there after so many entries."""
-        return np.flatnonzero((self.blocks.born < moment) & (self.blocks.died >= moment))
+        return self.lives.alive(moment)
 
     # Phases, rounds
 
@@ -510,15 +512,10 @@ class History:
         note = self.snapshot.columns.notes[int(self.blocks.note[block])] if len(self.snapshot.columns.notes) else ""
         return self.stack(block).module or (note if note not in _CATEGORIES else "")
 
-    def rows(self, blocks: Numbers) -> list[tuple[str, str, str, int, int]]:
-        """Category, module, line, bytes and number of blocks."""
-        found: dict[tuple[str, str, str], list[int]] = {}
-        for number, category, size in zip(blocks.tolist(), self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True):
-            key = category, self.module(number), self.line(number)
-            row = found.setdefault(key, [0, 0])
-            row[0] += size
-            row[1] += 1
-        return [(*key, size, count) for key, (size, count) in sorted(found.items(), key=lambda item: -item[1][0])]
+    def rows(self, blocks: Numbers) -> list[Row]:
+        """Return what some blocks are."""
+        numbers, sizes = blocks.tolist(), self.blocks.size[blocks].tolist()
+        return summed(((self.category[one], self.module(one), self.line(one)), size) for one, size in zip(numbers, sizes, strict=True))
 
     def line(self, block: int) -> str:
         """The line that asked; of threads that have none, that of the forward before it, which they go back through."""
@@ -535,10 +532,7 @@ class History:
 
     def by_category(self, blocks: Numbers) -> dict[str, int]:
         """Bytes."""
-        found: dict[str, int] = {}
-        for category, size in zip(self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True):
-            found[category] = found.get(category, 0) + size
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        return {name: size for name, size, _ in summed(zip(self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True))}
 
 
 @immutable(slots=False)

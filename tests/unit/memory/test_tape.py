@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from irscope.ir.dims import parse_dim
 from irscope.memory.caching import CachingAllocator, OutOfMemory
 from irscope.memory.moments import kinds_by_life
-from irscope.memory.tape import LOADING, Span, Spread, Tape, Unbounded
+from irscope.memory.run import Lives, rows_of, totals_of
+from irscope.memory.tape import LOADING, Origin, Span, Spread, Tape, Unbounded
 
 MIB = 1 << 20
 
@@ -121,3 +123,26 @@ def test_of_activations_only_what_a_backward_finds_is_kept() -> None:
     expected = ["activation", "temporary", "input", "temporary", "temporary", "activation"]
     assert kinds_by_life(kinds, events, phases) == expected
     assert kinds_by_life(kinds, events, []) == kinds
+
+
+def test_what_is_there_at_each_moment() -> None:
+    tape: Tape[Origin] = Tape()
+    weight = tape.load(100, "parameter", "w")
+    first, second = tape.slot(40, "activation", "x"), tape.slot(60, "activation", "y")
+    tape.owners |= {first: Origin("layer", "train.py:3"), second: Origin("layer", "train.py:3")}
+    tape.events += [first, second, ~first, tape.slot(0, "temporary", "")]
+    lives = Lives.of(tape)
+    assert lives.total.tolist() == [100, 140, 200, 160, 160]
+    assert {kind: heights.tolist() for kind, heights in lives.heights(tape.kinds)} == {
+        "parameter": [100] * 5,
+        "activation": [0, 40, 100, 60, 60],
+        "temporary": [0] * 5,
+    }
+    assert [lives.alive(moment).tolist() for moment in range(3)] == [[weight], [weight, first], [weight, first, second]]
+    rows = rows_of(tape, lives.alive(2).tolist())
+    assert rows == [("parameter", "", "", 100, 1), ("activation", "layer", "train.py:3", 100, 2)]
+    assert totals_of(rows) == {"parameter": 100, "activation": 100}
+    # What is given back at a moment comes before what is taken there, and what takes nothing is not asked for.
+    again = Lives(np.array([8, 16, 0]), np.array([0, 2, 1]), np.array([2, 9, 9]), 4).requests(until=3)
+    assert list(again.events) == [0, ~0, 1] and again.sizes == [8, 16, 0]
+    assert [tape.slot_at(place) for place in range(4)] == [1, 2, 1, 3] and tape.given_back() == {first: 2}
