@@ -198,7 +198,7 @@ class Kernels:
                 op = getattr(getattr(torch.ops.aten, packet), overload or "default")
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # that kernels for CUDA are replaced
-                    library.impl(name, self._kernel(op), "CUDA", allow_override=True)
+                    library.impl(name, self.kernel_of(op), "CUDA", allow_override=True)
         self._fallback.fallback(self._any, "CUDA")
 
     def register_all(self) -> None:
@@ -213,15 +213,16 @@ class Kernels:
                 continue
             packet, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            self._library.impl(name, self._kernel(op), "CUDA", allow_override=True)
+            self._library.impl(name, self.kernel_of(op), "CUDA", allow_override=True)
 
     def _any(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         found = self._made.get(op)
         if found is None:
-            found = self._kernel(op)
+            found = self.kernel_of(op)
         return found(*args, **kwargs)
 
-    def _kernel(self, op: Any) -> Kernel:
+    def kernel_of(self, op: Any) -> Kernel:
+        """Return the kernel that an operator has on the simulated device."""
         found = self._made.get(op)
         if found is None:
             found = self.special.get(op.name()) or (_viewing(op) if _is_view(op) else self.planned(op))

@@ -22,9 +22,9 @@ from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
 from irscope.frontends.eager.routes import RNN_MODES
 from irscope.frontends.simulation.cuda import Device
-from irscope.frontends.simulation.imports import ChangedImports
 from irscope.frontends.simulation.kernels import Kernel, Kernels, UnknownKernel, resize_tensor
 from irscope.frontends.simulation.machine import Machine
+from irscope.frontends.simulation.vision import CompiledOperators
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Layout, Shape, tensor
 from irscope.memory.tape import Ran
@@ -241,16 +241,7 @@ def install_foreign(kernels: Kernels) -> None:
     kind.register_kernel = register_kernel
     _extensions(kernels)
     _libraries(kernels)
-    ChangedImports({"torchvision.extension": _without_operators}).install()
-
-
-def _without_operators(extension: Any) -> None:
-    """Let a torchvision that was built for another torch be imported: programs that need none of its operators run, the others get its own
-    message. `pip install torchvision` gives a wheel that loads CUDA's libraries, also beside a torch without them."""
-    if not extension._has_ops():
-        from irscope.frontends.zoo.packages import declare_operators
-
-        declare_operators()
+    CompiledOperators(kernels).install()
 
 
 def _guarded(kernels: Kernels, op: Any, function: Callable[..., Any]) -> Callable[..., Any]:

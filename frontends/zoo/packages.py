@@ -581,14 +581,28 @@ def _timm() -> Any:
 # results, and never run.
 
 
+_ROIS: Final = "Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
+_POOL: Final = _ROIS.replace("rois,", "rois, Tensor {chosen},")
+_SIZES: Final = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
+_DEFORMED: Final = (
+    "Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, "
+    "SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask"
+)
 _OPERATORS: Final = {
     "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, "
-    "bool aligned) -> Tensor",
+    "roi_align": f"(Tensor input, {_ROIS}, int sampling_ratio, bool aligned) -> Tensor",
+    "_roi_align_backward": f"(Tensor grad, {_ROIS}, {_SIZES}, int sampling_ratio, bool aligned) -> Tensor",
+    "qroi_align": f"(Tensor input, {_ROIS}, int sampling_ratio, bool aligned) -> Tensor",
+    "roi_pool": f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)",
+    "_roi_pool_backward": f"(Tensor grad, {_POOL.format(chosen='argmax')}, {_SIZES}) -> Tensor",
+    "ps_roi_align": f"(Tensor input, {_ROIS}, int sampling_ratio) -> (Tensor, Tensor)",
+    "_ps_roi_align_backward": f"(Tensor grad, {_POOL.format(chosen='channel_mapping')}, int sampling_ratio, {_SIZES}) -> Tensor",
+    "ps_roi_pool": f"(Tensor input, {_ROIS}) -> (Tensor, Tensor)",
+    "_ps_roi_pool_backward": f"(Tensor grad, {_POOL.format(chosen='channel_mapping')}, {_SIZES}) -> Tensor",
     "box_iou_rotated": "(Tensor boxes1, Tensor boxes2) -> Tensor",
-    "deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, "
-    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+    "deform_conv2d": f"({_DEFORMED}) -> Tensor",
+    "_deform_conv2d_backward": f"(Tensor grad, {_DEFORMED}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 }
 _kept: list[torch.library.Library] = []
 """A library lives as long as what it declares."""

@@ -934,9 +934,61 @@ def test_a_torchvision_that_was_built_for_another_torch_is_imported(tmp_path: Pa
     register = '@torch.library.register_fake("torchvision::nms")\ndef nms(a, b, c):\n    return a.new_empty(3)\n'
     (package / "_meta_registrations.py").write_text(f"import torch\n{register}")
     text = "import torch, torchvision\nfrom torchvision import extension\nprint(torch.ones(3).cuda().sum().device, extension._has_ops())\n"
-    done = simulate(tmp_path, text)
+    done = simulate(tmp_path, text + ("" if loads else DETECTS))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"cuda:0 {loads}\n")
+    assert done.stdout.startswith("cuda:0 True\n")
+    if not loads:
+        # Kept are at most all 100 boxes. On the way there are their order, the boxes in it, and masks of two numbers a box.
+        nms = next(line for line in done.stdout.splitlines() if line.startswith("nms ")).split()
+        assert nms[:4] == ["nms", "100", "torch.int64", "800"] and int(nms[4]) >= 800 + 1600 + 1600 + 100 + 800
+        # What is cut out of each of 10 regions: 8 x 7 x 7 numbers of 32 bits.
+        assert "roi_align (10, 8, 7, 7) 15680 (4, 8, 16, 16)\n" in done.stdout
+        assert "in bfloat16 torch.bfloat16\nnone 0\nempty 0\n" in done.stdout
+
+
+DETECTS = """
+vision, boxes, scores = torch.ops.torchvision, torch.rand(100, 4, device="cuda"), torch.rand(100, device="cuda")
+def used(key="current"):
+    return torch.cuda.memory_stats()[f"requested_bytes.all.{key}"]
+before = used()
+torch.cuda.reset_peak_memory_stats()
+keep = vision.nms(boxes, scores, 0.5)
+print("nms", len(keep), keep.dtype, used() - before, used("peak") - before)
+features = torch.rand(4, 8, 16, 16, device="cuda", requires_grad=True)
+rois = torch.rand(10, 5, device="cuda")
+before = used()
+cut = vision.roi_align(features, rois, 1.0, 7, 7, 2, False)
+held = used() - before
+cut.sum().backward()
+print("roi_align", tuple(cut.shape), held, tuple(features.grad.shape))
+with torch.autocast("cuda", torch.bfloat16):
+    print("in bfloat16", vision.roi_align(features.bfloat16(), rois.bfloat16(), 1.0, 7, 7, 2, False).dtype)
+print("none", len(vision.nms(boxes[:0], scores[:0], 0.5)))
+before = used()
+nothing = torch.mm(boxes[:0], boxes.T)  # asks no library, which would take a workspace
+print("empty", used() - before)
+"""
+
+
+def test_kernels_of_a_library_of_operators_do_not_run(tmp_path: Path) -> None:
+    """Where a program loads one, what it registers for CUDA meets no device: its fake implementation says what it makes."""
+    text = """
+import ctypes, torch
+library = torch.library.Library("mine", "DEF")
+load = ctypes.CDLL
+def registers(*args, **kwargs):
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: 1 / 0, "CUDA")
+    return load(None)
+ctypes.CDLL = registers
+torch.ops.load_library("libmine.so")
+ctypes.CDLL = load
+torch.library.register_fake("mine::twice", lambda x: x.new_empty(2 * x.shape[0]), lib=library)
+print(tuple(torch.ops.mine.twice(torch.rand(3, device="cuda")).shape))
+"""
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0 and done.stdout.startswith("(6,)\n"), done.stderr
+    assert "IRS645" in done.stdout and "mine::twice" in done.stdout
 
 
 def test_a_module_whose_attributes_hide_torch_s_methods(tmp_path: Path) -> None:
