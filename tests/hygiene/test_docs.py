@@ -111,8 +111,8 @@ def test_the_exit_codes_are_documented() -> None:
 
 
 def test_the_commands_are_documented() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `irscope ([\w-]+)", page, re.M)) == set(COMMANDS)
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^### irscope ([\w-]+)$", page, re.M)) == set(COMMANDS)
 
 
 @every("page", PAGES, ids=lambda page: page.name)
