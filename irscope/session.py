@@ -405,10 +405,10 @@ def check_target(settings: Settings) -> None:
     if not (settings.device or settings.torch or settings.alloc_conf):
         return
     from irscope.devices import target_of
-    from irscope.memory.caching.conf import parse_alloc_conf, torch_version
+    from irscope.memory.caching.conf import parse_alloc_conf
 
     target = target_of(settings)
-    parse_alloc_conf(target.alloc_conf, torch_version("{}.{}".format(*target.torch)))
+    parse_alloc_conf(target.alloc_conf, target.release)
 
 
 def file_digest(path: Path) -> str:

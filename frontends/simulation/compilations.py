@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 
+from irscope.devices.releases import DEFAULT_RELEASE
 from irscope.frontends.simulation.partitions import Partition, peak_of_step, step_problem
 from irscope.frontends.simulation.settings import uses_of_compiler
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
@@ -22,7 +23,7 @@ from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 _PLACE: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _SKIPPED: Final = re.compile(r"frame skipped: (\S+) \((.+?) line (\d+)\)")
 INDUCTOR: Final = "inductor"
-COMPARED: Final = "2.13"
+COMPARED: Final = DEFAULT_RELEASE.name
 """The version of torch whose compiler was compared with what its CUDA build counts."""
 _MADE, _REUSED = "empty_strided_cuda(", "# reuse"
 """How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""

@@ -31,7 +31,6 @@ NCCL: Final = 2 << 32 | 29 << 16 | 7
 """The version that comes with torch 2.13."""
 _SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, (10, 0): 232448}
 """Shared memory that a block can have at most, by capability (CUDA C++ Programming Guide); 99 KiB on the others."""
-VERSIONS: Final = {(2, 8): "12.8", (2, 9): "12.8", (2, 10): "12.8", (2, 11): "13.0"}
 
 
 def device_count() -> int:
@@ -142,7 +141,7 @@ class Device:
         cuda.is_bf16_supported = lambda including_emulation=True: self.capability >= (8, 0)
         cuda._is_in_bad_fork = lambda: False  # a process that asked how many devices there are may have been forked, as ranks are
         core._has_cuda = True
-        torch.version.cuda = VERSIONS.get(self.machine.target.torch, "13.0")
+        torch.version.cuda = self.machine.target.release.cuda
         torch.cuda.amp.common.amp_definitely_not_available = lambda: False
         self._accelerator(core)
         self.pools.install()

@@ -34,9 +34,8 @@ _EXPLICIT: Final = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFu
 _WHOLE: Final = ("convolution", "convolution_backward")
 """Operators that torch splits differently on each device; the rules for their memory see them whole."""
 _IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
-"""Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured, and from 2.14
-on without dropout."""
-_ON_DEVICE: Final = (2, 14)
+"""Operators that leave results without dimensions (seed and offset) in the host's memory, except where a graph is captured, or
+without dropout where the release leaves them on the device."""
 _DROPOUT: Final = 5
 """The place of `dropout_p` among their arguments."""
 _TRIED: Final = 1 << 20
@@ -343,7 +342,7 @@ class Kernels:
 
     def _has_seeds_on_device(self, args: Any) -> bool:
         dropout = args[_DROPOUT] if len(args) > _DROPOUT else 0
-        return torch.cuda.is_current_stream_capturing() or (self.machine.target.torch >= _ON_DEVICE and not dropout)
+        return torch.cuda.is_current_stream_capturing() or (self.machine.target.release.seeds_on_device and not dropout)
 
     def _plan_anew(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
         fakes = [self._fake(one) for one in tensors]

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from irscope.amounts import BYTES, parse_bytes
 from irscope.devices.profile import DeviceProfile, parse_profile, read_profile
+from irscope.devices.releases import DEFAULT_RELEASE, RELEASES, Release, release_named
 from irscope.errors import UsageError
 from irscope.files import config_folder
 from irscope.immutable import immutable
@@ -160,13 +161,9 @@ def _comparable_name(text: str) -> str:
 # ----------------------------------------------------------------------------------------------------
 # What a run is analysed for: a device, a version of torch and its allocator's options.
 
-TORCH_VERSIONS: tuple[tuple[int, int], ...] = ((2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
-"""Versions whose rules irscope knows."""
 DEFAULT_DEVICE = "h200"
 DEFAULT_PROCESSOR = "xeon-8480"
 """The processor that is taken where one is needed and nobody names it."""
-DEFAULT_TORCH = (2, 13)
-"""The version that is taken where no torch is installed."""
 _VERSION_LINE = re.compile(r"^__version__\s*(?::\s*\w+\s*)?=\s*['\"](\d+)\.(\d+)", re.M)
 
 
@@ -185,12 +182,12 @@ def installed_torch() -> tuple[int, int] | None:
 def default_torch() -> tuple[tuple[int, int], str]:
     """Return the version that is taken where nobody names one, and why: that of the installed torch, or the newest known one below it."""
     there = installed_torch()
-    if there is None or there == DEFAULT_TORCH:
-        return DEFAULT_TORCH, "default"
-    known = [version for version in TORCH_VERSIONS if version <= there]
+    if there is None or there == DEFAULT_RELEASE.version:
+        return DEFAULT_RELEASE.version, "default"
+    known = [version for version in RELEASES if version <= there]
     if there in known:
         return there, "installed"
-    taken = known[-1] if known else TORCH_VERSIONS[0]
+    taken = known[-1] if known else min(RELEASES)
     return taken, f"installed is {there[0]}.{there[1]}, whose rules are not known"
 
 
@@ -199,7 +196,7 @@ class Target:
     """Device, torch and allocator options that a prediction is for."""
 
     device: DeviceProfile
-    torch: tuple[int, int] = DEFAULT_TORCH
+    torch: tuple[int, int] = DEFAULT_RELEASE.version
     alloc_conf: str = ""
     """Text of PYTORCH_CUDA_ALLOC_CONF; empty for the defaults."""
     cudnn_attention: bool = False
@@ -210,7 +207,11 @@ class Target:
     def text(self) -> str:
         """For headings: "NVIDIA H200, torch 2.13"."""
         conf = f", {self.alloc_conf}" if self.alloc_conf else ""
-        return f"{self.device.title}, torch {self.torch[0]}.{self.torch[1]}{conf}"
+        return f"{self.device.title}, torch {self.release.name}{conf}"
+
+    @property
+    def release(self) -> Release:
+        return RELEASES[self.torch]
 
 
 class TargetSettings(Protocol):
@@ -230,12 +231,4 @@ def target_of(settings: TargetSettings) -> Target:
 
 def torch_version(text: str) -> tuple[int, int]:
     """Return a version such as 2.13 or 2.13.0+cu130; empty for the default. Raises UsageError for one whose rules are not known."""
-    if not text:
-        return default_torch()[0]
-    numbers = text.strip().removeprefix("v").split("+")[0].split(".")
-    if len(numbers) >= 2 and all(part.isascii() and part.isdigit() for part in numbers[:2]):
-        found = (int(numbers[0]), int(numbers[1]))
-        if found in TORCH_VERSIONS:
-            return found
-    known = ", ".join(f"{major}.{minor}" for major, minor in TORCH_VERSIONS)
-    raise UsageError(f"the rules of torch {text!r} are not known", code="IRS641", hint=f"versions: {known}")
+    return release_named(text).version if text else default_torch()[0]

@@ -11,8 +11,7 @@ from irscope.memory.tape import TEMPORARY, WORKSPACE, Spread, Tape
 from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, Result, Take, Unknown, Workspace
 
 # ----------------------------------------------------------------------------------------------------
-# cuBLAS and cuBLASLt workspaces: their sizes, and whether they are kept, by version of torch and by architecture. Read from
-# aten/src/ATen/cuda/CublasHandlePool.cpp and seen in the allocator's own traces of each version.
+# cuBLAS and cuBLASLt workspaces: their sizes, and whether they are kept, by release of torch and by architecture.
 
 _KIB = 1 << 10
 _USUAL = 4096 * _KIB * 2 + 16 * _KIB * 8
@@ -44,15 +43,11 @@ class WorkspacePolicy:
 
 def workspace_policy(target: Target) -> WorkspacePolicy:
     """The workspaces of a version of torch on a device."""
-    capability, version = target.device.capability or (0, 0), target.torch
-    large = capability == (9, 0) if version < (2, 12) else capability >= (9, 0)
-    cublas = Buffer("cuBLAS workspace", _HOPPER if large else _USUAL, kept=version < (2, 15))
-    if version < (2, 12):
-        # cuBLASLt has a buffer of its own besides, which calls share from 2.9 on.
-        return WorkspacePolicy((cublas,), (cublas, Buffer("cuBLASLt workspace", _LT, kept=version >= (2, 9))))
-    if version < (2, 15):
-        return WorkspacePolicy((cublas,), (cublas,))
-    return WorkspacePolicy((cublas,), (Buffer("cuBLASLt workspace", _LT, kept=False),))
+    capability, release = target.device.capability or (0, 0), target.release
+    large = capability == (9, 0) or (release.large_workspace_after_hopper and capability >= (9, 0))
+    cublas = Buffer("cuBLAS workspace", _HOPPER if large else _USUAL, kept=release.cublas_workspace_kept)
+    lt = Buffer("cuBLASLt workspace", _LT, kept=release.lt_workspace == "own, kept")
+    return WorkspacePolicy((cublas,), {"cublas": (cublas,), "own alone": (lt,)}.get(release.lt_workspace, (cublas, lt)))
 
 
 # ----------------------------------------------------------------------------------------------------

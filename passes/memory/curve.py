@@ -203,10 +203,6 @@ def simulator(ctx: PassContext, model: LifetimeModel) -> Simulator | None:
     return Simulator(memory.target, memory.tape, basis, beside)
 
 
-_SEGMENTS_FIRST = (2, 13)
-"""Since then free blocks are ordered by their segment, so that emptying the cache leaves the allocator as it was."""
-
-
 class _Loaded:
     """One device, on which a model is loaded once and run twice for each of many sizes; the first `fixed` tensors are those that stay."""
 
@@ -225,7 +221,8 @@ class _Loaded:
         except OutOfMemory:
             self._gpu = None
             return None
-        if self._target.torch >= _SEGMENTS_FIRST and not self._target.alloc_conf:
+        # Where free blocks are ordered by their segment, emptying the cache leaves the allocator as it was.
+        if self._target.release.order == "segment" and not self._target.alloc_conf:
             for block in found.held.values():
                 gpu.free(block)
             gpu.empty_cache()

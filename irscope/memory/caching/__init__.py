@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from irscope.memory.caching.allocator import CachingAllocator, MemPool, PendingFrees
 from irscope.memory.caching.blocks import Block, BlockState, Segment
-from irscope.memory.caching.conf import AllocConf, TorchVersion, parse_alloc_conf, torch_version
+from irscope.memory.caching.conf import AllocConf, parse_alloc_conf
 from irscope.memory.caching.device import BOUNDLESS, PLENTY, Counters, Event, OutOfMemory
 
 __all__ = [
@@ -20,7 +20,5 @@ __all__ = [
     "OutOfMemory",
     "PendingFrees",
     "Segment",
-    "TorchVersion",
     "parse_alloc_conf",
-    "torch_version",
 ]

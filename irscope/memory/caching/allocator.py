@@ -10,6 +10,7 @@ from itertools import chain, count, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from irscope.devices.releases import DEFAULT_RELEASE, release_named
 from irscope.errors import UsageError
 from irscope.memory.caching.blocks import (
     IN_USE,
@@ -39,7 +40,6 @@ from irscope.memory.caching.conf import (
     divided_size,
     parse_alloc_conf,
     segment_size,
-    torch_version,
 )
 from irscope.memory.caching.device import Counters, Device, Event, OutOfMemory, Streams
 
@@ -326,7 +326,7 @@ class CachingAllocator:
 
     def __init__(
         self,
-        torch: str = "2.13",
+        torch: str = DEFAULT_RELEASE.name,
         alloc_conf: str = "",
         total_memory: int | None = None,
         *,
@@ -334,12 +334,12 @@ class CachingAllocator:
         pending_frees: PendingFrees = "next_malloc",
         others: int = 0,
     ) -> None:
-        version = torch_version(torch)
-        conf = parse_alloc_conf(alloc_conf, version)
+        release = release_named(torch)
+        conf = parse_alloc_conf(alloc_conf, release)
         total = _checked_total(total_memory)
-        limit = _limit(total, conf.memory_fraction, memory_fraction, version.old_fraction)
+        limit = _limit(total, conf.memory_fraction, memory_fraction, release.old_fraction)
         self._conf = conf
-        self._orders = count(1) if version.order == "block" else repeat(0)
+        self._orders = count(1) if release.order == "block" else repeat(0)
         self._device = Device(total, limit, others)
         self._heads: dict[Block, None] = {}
         self._small = Kind(small=True)
@@ -350,7 +350,7 @@ class CachingAllocator:
             self._expandable = ExpandableSegments(self._device, self._heads, conf.large_segment_size, reserve)
         self._divisions = conf.roundup_divisions
         self._divides = conf.roundup_divisions != NO_DIVISIONS
-        self._old_fraction = version.old_fraction
+        self._old_fraction = release.old_fraction
         self._collect_from = self._garbage_limit()
         self._refuse_from = int(conf.memory_fraction * total) if conf.throw_on_oom else UNLIMITED
         self._first_fit = self._expandable is None and conf.max_split_size == UNLIMITED and self._collect_from is None
@@ -378,7 +378,7 @@ class CachingAllocator:
     @classmethod
     def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc", others: int = 0) -> CachingAllocator:
         """That of the version of torch, with the options, that a prediction is for."""
-        return cls("{}.{}".format(*target.torch), target.alloc_conf, total_memory, pending_frees=pending_frees, others=others)
+        return cls(target.release.name, target.alloc_conf, total_memory, pending_frees=pending_frees, others=others)
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """Allocate so many bytes for work on a stream. OutOfMemory is raised where PyTorch would raise it."""

@@ -6,8 +6,9 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
+from irscope.devices.releases import RELEASES, Release
 from irscope.errors import UsageError
 from irscope.immutable import immutable
 
@@ -72,85 +73,6 @@ def segment_size(size: int, large_segment: int) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# What changed in the allocator from one release of PyTorch to the next, as data.
-
-Order = Literal["address", "block", "segment"]
-"""What decides between free blocks of one size: the lowest address, the block or the segment that was made first."""
-
-
-@immutable
-class TorchVersion:
-    """A release of PyTorch, as far as the allocator is concerned."""
-
-    name: str
-    order: Order
-    options: frozenset[str]
-    old_reader: bool
-    """Limits of block sizes must exceed a segment, and `>` in roundup_power2_divisions also overrides the size before it."""
-    old_fraction: bool
-    """A memory fraction of 1 set by a program is a limit too, and limits are rounded down."""
-
-
-_ALWAYS = (
-    "backend",
-    "expandable_segments",
-    "garbage_collection_threshold",
-    "max_non_split_rounding_mb",
-    "max_split_size_mb",
-    "pinned_num_register_threads",
-    "pinned_use_background_threads",
-    "pinned_use_cuda_host_register",
-    "release_lock_on_cudamalloc",
-    "roundup_power2_divisions",
-)
-
-_HISTORY: Final[tuple[tuple[str, Order, tuple[str, ...]], ...]] = (
-    ("2.8", "address", _ALWAYS),
-    ("2.9", "address", ("graph_capture_record_stream_reuse",)),
-    ("2.10", "address", ("per_process_memory_fraction", "pinned_reserve_segment_size_mb")),
-    ("2.11", "address", ("large_segment_size_mb",)),
-    ("2.12", "block", ("pinned_free_catch_all", "throw_on_cudamalloc_oom")),
-    ("2.13", "segment", ("pinned_max_cached_size_mb", "pinned_max_round_threshold_mb")),
-    ("2.14", "segment", ()),
-    ("2.15", "segment", ("expandable_segments_reserve", "expandable_segments_reserve_by_class")),
-)
-"""Release, order of equal free blocks, options of PYTORCH_CUDA_ALLOC_CONF that it added."""
-
-
-_BEFORE_2_10: Final = ("2.8", "2.9")
-
-
-def _versions() -> dict[str, TorchVersion]:
-    options: frozenset[str] = frozenset()
-    versions: dict[str, TorchVersion] = {}
-    for name, order, added in _HISTORY:
-        options = options.union(added)
-        versions[name] = TorchVersion(name, order, options, old_reader=name in _BEFORE_2_10, old_fraction=name in _BEFORE_2_10)
-    return versions
-
-
-VERSIONS: Final[dict[str, TorchVersion]] = _versions()
-
-
-def torch_version(text: str) -> TorchVersion:
-    """The rules of a release, named as in torch.__version__: 2.13, 2.13.1 or 2.13.0+cu130."""
-    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?([a-z.+].*)?", text.strip())
-    version = VERSIONS.get(match[1]) if match else None
-    if version is None:
-        raise UsageError(
-            f"the allocator of torch {text!r} is not known",
-            code="IRS641",
-            hint=f"known are the versions {', '.join(VERSIONS)}",
-        )
-    return version
-
-
-def first_with(option: str) -> str:
-    """The first release that has an option, or an empty text."""
-    return next((name for name, version in VERSIONS.items() if option in version.options), "")
-
-
-# ----------------------------------------------------------------------------------------------------
 # PYTORCH_CUDA_ALLOC_CONF: the options of the allocator, read as the given release of PyTorch reads them.
 
 
@@ -170,11 +92,11 @@ class AllocConf:
     throw_on_oom: bool = False
 
 
-def parse_alloc_conf(text: str, version: TorchVersion) -> AllocConf:
+def parse_alloc_conf(text: str, release: Release) -> AllocConf:
     """Read `name:value,name:[a:1,b:2]` as a release does. Options that only concern host memory or locks are checked and left out."""
-    settings = {name: _Setting(name, value, version) for name, value in _settings_of(text).items()}
+    settings = {name: _Setting(name, value, release) for name, value in _settings_of(text).items()}
     for setting in settings.values():
-        if setting.option not in version.options:
+        if setting.option not in release.options:
             setting.unknown()
     conf = AllocConf()
     if "large_segment_size_mb" in settings:  # before the others: it is the least value of two of them
@@ -206,18 +128,18 @@ class _Setting:
 
     name: str
     value: str
-    version: TorchVersion
+    release: Release
 
     @property
     def option(self) -> str:
         return _ALIASES.get(self.name, self.name)
 
     def unknown(self) -> NoReturn:
-        since = first_with(self.name)
+        since = next((one.name for one in RELEASES.values() if self.name in one.options), "")
         raise UsageError(
-            f"the allocator of torch {self.version.name} has no option {self.name!r}" + (f", torch {since} added it" if since else ""),
+            f"the allocator of torch {self.release.name} has no option {self.name!r}" + (f", torch {since} added it" if since else ""),
             code="IRS640",
-            hint=f"its options are {', '.join(sorted(self.version.options))}",
+            hint=f"its options are {', '.join(sorted(self.release.options))}",
         )
 
     def refuse(self, wanted: str) -> NoReturn:
@@ -249,7 +171,7 @@ def _large_segment(conf: AllocConf, setting: _Setting) -> AllocConf:
 
 def _least_limit(conf: AllocConf, setting: _Setting) -> int:
     """The least MiB that max_split_size_mb and max_non_split_rounding_mb take."""
-    return conf.large_segment_size // MIB + (1 if setting.version.old_reader else 0)
+    return conf.large_segment_size // MIB + (1 if setting.release.old_reader else 0)
 
 
 def _max_split(conf: AllocConf, setting: _Setting) -> AllocConf:
@@ -305,7 +227,7 @@ def _divisions(conf: AllocConf, setting: _Setting) -> AllocConf:
         bound, _, text = entry.partition(":")
         parts = _power_of_two(setting, text, least=0)
         if bound == ">":
-            begin = last if setting.version.old_reader else last + 1
+            begin = last if setting.release.old_reader else last + 1
             buckets[begin:] = [parts] * (len(buckets) - begin)
             continue
         last = min(_power_of_two(setting, bound, least=1).bit_length() - 1, len(buckets) - 1)

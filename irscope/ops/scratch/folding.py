@@ -58,7 +58,7 @@ def reduction_rule(state: Callable[[Scratch, DType], int], results: int = 1) -> 
 
 
 extreme_rule = reduction_rule(lambda scratch, dtype: width(dtype))
-truth_rule = reduction_rule(lambda scratch, dtype: 1 if scratch.torch >= (2, 12) else width(dtype))
+truth_rule = reduction_rule(lambda scratch, dtype: 1 if scratch.release.truths_in_bytes else width(dtype))
 norm_rule = reduction_rule(lambda scratch, dtype: accumulator(dtype))
 pair_rule = reduction_rule(lambda scratch, dtype: _PAIR, results=2)
 """Positions of extremes, variances and deviations, with or without the other result."""

@@ -308,7 +308,11 @@ def multinomial_rule(scratch: Scratch) -> None:
     size = width(x.dtype)
     scratch.result()
     if call.attr("replacement") and samples > 1:
-        wanted = ("normalized distribution", "running sums") if scratch.torch >= (2, 15) else ("distribution", "normalized", "running sums")
+        wanted = (
+            ("normalized distribution", "running sums")
+            if scratch.release.samples_from_normalised
+            else ("distribution", "normalized", "running sums")
+        )
         copies = [scratch.take(what, nbytes(x)) for what in wanted]
         scratch.drop(*reversed(copies))
         return
@@ -329,7 +333,7 @@ def multinomial_rule(scratch: Scratch) -> None:
 def _check_range(scratch: Scratch, x: TensorType, size: int) -> tuple[str, list[str]]:
     """Return whether all elements are finite and none is negative; up to torch 2.11 in two passes over them."""
     everything = set(range(len(sizes(x))))
-    if scratch.torch >= (2, 12):
+    if scratch.release.ranges_at_once:
         extremes = [scratch.take(what, size) for what in ("smallest", "largest")]
         reduce_in(scratch, x, everything, 2 * size)
         checks = [scratch.take("check of the range", 1) for _ in range(3)]
@@ -367,7 +371,7 @@ def histogram_rule(scratch: Scratch) -> None:
     if call.attr("min") != call.attr("max"):
         return
     size, everything = width(x.dtype), set(range(len(sizes(x))))
-    if scratch.torch >= (2, 12):
+    if scratch.release.ranges_at_once:
         extremes = [scratch.take(what, size) for what in ("smallest", "largest")]
         reduce_in(scratch, x, everything, 2 * size)
         scratch.drop(*extremes)
@@ -592,7 +596,7 @@ def index_put_rule(scratch: Scratch) -> None:
 
 
 def _check_bounds(scratch: Scratch) -> None:
-    if scratch.torch >= (2, 13):
+    if scratch.release.keeps_bounds:
         extremes = [scratch.take(what, _INDEX) for what in ("smallest position", "largest position")]
         scratch.passing("check", 1)
         scratch.passing("check", 1)
@@ -606,7 +610,7 @@ def _check_bounds(scratch: Scratch) -> None:
 
 @rule
 def bincount_rule(scratch: Scratch) -> None:
-    names = [scratch.take(what, _INDEX) for what in ("smallest value", "largest value")] if scratch.torch >= (2, 13) else []
+    names = [scratch.take(what, _INDEX) for what in ("smallest value", "largest value")] if scratch.release.keeps_bounds else []
     if not names:
         scratch.passing("smallest value", _INDEX)
         scratch.passing("largest value", _INDEX)

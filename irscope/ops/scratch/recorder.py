@@ -14,6 +14,7 @@ from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Re
 
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
+    from irscope.devices.releases import Release
     from irscope.ir.graph import Attr
     from irscope.ops.spec import OpCall
 
@@ -131,8 +132,8 @@ class Scratch(Requests):
         return "" if is_contiguous(type_) else self.take(label, nbytes(type_))
 
     @property
-    def torch(self) -> tuple[int, int]:
-        return self.target.torch
+    def release(self) -> Release:
+        return self.target.release
 
     @property
     def source(self) -> str:

@@ -273,7 +273,7 @@ def group_norm_rule(scratch: Scratch) -> None:
     call = scratch.call
     x, scale, bias = call.tensor("x"), call.maybe("scale"), call.maybe("bias")
     shape = sizes(x)
-    late = scratch.torch >= (2, 14)
+    late = scratch.release.copies_after_result
     first = "" if late else scratch.copy_unless_contiguous(x, "contiguous input")
     scratch.result()
     statistics = shape[0] * call.int_attr("num_groups")
@@ -282,9 +282,9 @@ def group_norm_rule(scratch: Scratch) -> None:
     if saved:
         scratch.result(1)
         scratch.result(2)
-    kept_as_is = scratch.torch >= (2, 15) and is_channels_last(x)
+    kept_as_is = scratch.release.group_norm_of_channels_last and is_channels_last(x)
     second = scratch.copy_unless_contiguous(x, "contiguous input") if late and not kept_as_is else ""
-    widened = is_half(x.dtype) and scratch.torch >= (2, 13)
+    widened = is_half(x.dtype) and scratch.release.widens_group_norm
     wide = [scratch.take("statistics in single precision", statistics * _SINGLE) for _ in range(2)] if widened else []
     factors: list[str] = []
     if (scale is not None or bias is not None) and not _one_element_each(scratch, shape):
@@ -294,7 +294,7 @@ def group_norm_rule(scratch: Scratch) -> None:
 
 def _one_element_each(scratch: Scratch, shape: tuple[Dim, ...]) -> bool:
     """Channels of one element go another way; since torch 2.15 only where there are no spatial axes."""
-    return len(shape) == 2 if scratch.torch >= (2, 15) else same(product(shape[2:]), 1)
+    return len(shape) == 2 if scratch.release.group_norm_of_channels_last else same(product(shape[2:]), 1)
 
 
 @rule

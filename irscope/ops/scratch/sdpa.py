@@ -130,7 +130,7 @@ def _stated(source: str) -> Kernel | None:
 
 def attend(scratch: Scratch, made: Attention, kernel: Kernel | None = None, make: str | None = None) -> str:
     """All of one attention. `make` names its output where it is not the call's result."""
-    if scratch.torch >= (2, 14):
+    if scratch.release.widens_attention:
         made = _with_four_axes(made)
     converted = ""
     if made.mask is not None and made.mask.dtype is DType.BOOL:
@@ -175,7 +175,7 @@ def _fused(scratch: Scratch, made: Attention) -> Iterator[Kernel]:
         yield "flash"
     alignment = 8 if half and capability >= (7, 0) else 4 if capability >= (8, 0) else 1
     fits = heads[0] == heads[1] and heads[0] % alignment == 0 and heads[2] % alignment == 0 and heads[0] > 0 and heads[2] > 0
-    if not fits or (fewer and scratch.torch < (2, 14)) or (made.mask is not None and made.is_causal):
+    if not fits or (fewer and not scratch.release.widens_attention) or (made.mask is not None and made.is_causal):
         return
     if made.dtype is not DType.BF16 or capability >= (8, 0):
         yield "efficient"
@@ -282,7 +282,7 @@ def _efficient(scratch: Scratch, made: Attention, make: str | None, converted: s
         last = round_up(number(shape[-1]), _MASK_ALIGNMENT) if number(shape[-1]) % _MASK_ALIGNMENT else number(shape[-1]) + _MASK_ALIGNMENT
         mask = scratch.take("padded mask", product((*shape[:-1], last)) * width(made.mask.dtype))
         scratch.drop(converted)
-    on_device = scratch.torch >= (2, 14) and not made.dropout
+    on_device = scratch.release.seeds_on_device and not made.dropout
     saved = make is None and len(scratch.call.results) > _EFFICIENT_SEEDS[-1]
     seeds = (scratch.take("seed", 8), scratch.take("seed", 8)) if on_device and not saved else ()
     for seed in _EFFICIENT_SEEDS if on_device and saved else ():
@@ -291,7 +291,7 @@ def _efficient(scratch: Scratch, made: Attention, make: str | None, converted: s
     values = sizes(made.v)[-1]
     output = _output(scratch, make, rows * values * width(made.dtype))
     scratch.result(1)
-    if scratch.torch < (2, 14):
+    if not scratch.release.seeds_on_device:
         for seed in _EFFICIENT_SEEDS:
             scratch.result(seed, 0)  # in the host's memory
     wide = is_half(made.dtype) and number(values) > _SINGLE_PASS_HEAD

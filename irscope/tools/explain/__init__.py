@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from irscope import processes
-from irscope.devices.catalogue import DEFAULT_TORCH, torch_version
+from irscope.devices.catalogue import torch_version
+from irscope.devices.releases import DEFAULT_RELEASE
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.detect import detect
@@ -234,7 +235,7 @@ class Explanation:
     history: History
     sources: Sources
     prediction: Prediction | None = None
-    release: str = "{}.{}".format(*DEFAULT_TORCH)
+    release: str = DEFAULT_RELEASE.name
     """Of torch, whose rules the requests are asked again by."""
 
     @cached_property

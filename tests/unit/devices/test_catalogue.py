@@ -14,8 +14,9 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.devices import catalogue
-from irscope.devices.catalogue import TORCH_VERSIONS, all_devices, device_names, find_device, target_of, torch_version
+from irscope.devices.catalogue import all_devices, device_names, find_device, target_of, torch_version
 from irscope.devices.profile import DeviceProfile, parse_profile
+from irscope.devices.releases import RELEASES
 from irscope.errors import UsageError
 from irscope.passkit.settings import Settings
 from tests.tables import every
@@ -217,7 +218,7 @@ def test_targets_have_defaults_and_know_their_versions() -> None:
     assert (target.device.name, target.torch, target.text) == ("h200", (2, 13), "NVIDIA H200 SXM, torch 2.13")
     assert target_of(Settings(device="a100", torch="2.8")).torch == (2, 8)
     assert torch_version("2.13.0+cu130") == (2, 13) and torch_version("v2.9") == (2, 9)
-    assert [torch_version(f"{major}.{minor}") for major, minor in TORCH_VERSIONS] == list(TORCH_VERSIONS)
+    assert [torch_version(f"{major}.{minor}") for major, minor in RELEASES] == list(RELEASES)
     for text in ("1.13", "2.99", "2", "two", "2.x", "²·13", "2.²"):
         with pytest.raises(UsageError, match=r"versions: 2\.8, 2\.9.*2\.15"):
             torch_version(text)
@@ -240,8 +241,8 @@ def test_the_command_lists_and_explains(capsys: pytest.CaptureFixture[str]) -> N
         (None, (2, 13), "default"),
         ((2, 13), (2, 13), "default"),
         ((2, 15), (2, 15), "installed"),
-        ((2, 99), TORCH_VERSIONS[-1], "installed is 2.99, whose rules are not known"),
-        ((2, 3), TORCH_VERSIONS[0], "installed is 2.3, whose rules are not known"),
+        ((2, 99), max(RELEASES), "installed is 2.99, whose rules are not known"),
+        ((2, 3), min(RELEASES), "installed is 2.3, whose rules are not known"),
     ],
 )
 def test_the_version_of_torch_is_that_of_the_installed_one(

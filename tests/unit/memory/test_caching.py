@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from irscope.devices.releases import release_named
 from irscope.errors import ExitCode, IrscopeError, UsageError
 from irscope.memory import CachingAllocator, OutOfMemory
-from irscope.memory.caching import Block, parse_alloc_conf, torch_version
+from irscope.memory.caching import Block, parse_alloc_conf
 from tests.tables import every
 from tests.unit.memory.replay import CONFIGURATIONS, Row, play, recorded, rows_of
 
@@ -21,7 +22,7 @@ MIB = 1 << 20
 
 def test_all_options_are_read_and_white_space_means_nothing() -> None:
     text = " max_split_size_mb : 128, garbage_collection_threshold:.8,expandable_segments:True,pinned_free_catch_all:False, backend:native,"
-    conf = parse_alloc_conf(text, torch_version("2.13"))
+    conf = parse_alloc_conf(text, release_named("2.13"))
     assert conf.max_split_size == 128 * MIB
     assert conf.garbage_collection_threshold == 0.8
     assert conf.expandable_segments
@@ -29,12 +30,12 @@ def test_all_options_are_read_and_white_space_means_nothing() -> None:
 
 def test_a_list_of_roundings_has_one_number_for_each_power_of_two() -> None:
     text = "roundup_power2_divisions:[4:1,64:2,256:4,>:8]"
-    assert parse_alloc_conf(text, torch_version("2.13")).roundup_divisions == (1, 1, 1, 0, 0, 0, 2, 0, 4, 8, 8, 8, 8, 8, 8, 8)
-    assert parse_alloc_conf(text, torch_version("2.8")).roundup_divisions == (1, 1, 1, 0, 0, 0, 2, 0, 8, 8, 8, 8, 8, 8, 8, 8)
+    assert parse_alloc_conf(text, release_named("2.13")).roundup_divisions == (1, 1, 1, 0, 0, 0, 2, 0, 4, 8, 8, 8, 8, 8, 8, 8)
+    assert parse_alloc_conf(text, release_named("2.8")).roundup_divisions == (1, 1, 1, 0, 0, 0, 2, 0, 8, 8, 8, 8, 8, 8, 8, 8)
 
 
 def test_the_large_segment_is_the_least_limit_wherever_it_stands() -> None:
-    version = torch_version("2.13")
+    version = release_named("2.13")
     conf = parse_alloc_conf("max_split_size_mb:40,large_segment_size_mb:40", version)
     assert (conf.large_segment_size, conf.max_non_split_rounding) == (40 * MIB, 40 * MIB)
     with pytest.raises(UsageError, match=r"max_split_size_mb cannot be '30'.*from 40 on"):
@@ -42,7 +43,7 @@ def test_the_large_segment_is_the_least_limit_wherever_it_stands() -> None:
 
 
 def test_address_space_is_a_fraction_or_a_size() -> None:
-    version = torch_version("2.15")
+    version = release_named("2.15")
     assert parse_alloc_conf("expandable_segments_reserve:0.5", version).expandable_reserve == 0.5
     assert parse_alloc_conf("expandable_segments_reserve:40G", version).expandable_reserve == 40 << 30
     assert parse_alloc_conf("expandable_segments_reserve_by_class:[a:0.5,b:2G]", version).expandable_reserve is None
@@ -90,12 +91,12 @@ def test_old_releases_wanted_more_than_a_segment() -> None:
 
 @pytest.mark.parametrize("text", ["2.13", "2.13.1", "2.13.0+cu130", "2.13.0a0+git123"])
 def test_versions_are_written_as_torch_writes_them(text: str) -> None:
-    assert torch_version(text).name == "2.13"
+    assert release_named(text).name == "2.13"
 
 
 @pytest.mark.parametrize("text", ["2.7", "2.99", "1.13", "", "newest", "2.130"])
 def test_an_unknown_version_is_an_error_with_the_list(text: str) -> None:
-    with pytest.raises(UsageError, match=r"known are the versions 2\.8, 2\.9, .*2\.15") as caught:
+    with pytest.raises(UsageError, match=r"versions: 2\.8, 2\.9, .*2\.15") as caught:
         CachingAllocator(text)
     assert caught.value.code == "IRS641"
 
