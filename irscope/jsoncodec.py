@@ -83,16 +83,12 @@ def _is_default(field: dataclasses.Field[object], item: object) -> bool:
 # Decoders, one a type.
 
 
-def _is_required(field: dataclasses.Field[object]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
 @functools.cache
 def _dataclass(kind: type, closed: bool) -> Decoder:
     hints = get_type_hints(kind)
     fields = dataclasses.fields(kind)
     decoders = {field.name: _decoder(hints[field.name], closed) for field in fields}
-    required = [field.name for field in fields if _is_required(field)]
+    required = [field.name for field in fields if field.default is field.default_factory is dataclasses.MISSING]
 
     def read(value: object) -> object:
         if not isinstance(value, dict):

@@ -141,22 +141,6 @@ def _times_alpha(call: OpCall, other: Any) -> Any:
     return other if alpha == 1 else other * alpha
 
 
-def _add_array(call: OpCall, a: Array, b: Array) -> Any:
-    return a + _times_alpha(call, b)
-
-
-def _subtract_array(call: OpCall, a: Array, b: Array) -> Any:
-    return a - _times_alpha(call, b)
-
-
-def _add_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
-    return a + int(call.attr("alpha")) * b
-
-
-def _subtract_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
-    return a - int(call.attr("alpha")) * b
-
-
 def _sum_like(
     name: str,
     summary: str,
@@ -177,10 +161,6 @@ def _sum_like(
         summary=summary,
         **facts,
     )
-
-
-def _quotient_dtype(call: OpCall, dtype: DType) -> DType:
-    return dtype if call.attr("rounding_mode") else to_float(dtype)
 
 
 def _power_dtype(call: OpCall, dtype: DType) -> DType:
@@ -218,10 +198,6 @@ def _remainder(call: OpCall, a: Array, b: Array) -> Any:
     return np.fmod(a, b) if call.attr("fmod") else np.mod(a, b)
 
 
-def _remainder_dims(call: OpCall, a: Dim, b: Dim) -> Dim:
-    return trunc_mod(call, a, b) if call.attr("fmod") else floor_mod(call, a, b)
-
-
 def _power(a: Array, b: Array) -> Any:
     if a.dtype.kind in "iu" and (b.dtype.kind == "f" or (b < 0).any()):
         return np.power(a.astype(np.float64), b.astype(np.float64))
@@ -232,24 +208,20 @@ def _xlogy(a: Array, b: Array) -> Any:
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(b))
 
 
-def _copysign(a: Array, b: Array) -> Any:
-    return np.copysign(a, b)
-
-
 _ARITHMETIC = (
     _sum_like(
         "add",
         "Sum, with `alpha` times the second side.",
-        _add_array,
-        _add_dims,
+        lambda call, a, b: a + _times_alpha(call, b),
+        lambda call, a, b: a + int(call.attr("alpha")) * b,
         reals.add,
         roles=frozenset({OpRole.ADD, OpRole.COMMUTES}),
     ),
     _sum_like(
         "sub",
         "Difference, with `alpha` times the second side.",
-        _subtract_array,
-        _subtract_dims,
+        lambda call, a, b: a - _times_alpha(call, b),
+        lambda call, a, b: a - int(call.attr("alpha")) * b,
         reals.subtract,
         roles=frozenset({OpRole.SUBTRACT}),
     ),
@@ -264,7 +236,7 @@ _ARITHMETIC = (
     op(
         "math.div(Tensor x, Tensor? y, *, any? value, str rounding_mode='', bool reverse=False, dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,
-        infer=lambda call: broadcast_result(call, _quotient_dtype),
+        infer=lambda call: broadcast_result(call, lambda call, dtype: dtype if call.attr("rounding_mode") else to_float(dtype)),
         cost=per_element(1),
         evaluate=_evaluate_division,
         summary="Quotient: integers become floats, or are rounded by `rounding_mode` 'trunc' or 'floor'; 'c' truncates integers only.",
@@ -276,7 +248,7 @@ _ARITHMETIC = (
         Family.ELEMENTWISE,
         infer=broadcast_result,
         cost=per_element(1),
-        evaluate=evaluate_pair(_remainder, _remainder_dims),
+        evaluate=evaluate_pair(_remainder, lambda call, a, b: trunc_mod(call, a, b) if call.attr("fmod") else floor_mod(call, a, b)),
         summary="Remainder with the sign of the divisor, or with `fmod` of the dividend.",
     ),
     op(
@@ -312,7 +284,7 @@ _ARITHMETIC = (
         "math.xlogy", "The first side times the logarithm of the second, zero where the first is.", _xlogy, costs=(1, 1), rule=_float_result
     ),
     binary("math.heaviside", "0 where negative, 1 where positive, and the second side at zero.", np.heaviside),
-    binary("math.copysign", "The first side's size with the second side's sign.", _copysign, rule=_float_result),
+    binary("math.copysign", "The first side's size with the second side's sign.", lambda a, b: np.copysign(a, b), rule=_float_result),
 )
 
 _LOGIC = (

@@ -111,10 +111,6 @@ def _evaluate_bitcast(call: OpCall) -> Known | None:
     return np.ascontiguousarray(x).reshape(x.shape).view(numpy_dtype(to))
 
 
-def _infer_cast_like(call: OpCall) -> Type:
-    return call.tensor("x").with_shape(call.shape("x")).with_dtype(call.dtype("target"))
-
-
 def _evaluate_cast_like(call: OpCall) -> Known | None:
     x = call.values[0]
     return None if x is None else convert(call, x, call.dtype("target"), saturate=bool(call.attr("saturate")))
@@ -136,7 +132,7 @@ OPS = (
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
         Family.MOVE,
-        infer=_infer_cast_like,
+        infer=lambda call: call.tensor("x").with_shape(call.shape("x")).with_dtype(call.dtype("target")),
         cost=lambda call: Cost(read=total_bytes(call.types[:1])),
         evaluate=_evaluate_cast_like,
         needs_values=False,

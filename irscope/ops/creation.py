@@ -56,10 +56,6 @@ def _fill_dtype(call: OpCall, default: DType) -> DType:
     return dtype_attr(call, default)
 
 
-def _infer_full(call: OpCall) -> Type:
-    return tensor(_fill_dtype(call, DEFAULT_FLOAT), given_shape(call), device_attr(call))
-
-
 def _infer_full_like(call: OpCall) -> Type:
     x = call.tensor("x")
     return tensor(dtype_attr(call, x.dtype), x.shape, device_attr(call, x.device))
@@ -84,7 +80,7 @@ _FILLED = (
     op(
         "tensor.full(Dims shape, Tensor? value, Tensor? like, *, any? fill, dtype? dtype, str? device) -> Tensor",
         Family.CREATION,
-        infer=_infer_full,
+        infer=lambda call: tensor(_fill_dtype(call, DEFAULT_FLOAT), given_shape(call), device_attr(call)),
         cost=written_only,
         evaluate=_evaluate_full,
         needs_values=False,
@@ -259,10 +255,6 @@ def _evaluate_one_hot(call: OpCall) -> Known | None:
     return settle(np.where(hot, values[1], values[0]), result_element(call))
 
 
-def _infer_window(call: OpCall) -> Type:
-    return tensor(dtype_attr(call, DEFAULT_FLOAT), (_given_size(call, "size"),), device_attr(call))
-
-
 def _evaluate_window(call: OpCall) -> Known | None:
     shape = static_shape(call.results[0])
     coefficients = {"hann": (0.5, 0.5, 0.0), "hamming": (25 / 46, 21 / 46, 0.0), "blackman": (0.42, 0.5, 0.08)}.get(call.attr("kind"))
@@ -354,7 +346,7 @@ _RANGES = (
     op(
         "tensor.window(Dim size, *, str kind, bool periodic=True, dtype? dtype, str? device) -> Tensor",
         Family.CREATION,
-        infer=_infer_window,
+        infer=lambda call: tensor(dtype_attr(call, DEFAULT_FLOAT), (_given_size(call, "size"),), device_attr(call)),
         cost=per_element(3, 2),
         evaluate=_evaluate_window,
         needs_values=False,
@@ -387,10 +379,6 @@ def _infer_shape(call: OpCall) -> Type:
 def _evaluate_shape(call: OpCall) -> Known | None:
     part = shape_part(call)
     return None if part is None else dims_array(part)
-
-
-def _number_type(call: OpCall) -> Type:
-    return scalar(DType.I64) if call.attr("as_number") else tensor(DType.I64, ())
 
 
 def _one(dim: Dim | None) -> Known | None:
@@ -432,7 +420,7 @@ _QUERIES = (
     _query("tensor.shape(Tensor x, *, int start=0, int? end) -> Tensor", _infer_shape, _evaluate_shape, "Sizes of the axes as a tensor."),
     _query(
         "tensor.numel(Tensor x, *, bool as_number=False) -> Tensor",
-        _number_type,
+        lambda call: scalar(DType.I64) if call.attr("as_number") else tensor(DType.I64, ()),
         lambda call: _one(call.tensor("x").numel),
         "Number of elements.",
     ),
@@ -463,10 +451,6 @@ def _shaped(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSp
 def _like(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     schema = f"random.{name}_like(Tensor x, *, {attrs}, dtype? dtype, str? device) -> Tensor"
     return op(schema, Family.RANDOM, infer=_infer_full_like, cost=written_only, random=True, summary=summary, **facts)
-
-
-def _infer_randint(call: OpCall) -> Type:
-    return tensor(dtype_attr(call, DType.I64), given_shape(call), device_attr(call))
 
 
 def _infer_randperm(call: OpCall) -> Type:
@@ -559,7 +543,7 @@ _RANDOM = (
     op(
         "random.randint(Dims shape, *, int low=0, int high=2, dtype? dtype, str? device) -> Tensor",
         Family.RANDOM,
-        infer=_infer_randint,
+        infer=lambda call: tensor(dtype_attr(call, DType.I64), given_shape(call), device_attr(call)),
         cost=written_only,
         random=True,
         summary="Whole numbers spread evenly.",

@@ -227,16 +227,8 @@ def _lgamma(value: float) -> float:
     return math.inf if value <= 0 and value == int(value) else math.lgamma(value)
 
 
-def _invert(array: Array) -> Any:
-    return np.invert(array)
-
-
 def _round(array: Array, call: OpCall) -> Any:
     return np.round(array, call.int_attr("decimals"))
-
-
-def _evaluate_round(call: OpCall) -> Known | None:
-    return on_first(_round, _keep, None if call.int_attr("decimals") else reals.nearest)(call)
 
 
 def _is_inf(array: Array, call: OpCall) -> Any:
@@ -310,7 +302,7 @@ _UNARY = (
     unary("math.sinc", "float", (1, 1), np.sinc, "sin(pi x) / (pi x)."),
     unary("math.nan_to_num", "same", (1, 0), None, "Replaces what is not a finite number.", attrs="any? nan, any? posinf, any? neginf, "),
     unary("math.not", "bool", (1, 0), lambda x: ~x.astype(np.bool_), "Logical not.", negate),
-    unary("math.bitwise_not", "same", (1, 0), _invert, "Inverts every bit.", lambda call, dim: dim * -1 - 1),
+    unary("math.bitwise_not", "same", (1, 0), lambda array: np.invert(array), "Inverts every bit.", lambda call, dim: dim * -1 - 1),
     unary("math.signbit", "bool", (1, 0), np.signbit, "Whether the sign bit is set."),
     unary("math.isnan", "bool", (1, 0), np.isnan, "Whether an element is not a number.", lambda call, dim: 0),
     unary(
@@ -336,7 +328,7 @@ _UNARY = (
         Family.ELEMENTWISE,
         infer=result_type_of("same"),
         cost=per_element(1),
-        evaluate=_evaluate_round,
+        evaluate=lambda call: on_first(_round, _keep, None if call.int_attr("decimals") else reals.nearest)(call),
         summary="Rounds to the nearest number, halves to the even one.",
     ),
     unary("math.angle", "real float", (0, 1), np.angle, "Angle of a complex number."),
@@ -684,10 +676,6 @@ _ACTIVATION = (*_SIMPLE, *_GATED)
 _COUNTED: Final = ("matmul", "elementwise", "transcendental", "reduction")
 
 
-def _infer_generated(call: OpCall) -> list[Type]:
-    return list(call.results)
-
-
 def _dim(call: OpCall, name: str) -> Dim:
     found = call.attrs[name]
     if not isinstance(found, int | SymDim):
@@ -714,7 +702,7 @@ _GENERATED = (
         "compiled.kernel(Tensor[] operands, *, str kernel='', str[] operators=[], str[] lines=[], int? bytes, int? matmul, "
         "int? elementwise, int? transcendental, int? reduction) -> (Tensor y, Tensor[] more)",
         Family.ELEMENTWISE,
-        infer=_infer_generated,
+        infer=lambda call: list(call.results),
         cost=_cost_generated,
         summary="A kernel that a compiler generated: several operators in one pass over memory.",
         roles=frozenset({OpRole.GENERATED}),

@@ -237,10 +237,6 @@ _REDUCTIONS = (
 # Moving: broadcasts, padding between elements, slices at computed places, gathers and scatters over any axes, sorting.
 
 
-def _infer_broadcast(call: OpCall) -> Type:
-    return tensor(call.dtype("x"), call.dims("shape"))
-
-
 def _evaluate_broadcast(call: OpCall) -> Known | None:
     x, shape = call.value("x"), call.ints("shape")
     if x is None or shape is None:
@@ -249,10 +245,6 @@ def _evaluate_broadcast(call: OpCall) -> Known | None:
     for axis, size in zip(_axes(call, "axes"), x.shape, strict=True):
         kept[axis] = size
     return np.broadcast_to(x.reshape(kept), shape)
-
-
-def _infer_iota(call: OpCall) -> Type:
-    return tensor(dtype_attr(call, DType.I32), call.dims("shape"))
 
 
 def _evaluate_iota(call: OpCall) -> Known | None:
@@ -274,10 +266,6 @@ def _infer_pad(call: OpCall) -> Type:
         gaps: Dim = 0 if inside == 0 else dim_max(size - 1, 0) * inside
         made.append(call.context.note_size(size + before + after + gaps))
     return tensor(x.dtype, made)
-
-
-def _infer_sizes(call: OpCall) -> Type:
-    return tensor(call.dtype("x"), call.dims("sizes"))
 
 
 def _infer_gather(call: OpCall) -> Type:
@@ -322,7 +310,7 @@ _MOVES = (
     op(
         "tensor.broadcast(Tensor x, Dims shape, *, int[] axes) -> Tensor",
         Family.MOVE,
-        infer=_infer_broadcast,
+        infer=lambda call: tensor(call.dtype("x"), call.dims("shape")),
         cost=lambda call: Cost(),
         evaluate=_evaluate_broadcast,
         summary="Repeats elements: axis i of the operand is axis `axes[i]` of the result.",
@@ -331,7 +319,7 @@ _MOVES = (
     op(
         "tensor.iota(Dims shape, *, int axis=0, dtype? dtype) -> Tensor",
         Family.CREATION,
-        infer=_infer_iota,
+        infer=lambda call: tensor(dtype_attr(call, DType.I32), call.dims("shape")),
         cost=lambda call: Cost(),
         evaluate=_evaluate_iota,
         summary="Numbers from zero on along one axis.",
@@ -346,7 +334,7 @@ _MOVES = (
     op(
         "tensor.dynamic_slice(Tensor x, Tensor[] starts, *, int[] sizes) -> Tensor",
         Family.MOVE,
-        infer=_infer_sizes,
+        infer=lambda call: tensor(call.dtype("x"), call.dims("sizes")),
         cost=lambda call: Cost(read=call.results[0].tensor_bytes),
         summary="A copy of a part that begins where operands say.",
     ),
@@ -416,14 +404,6 @@ _FUNCTIONS = (
 # Random bits and collectives.
 
 
-def _infer_bits(call: OpCall) -> list[Type]:
-    return [call.tensor("state"), tensor(dtype_attr(call, DType.U32), call.dims("shape"))]
-
-
-def _infer_between(call: OpCall) -> Type:
-    return tensor(call.dtype("a"), call.dims("shape"))
-
-
 def _gathered(factor: int) -> Infer:
     """Sizes along an axis times, or over, the number of devices of a group."""
 
@@ -471,7 +451,7 @@ _OTHERS = (
     op(
         "random.bits(Tensor state, Dims shape, *, dtype? dtype) -> (Tensor, Tensor)",
         Family.RANDOM,
-        infer=_infer_bits,
+        infer=lambda call: [call.tensor("state"), tensor(dtype_attr(call, DType.U32), call.dims("shape"))],
         cost=per_element(),
         random=True,
         summary="Random bits, and the generator's next state in front of them.",
@@ -479,7 +459,7 @@ _OTHERS = (
     op(
         "random.between(Tensor a, Tensor b, Dims shape, *, str distribution='UNIFORM') -> Tensor",
         Family.RANDOM,
-        infer=_infer_between,
+        infer=lambda call: tensor(call.dtype("a"), call.dims("shape")),
         cost=per_element(),
         random=True,
         summary="Random numbers between two limits, or of a mean and a deviation.",

@@ -419,10 +419,6 @@ def many_rule(scratch: Scratch) -> None:
 # The records.
 
 
-def _tensor_or_none(type_: Type | None) -> TensorType | None:
-    return type_ if isinstance(type_, TensorType) else None
-
-
 def _results(call: OpCall) -> tuple[Type, ...]:
     """The results as they were observed: which gradients are wanted is said by a mask."""
     return tuple(call.results)
@@ -566,7 +562,7 @@ def _cost_embedding(call: OpCall) -> Cost:
 def _cost_many(call: OpCall) -> Cost:
     """Operations an element of the first list."""
     lists, total = call.int_attr("lists"), _zero()
-    tensors = [_tensor_or_none(type_) for type_ in call.types]
+    tensors = [type_ if isinstance(type_, TensorType) else None for type_ in call.types]
     first = tensors[: max(len(tensors) // max(lists, 1), 1)] if tensors else []
     for one in first:
         total = total + numel(one)

@@ -325,10 +325,6 @@ def _evaluate_bincount(call: OpCall) -> Known | None:
     return settle(found, call.made().dtype)
 
 
-def _infer_take(call: OpCall) -> TensorType:
-    return call.tensor("x").with_shape(call.shape("indices"))
-
-
 def _evaluate_take(call: OpCall) -> Known | None:
     x, indices = call.value("x"), plain(call, "indices")
     return None if x is None or indices is None else np.asarray(np.take(x.reshape(-1), indices.astype(np.int64)), dtype=x.dtype)
@@ -369,7 +365,7 @@ _INDEXING = (
     ),
     read(
         "tensor.take(Tensor x, Tensor indices) -> Tensor",
-        _infer_take,
+        lambda call: call.tensor("x").with_shape(call.shape("indices")),
         _evaluate_take,
         "Takes elements by their position in row-major order.",
     ),
@@ -571,10 +567,6 @@ def _cost_scatter(call: OpCall) -> Cost:
     return Cost(elementwise=numel(call.tensor("updates")))
 
 
-def _cost_index_put(call: OpCall) -> Cost:
-    return Cost(elementwise=numel(call.tensor("values"))) if call.attr("accumulate") else Cost()
-
-
 def _write(
     schema: str,
     evaluate: Callable[[OpCall], Any] | None,
@@ -605,7 +597,7 @@ _SCATTERING = (
         "tensor.index_put(Tensor x, Tensor values, Tensor[] indices, *, bool accumulate=False, bool unsafe=False) -> Tensor",
         _evaluate_index_put,
         "A copy in which x[i, j, ...] is replaced or, with `accumulate`, added to.",
-        cost=_cost_index_put,
+        cost=lambda call: Cost(elementwise=numel(call.tensor("values"))) if call.attr("accumulate") else Cost(),
         temporaries=index_put_rule,
         roles=frozenset({OpRole.WRITE_PART}),
     ),

@@ -124,10 +124,6 @@ def _record(schema: str, infer: object, cost: object, summary: str, **facts: Unp
     return op(schema, Family.LEARNING, infer=infer, cost=cost, summary=summary, **facts)  # type: ignore[arg-type]  # passed through
 
 
-def _two_an_element(call: OpCall) -> Cost:
-    return per_element(2)(call)
-
-
 _PATHS = "the path of an example through a tree, and so the cost, depends on values"
 
 _LEARNING = (
@@ -171,7 +167,7 @@ _LEARNING = (
     _record(
         "learn.scaler(Tensor x, Tensor[] kept) -> Tensor",
         like("x", DType.F32),
-        _two_an_element,
+        per_element(2),
         "Subtracts an offset and multiplies by a scale.",
     ),
     _record(

@@ -54,10 +54,6 @@ def _infer_matmul(call: OpCall) -> Type:
     return tensor(dtype_attr(call, a.dtype), matmul_shape(call, a.shape, b.shape), a.device)
 
 
-def _cost_matmul(call: OpCall) -> Cost:
-    return products(numel(call.results[0]) * inner_size(call.types[0]))
-
-
 def working(array: Array) -> Array:
     """An array in the type that sums of products are computed in: Python integers where elements are symbolic."""
     return array if array.dtype == object or array.dtype.kind in "fc" else array.astype(np.int64)
@@ -270,7 +266,7 @@ _MATMUL = (
         "math.matmul(Tensor a, Tensor b, *, dtype? dtype) -> Tensor",
         Family.CONTRACTION,
         infer=_infer_matmul,
-        cost=_cost_matmul,
+        cost=lambda call: products(numel(call.results[0]) * inner_size(call.types[0])),
         evaluate=_evaluate_matmul,
         temporaries=matmul_rule,
         intermediates=matmul_copies,

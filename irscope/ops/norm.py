@@ -123,10 +123,6 @@ def _infer_layer(call: OpCall) -> tuple[Type, ...]:
     return call.fit(_result_like(call), statistics, statistics)
 
 
-def _infer_rms(call: OpCall) -> tuple[Type, ...]:
-    return call.fit(_result_like(call), _statistics(call, call.tensor("x")))
-
-
 def _groups(call: OpCall) -> Dim:
     shape = sizes(call.types[0])
     return product(shape[: _normalized_axes(call, len(shape))])
@@ -275,7 +271,7 @@ _NORM = (
     _norm(
         "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
         "(Tensor y, Tensor? deviation)",
-        _infer_rms,
+        lambda call: call.fit(_result_like(call), _statistics(call, call.tensor("x"))),
         _layer_cost(centred=False),
         "Divides by the root of the mean square over the axes from `axis` to the last.",
         ort=packs(packs_halves(1), "RMSNormalization", "SimplifiedLayerNormalization"),

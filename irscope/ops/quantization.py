@@ -195,10 +195,6 @@ def _infer_parameters(call: OpCall) -> tuple[Type, ...]:
     return tensor(dtype_attr(call, DType.F64, "scale_dtype"), shape, device), tensor(DType.I64, shape, device)
 
 
-def _cost_statistics(call: OpCall) -> Cost:
-    return Cost(reduction=numel(call.types[0]) * 2)
-
-
 def _cost_dynamic(call: OpCall) -> Cost:
     count = product(sizes(call.types[0]))
     return Cost(reduction=count * 2, elementwise=count * 3)
@@ -237,7 +233,7 @@ _QUANTIZATION = (
         "quant.parameters(Tensor x, *, int? axis, bool as_vector=False, dtype? scale_dtype) -> (Tensor scale, Tensor zero_point)",
         Family.QUANTIZATION,
         infer=_infer_parameters,
-        cost=_cost_statistics,
+        cost=lambda call: Cost(reduction=numel(call.types[0]) * 2),
         summary="Scale and zero point from the smallest and largest element, for all or along an axis.",
     ),
     op(

@@ -120,17 +120,13 @@ def _evaluate(
             if bits is None or on_reals is None:
                 return None
             numbers = objects([real_of(item, bits) for item in x.flat], x.shape)
-            return settle(reduce_dims(numbers, axes, _with_bits(on_reals, bits), bool(call.attr("keepdims"))), result.dtype)
+            return settle(reduce_dims(numbers, axes, lambda a, b: on_reals(a, b, bits), bool(call.attr("keepdims"))), result.dtype)
         if is_symbolic(x):
             return None if on_dims is None else settle(reduce_dims(x, axes, on_dims, bool(call.attr("keepdims"))), result.dtype)
         with np.errstate(all="ignore"):
             return settle(np.asarray(function(call, x, axes)), result.dtype)
 
     return evaluate
-
-
-def _with_bits(on_reals: Callable[[Real, Real, int], Real], bits: int) -> Callable[[Real, Real], Real]:
-    return lambda a, b: on_reals(a, b, bits)
 
 
 def reduce_dims(x: Array, axes: tuple[int, ...], on_dims: Callable[..., Dim | Real], keep: bool) -> Array:
@@ -185,14 +181,6 @@ def _reduced_count(x: Array, axes: tuple[int, ...]) -> int:
 def _mean(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
     total, count = _sum(call, x, axes), _reduced_count(x, axes)
     return total // max(count, 1) if x.dtype.kind in "iu" else total / np.float64(count)
-
-
-def _maximum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
-    return np.max(x, axis=axes, keepdims=_keep(call), initial=_limit(x, True))
-
-
-def _minimum(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
-    return np.min(x, axis=axes, keepdims=_keep(call), initial=_limit(x, False))
 
 
 def _log_sum_exp(call: OpCall, x: Array, axes: tuple[int, ...]) -> Any:
@@ -269,7 +257,7 @@ _PLAIN = (
         "max",
         "same",
         _costs(0, 1),
-        _maximum,
+        lambda call, x, axes: np.max(x, axis=axes, keepdims=_keep(call), initial=_limit(x, True)),
         "Largest element.",
         dim_max,
         reals.largest,
@@ -280,7 +268,7 @@ _PLAIN = (
         "min",
         "same",
         _costs(0, 1),
-        _minimum,
+        lambda call, x, axes: np.min(x, axis=axes, keepdims=_keep(call), initial=_limit(x, False)),
         "Smallest element.",
         dim_min,
         reals.smallest,

@@ -201,10 +201,6 @@ def infer_same(call: OpCall) -> Type:
     return first
 
 
-def _infer_contiguous(call: OpCall) -> TensorType:
-    return call.tensor("x").with_shape(call.shape("x"))
-
-
 def _shares_contiguous(call: OpCall) -> bool | None:
     return has_memory_format(call.tensor("x"), call.attr("memory_format"))
 
@@ -315,7 +311,7 @@ OPS = (
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",
         Family.VIEW,
-        infer=_infer_contiguous,
+        infer=lambda call: call.tensor("x").with_shape(call.shape("x")),
         cost=lambda call: free(call) if _shares_contiguous(call) is not False else moved(call),
         evaluate=first_value,
         shares=_shares_contiguous,

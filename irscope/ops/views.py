@@ -253,10 +253,6 @@ def _infer_unfold(call: OpCall) -> TensorType:
     return x.with_shape((*replaced(shape, axis, count), size) if x.shape else (size,))
 
 
-def _infer_strided(call: OpCall) -> TensorType:
-    return call.tensor("x").with_shape(given_shape(call))
-
-
 def _evaluate_strided(call: OpCall) -> Known | None:
     x, shape, strides, offset = call.value("x"), static_shape(call.results[0]), call.ints("strides"), call.ints("offset")
     if x is None or shape is None or strides is None:
@@ -372,7 +368,7 @@ _VIEWS = (
     ),
     _view(
         "view.as_strided(Tensor(a) x, Dims shape, Dims strides, Dim? offset) -> Tensor(a)",
-        _infer_strided,
+        lambda call: call.tensor("x").with_shape(given_shape(call)),
         _evaluate_strided,
         "Any sizes and strides over the same storage.",
         strides=layouts.as_given,

@@ -235,18 +235,6 @@ def _cost_deformable(call: OpCall) -> Cost:
     return conv_cost(call) + Cost(elementwise=samples * (2 * corners - 1 + int(call.given("mask"))))
 
 
-def _infer_integer(call: OpCall) -> Type:
-    return tensor(DType.I32, conv_shape(call), call.tensor("x").device)
-
-
-def _infer_quantized(call: OpCall) -> Type:
-    return tensor(call.dtype("y_zero_point"), conv_shape(call), call.tensor("x").device)
-
-
-def _cost_quantized(call: OpCall) -> Cost:
-    return conv_cost(call) + Cost(elementwise=numel(call.results[0]) * 2)
-
-
 def _infer_causal(call: OpCall) -> tuple[Type, ...]:
     x, weights = call.tensor("x"), call.shape("w")
     state: Shape = None
@@ -308,7 +296,7 @@ _CONV = (
     op(
         f"nn.conv_integer(Tensor x, Tensor w, Tensor? x_zero_point, Tensor? w_zero_point, *, {_WINDOW}) -> Tensor",
         Family.QUANTIZATION,
-        infer=_infer_integer,
+        infer=lambda call: tensor(DType.I32, conv_shape(call), call.tensor("x").device),
         cost=conv_cost,
         summary="Convolution of 8-bit integers with 32-bit sums.",
         ort=takes(takes_integer_patches, "ConvInteger"),
@@ -318,8 +306,8 @@ _CONV = (
         "nn.qlinear_conv(Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point, Tensor y_scale, "
         f"Tensor y_zero_point, Tensor? b, *, {_WINDOW}, bool channels_last=False) -> Tensor",
         Family.QUANTIZATION,
-        infer=_infer_quantized,
-        cost=_cost_quantized,
+        infer=lambda call: tensor(call.dtype("y_zero_point"), conv_shape(call), call.tensor("x").device),
+        cost=lambda call: conv_cost(call) + Cost(elementwise=numel(call.results[0]) * 2),
         summary="Convolution of quantized tensors with a quantized result.",
         ort=packs(packs_quantized_filter, "QLinearConv", takes=takes_quantized_convolution),
         codes=CodedOperand(3, 4, 5, axis=0),
