@@ -20,7 +20,7 @@ PASSES: dict[str, PassEntry] = {
         "Classify the model (attention, convolution, recurrence, mixture of experts, scan) and list the evidence.",
     ),
     "bytes": PassEntry(
-        "irscope.passes.cost.traffic:Traffic",
+        "irscope.passes.cost.roofline:Traffic",
         "Count the bytes that every node reads and writes, and a lower bound of the whole model's traffic.",
     ),
     "canonicalize": PassEntry(
@@ -97,10 +97,10 @@ PASSES: dict[str, PassEntry] = {
         "Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep.",
     ),
     "quantize-error": PassEntry(
-        "irscope.passes.weights.quantize_error:QuantizeError",
+        "irscope.passes.weights.values:QuantizeError",
         "Compute the error of quantizing each matrix to 8 or 4 bits, and the smallest format that reaches a target in dB.",
     ),
-    "ranges": PassEntry("irscope.passes.lifetimes.ranges:Ranges", "Compute the live range of each storage: its first and last step."),
+    "ranges": PassEntry("irscope.passes.lifetimes.traced:Ranges", "Compute the live range of each storage: its first and last step."),
     "recompute": PassEntry(
         "irscope.passes.order.transforms:Recompute",
         "Rematerialization: recompute results instead of keeping them alive over the peak, within a budget of extra arithmetic.",

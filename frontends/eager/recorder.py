@@ -22,9 +22,8 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError
-from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, device_of, device_text, is_composite, tensors_within
+from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, Remembered, device_of, device_text, is_composite, tensors_within
 from irscope.frontends.eager.record import Kind, Op, Phase, Record, Storage, Tensor, dtype_of
-from irscope.frontends.eager.remembered import Remembered
 from irscope.frontends.eager.routes import KERNELS, ROUTES, Rerouted
 from irscope.frontends.eager.values import OpenSizes, Size, Values, is_open
 from irscope.ir.dims import Dim

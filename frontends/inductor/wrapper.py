@@ -13,8 +13,7 @@ from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions, stated
-from irscope.frontends.inductor.loops import loops_of
-from irscope.frontends.inductor.plan import Held, Kernel, Made, Origin, Plan, unknown_size
+from irscope.frontends.inductor.plan import Held, Kernel, Made, Origin, Plan, loops_of, unknown_size
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_lowering.signatures import Argument
 from irscope.ir.dims import Dim, SymDim

@@ -19,7 +19,17 @@ from irscope.errors import LoadError
 from irscope.frontends.base import SOLE, LoadOptions, lacks_dtype, stated
 from irscope.frontends.onnx.call import Call, Lowering, Mismatch, Operand, mark
 from irscope.frontends.onnx.contrib import BLOCKED, CHANNELS_LAST, FOREIGN_OF_MICROSOFT, LEARNING, MICROSOFT, TRAINING
-from irscope.frontends.onnx.model import BLOCKED_DOMAIN, STANDARD, Model, domain_of, model_opsets, read_opsets, show_opsets, version_of
+from irscope.frontends.onnx.model import (
+    BLOCKED_DOMAIN,
+    STANDARD,
+    Model,
+    Scopes,
+    domain_of,
+    model_opsets,
+    read_opsets,
+    show_opsets,
+    version_of,
+)
 from irscope.frontends.onnx.order import Row, captured_names, check_new, free_names, in_order
 from irscope.frontends.onnx.protos import (
     FunctionProto,
@@ -50,7 +60,6 @@ from irscope.frontends.onnx.reader import (
     short,
 )
 from irscope.frontends.onnx.rules import Lower, Table, Use, compile_rule, find_recipe
-from irscope.frontends.onnx.scopes import Scopes
 from irscope.frontends.onnx.standard import CONTROL, PREVIEW, TABLE
 from irscope.frontends.onnx.tensors import role_of
 from irscope.frontends.onnx.types import AttrValue, decode

@@ -30,8 +30,7 @@ def train_module(
     compile: bool | Mapping[str, object] = False,
 ) -> Program:
     """The program of a module's training steps: a compiled one, where the module is compiled or is to be, else as Python runs it."""
-    from irscope.frontends.eager.live import check_module
-    from irscope.frontends.eager.running import is_compiled
+    from irscope.frontends.eager.running import check_module, is_compiled
     from irscope.frontends.eager.steptrace import training_program
 
     check_module(module)
@@ -69,8 +68,7 @@ def capture_module(
     """The program that a module runs with these arguments: a compiled one, where it is compiled or is to be, else as Python runs it."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch is not installed", code="IRS192", hint="live models need it: pip install torch")
-    from irscope.frontends.eager.live import capture_program, check_module
-    from irscope.frontends.eager.running import is_compiled
+    from irscope.frontends.eager.running import capture_program, check_module, is_compiled
 
     check_module(module)
     wanted = _wanted(compile)

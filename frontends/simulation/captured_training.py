@@ -18,9 +18,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.eager.live import check_module
 from irscope.frontends.eager.record import Phase, Record
-from irscope.frontends.eager.running import around, check_whole
+from irscope.frontends.eager.running import around, check_module, check_whole
 from irscope.frontends.eager.steps import (
     AUTOCAST,
     OWN,

@@ -18,9 +18,8 @@ from irscope.frontends.torch_lowering.fake import FakeTypes
 from irscope.frontends.torchscript.emit import Emitter
 from irscope.frontends.torchscript.inputs import Guess, Inputs, Types, Verdict, find_use, guess_types
 from irscope.frontends.torchscript.interpreter import Interpreter
-from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.state import Origins, Pickles, State
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject, ScriptRaise, TensorList
+from irscope.frontends.torchscript.values import Function, Item, KnownTensor, ScriptObject, ScriptRaise, Source, TensorList
 from irscope.ir.graph import Graph, Value, paused_gc
 from irscope.ir.program import TORCHSCRIPT, Assumed, Program
 from irscope.ir.types import Type

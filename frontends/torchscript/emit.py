@@ -14,8 +14,7 @@ from irscope.frontends.torch_lowering.lowering import AtenCall, Lowered
 from irscope.frontends.torch_lowering.signatures import MEMORY_FORMATS, Argument, Param, Signature, foreign_attrs, resolve
 from irscope.frontends.torch_lowering.table import lower
 from irscope.frontends.torchscript.plain import NotKnown
-from irscope.frontends.torchscript.source import ScriptClass
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptClass, ScriptObject
 from irscope.ir.dims import Dim, SymDim, floordiv, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Graph, Names, Node, Role, Value

@@ -13,8 +13,7 @@ from irscope.frontends.base import SOLE, LoadOptions, stated
 from irscope.frontends.files.pickled import PickledTensor, pickled_type
 from irscope.frontends.torchscript.emit import Emitter, flattened
 from irscope.frontends.torchscript.interpreter import dotted
-from irscope.frontends.torchscript.source import Function, Source
-from irscope.frontends.torchscript.values import Item, ScriptObject
+from irscope.frontends.torchscript.values import Function, Item, ScriptObject, Source
 from irscope.immutable import immutable
 from irscope.ir.dims import SymDim, symbol
 from irscope.ir.dtypes import DType

@@ -12,15 +12,16 @@ from irscope.frontends.torchscript.calls import QUERIES, call_list
 from irscope.frontends.torchscript.control import run_unknown_if, run_unknown_loop
 from irscope.frontends.torchscript.emit import Emitter
 from irscope.frontends.torchscript.plain import BUILTINS, NotKnown, TooLarge, is_plain_call
-from irscope.frontends.torchscript.source import Function, Source
 from irscope.frontends.torchscript.state import Origins
 from irscope.frontends.torchscript.values import (
     Frame,
+    Function,
     Item,
     KnownTensor,
     Returned,
     ScriptObject,
     ScriptRaise,
+    Source,
     TensorList,
     Uninitialized,
     is_condition,

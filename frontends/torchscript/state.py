@@ -12,8 +12,7 @@ from irscope.errors import LoadError
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, Stub, pickled_payload, pickled_type, read_pickle
 from irscope.frontends.torchscript.emit import Emitter
-from irscope.frontends.torchscript.source import ScriptClass, Source
-from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptObject
+from irscope.frontends.torchscript.values import Item, KnownTensor, ScriptClass, ScriptObject, Source
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Role, Value
 from irscope.ir.places import CALLED_MODULE, Literal, Loc

@@ -35,10 +35,9 @@ from irscope.passes.cost.bounds import FREE, UNKNOWN
 from irscope.passes.cost.count import NodeCosts, tally_of
 from irscope.passes.cost.energy import Energy
 from irscope.passes.cost.entries import Tally
-from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline, intensity
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.time import Time, Timing
-from irscope.passes.cost.traffic import intensity
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, deciding_elements
 from irscope.passes.lifetimes.changes import user_line

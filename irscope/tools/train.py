@@ -12,10 +12,9 @@ from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.immutable import immutable
 from irscope.passes.memory.cuda import Counter
-from irscope.passes.training.activations import ActivationList, Activations, activations_csv, nodes_csv
+from irscope.passes.training.activations import ActivationList, Activations, StepTimes, activations_csv, nodes_csv
 from irscope.passes.training.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of, step_problem
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
-from irscope.passes.training.times import StepTimes
 from irscope.report.celltext import signed
 from irscope.report.chart import line_chart
 from irscope.report.picture import Curve, Panel, Style, bars, panels_of

@@ -16,8 +16,7 @@ from irscope.ir.graph import Facet, Graph
 from irscope.jsoncodec import decode, loads
 from irscope.ops.registry import find_op
 from irscope.passes.cost.bounds import UNKNOWN, NodeBound
-from irscope.passes.cost.roofline import Roofline
-from irscope.passes.cost.traffic import Traffic
+from irscope.passes.cost.roofline import Roofline, Traffic
 from irscope.passes.sizes import at_least
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

@@ -27,8 +27,7 @@ from irscope.passes.cost.entries import MEASURES, Arithmetic, Sum, Tally
 from irscope.passes.cost.tables import cell, certainties, modules_table, nodes_table, operators_table, share, top_table, unknown_table
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.patterns.attention import Attention, attentions
-from irscope.passes.patterns.walk import is_product
+from irscope.passes.patterns.walk import Attention, attentions, is_product
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.picture import Panel, largest_bars

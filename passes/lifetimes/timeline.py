@@ -17,7 +17,7 @@ from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Scope
 from irscope.passes.graph.alias import Aliases
 from irscope.passes.lifetimes.lives import UNUSED, LiveRange, Tenant, label_of
-from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Lifetimes
+from irscope.passes.lifetimes.traced import MODELLED_LIVES, Lifetimes
 from irscope.passes.sizes import at_least, dim_cell, largest_size, scale, size_cell
 from irscope.report.table import Column, Limit, Mark, Series, Table, total
 from irscope.report.units import Kind

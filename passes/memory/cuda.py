@@ -24,7 +24,6 @@ from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.lives import label_of
-from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Lifetimes, Ranges, other_lives
 from irscope.passes.lifetimes.timeline import (
     INSIDE,
     Footprint,
@@ -37,6 +36,7 @@ from irscope.passes.lifetimes.timeline import (
     tensor_row,
     unsized_row,
 )
+from irscope.passes.lifetimes.traced import MODELLED_LIVES, Lifetimes, Ranges, other_lives
 from irscope.passes.memory.as_run import as_run
 from irscope.passes.memory.tapes import COLD, WARM, ForwardTape, Load, forward_tape, loaded
 from irscope.passes.sizes import CONVENTION, scale

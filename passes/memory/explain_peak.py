@@ -14,8 +14,8 @@ from irscope.ir.program import Runtime
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, RELEASE, UNWRAP, Change, Finder, Heights, user_line
-from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Footprint
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.curve import LifetimeModel
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import check_known

@@ -14,7 +14,6 @@ from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.fused import XLA_NOTE, FusedPlan
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
-from irscope.passes.lifetimes.ranges import MODELLED_LIVES, Ranges, other_lives
 from irscope.passes.lifetimes.timeline import (
     INSIDE,
     ROLES,
@@ -31,6 +30,7 @@ from irscope.passes.lifetimes.timeline import (
     unsized_tables,
     windows,
 )
+from irscope.passes.lifetimes.traced import MODELLED_LIVES, Ranges, other_lives
 from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.memory.cuda import (
     COUNTERS,

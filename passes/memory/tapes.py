@@ -20,7 +20,7 @@ from irscope.ops.spec import MemoryEvent, OpCall, OpSpec, memory_events
 from irscope.passes.graph.alias import Aliases, Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import LiveRange
-from irscope.passes.lifetimes.ranges import Lifetimes
+from irscope.passes.lifetimes.traced import Lifetimes
 from irscope.training import Piece, StepOp, Trace
 
 COLD: Final = "cold"

@@ -13,10 +13,9 @@ from irscope.ir.graph import Facet, Graph
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.lives import label_of
-from irscope.passes.lifetimes.ranges import Ranges
-from irscope.passes.order.draft import Draft, draft
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.order.effects import Effects
-from irscope.passes.order.schedule import Schedule, ScheduleModel
+from irscope.passes.order.schedule import Draft, Schedule, ScheduleModel, draft
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report

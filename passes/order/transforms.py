@@ -13,8 +13,7 @@ from irscope.ir.graph import Facet, Graph
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
-from irscope.passes.order.draft import Draft, recipe_of
-from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel, share_of
+from irscope.passes.order.schedule import Draft, Schedule, Scheduled, ScheduleModel, recipe_of, share_of
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext, Transform
 from irscope.report.report import Coverage, Report

@@ -16,10 +16,11 @@ from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.patterns.attention import Attention, attentions
 from irscope.passes.patterns.walk import (
+    Attention,
     Triangles,
     ancestors,
+    attentions,
     back,
     chosen,
     family,

@@ -19,8 +19,7 @@ from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.effects import Edge, Effects
-from irscope.passes.patterns.attention import attentions
-from irscope.passes.patterns.walk import escapes, family, is_constant, is_product, is_view, producer, source, users
+from irscope.passes.patterns.walk import attentions, escapes, family, is_constant, is_product, is_view, producer, source, users
 from irscope.passes.sizes import CONVENTION, at_least, dim_cell, scale
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report

@@ -13,8 +13,8 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph
 from irscope.passes.sizes import CONVENTION
+from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import trace_in
-from irscope.passes.training.times import StepTimes
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Series, Table

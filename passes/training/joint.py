@@ -15,7 +15,7 @@ from irscope.ir.types import TensorType
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passkit.manager import Manager
 from irscope.training import Category, Phase, Piece, Span, StepOp, Trace, label, module_of, piece_name
 

@@ -18,7 +18,7 @@ import pytest
 
 from irscope.errors import IrscopeError, LoadError
 from irscope.frontends.base import LoadOptions
-from irscope.frontends.inductor.loops import loops_of
+from irscope.frontends.inductor.plan import loops_of
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Program
 from irscope.ir.types import tensor

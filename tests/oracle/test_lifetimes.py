@@ -15,8 +15,8 @@ import irscope  # noqa: E402
 from irscope.cli.main import main  # noqa: E402
 from irscope.ir.program import Program  # noqa: E402
 from irscope.passes.graph.alias import Alias  # noqa: E402
-from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passes.lifetimes.timeline import Timeline, measure  # noqa: E402
+from irscope.passes.lifetimes.traced import Ranges  # noqa: E402
 from irscope.passes.memory.liveness import Liveness  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from irscope.report.values import Provenance, Quantity  # noqa: E402

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from irscope.passes.graph.alias import Alias  # noqa: E402
-from irscope.passes.lifetimes.ranges import Ranges  # noqa: E402
 from irscope.passes.lifetimes.timeline import measure  # noqa: E402
+from irscope.passes.lifetimes.traced import Ranges  # noqa: E402
 from irscope.passkit.manager import Manager  # noqa: E402
 from tests.tools.oracle.storages import record_module  # noqa: E402
 from tests.tools.torch_files.helpers import read, save_traced  # noqa: E402

@@ -21,8 +21,8 @@ from irscope.ir.types import UNKNOWN_TENSOR
 from irscope.passes.exports.timeline import steps_table
 from irscope.passes.graph.alias import Alias
 from irscope.passes.lifetimes.lives import LiveRange
-from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import windows
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import Effects

@@ -20,7 +20,7 @@ from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.time import Time, Timing
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.cuda import Moment
 from irscope.passes.memory.liveness import activation_peak
 from irscope.passes.ort.memory import OrtMemory

@@ -18,8 +18,8 @@ from irscope.frontends.zoo.names import is_script
 from irscope.ir.spelling import parse_type
 from irscope.jsoncodec import decode, loads
 from irscope.measure.record.request import StepOptions
+from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
-from irscope.passes.training.times import StepTimes
 from irscope.passkit.settings import Settings
 from irscope.recording import COLD, WARM, OpRecord, Recording, figures, peak_of, without_workspaces
 from irscope.report.report import Coverage, Document, Report

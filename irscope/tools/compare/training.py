@@ -12,8 +12,8 @@ from irscope.devices.catalogue import find_device
 from irscope.errors import LoadError
 from irscope.immutable import immutable
 from irscope.ops.facts import OpRole
+from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import StepMemory, TrainingMemory
-from irscope.passes.training.times import StepTimes
 from irscope.report.card import UNKNOWN
 from irscope.report.celltext import signed
 from irscope.report.report import Document, ModelInfo, Report

@@ -16,7 +16,7 @@ from irscope.frontends.eager.record import Record
 from irscope.frontends.eager.running import bench
 from irscope.ir.types import TensorType
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passkit.manager import Manager
 from irscope.report.values import Provenance, Quantity
 from tests.tools.oracle.held_models import HELD

@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from irscope.devices import target_of  # noqa: E402
 from irscope.frontends.eager import remembered  # noqa: E402
+from irscope.frontends.eager.fakes import Remembered, _tensors  # noqa: E402
 from irscope.frontends.eager.record import Record, Tensor  # noqa: E402
 from irscope.frontends.eager.recorder import Recorder  # noqa: E402
-from irscope.frontends.eager.remembered import Remembered, _tensors  # noqa: E402
 from irscope.frontends.eager.running import bench  # noqa: E402
 from irscope.frontends.eager.steps import Plan, record_steps  # noqa: E402
 from irscope.passkit.settings import Settings  # noqa: E402

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.onnx import program as program_module
+from irscope.frontends.onnx.model import Locations, Scopes
 from irscope.frontends.onnx.program import find_lowering
-from irscope.frontends.onnx.scopes import Locations, Scopes
 from irscope.ir.graph import Graph
 from irscope.ir.places import root_scope
 from irscope.ir.verify import check

@@ -25,8 +25,8 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
 from irscope.passes.graph.alias import Alias
-from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Timeline, measure
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passkit.manager import Manager
 from tests.tools.oracle.storages import Recording, Storage, record, record_module
 from tests.tools.zoo.export import Exported, cache_folder, exported

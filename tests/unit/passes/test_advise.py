@@ -15,7 +15,7 @@ from irscope.passes.advice.finding import Enquiry, Finding, Source, add_source
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.patterns.fusion import Fusion
 from irscope.passes.pruning.prune_report import PruneReport
-from irscope.passes.weights.quantize_error import QuantizeError
+from irscope.passes.weights.values import QuantizeError
 from irscope.passkit.manager import Manager
 from tests.unit.passes.pruned_models import built, normal, program
 from tests.unit.passes.test_prune_report import conv_bn_relu, mlp

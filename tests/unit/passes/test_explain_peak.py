@@ -14,7 +14,7 @@ from irscope.ir.program import FORMAT_TRAITS, Program, Traits
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.changes import COPY, IN_PLACE, NARROW, Finder, Heights
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.explain_peak import ExplainPeak, PeakAdvice
 from irscope.passes.memory.liveness import Liveness
 from irscope.passkit.manager import Manager

@@ -11,8 +11,8 @@ from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.lifetimes.frames import targets_of
-from irscope.passes.lifetimes.ranges import Ranges
 from irscope.passes.lifetimes.timeline import Timeline
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.effects import EFFECT, READ_AFTER_WRITE, WRITE_AFTER_READ, WRITE_AFTER_WRITE, Effects
 from irscope.passes.weights.params import Params

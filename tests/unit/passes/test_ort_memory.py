@@ -17,7 +17,7 @@ import irscope
 from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.program import Program
-from irscope.passes.lifetimes.ranges import Ranges
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.ort import OrtPlan
 from irscope.passes.ort.memory import OrtMemory

@@ -11,7 +11,7 @@ from irscope.ir.graph import Graph, Role
 from irscope.ir.places import Blob, FileRegion, Payload
 from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
-from irscope.passes.weights.quantize_error import QuantizeError, WeightErrors
+from irscope.passes.weights.values import QuantizeError, WeightErrors
 from irscope.passkit.manager import Manager
 from irscope.weights.losses import CHOICES, Noise, measure_rounding
 

@@ -14,8 +14,7 @@ from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.cost.bounds import Bounds
 from irscope.passes.cost.energy import Energy, Spent, constants
-from irscope.passes.cost.roofline import Layers, Roofline
-from irscope.passes.cost.traffic import Traffic
+from irscope.passes.cost.roofline import Layers, Roofline, Traffic
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
 from irscope.report.values import Quantity

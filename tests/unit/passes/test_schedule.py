@@ -17,11 +17,10 @@ from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, model_explorer, netron, perfetto, speedscope
 from irscope.passes.graph.alias import Alias
-from irscope.passes.lifetimes.ranges import Ranges
-from irscope.passes.order.draft import draft
+from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.order.effects import Edge, Order
 from irscope.passes.order.plan import Plan, Planned
-from irscope.passes.order.schedule import Schedule
+from irscope.passes.order.schedule import Schedule, draft
 from irscope.passkit.manager import Manager
 from irscope.solvers.graphs import sorted_by
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem

@@ -21,9 +21,8 @@ from irscope.memory.caching import CachingAllocator
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Drop, MemoryEvent, OpCall, Result, Take, Workspace, memory_events
 from irscope.passes.memory.tapes import step_tape
-from irscope.passes.training.activations import ACTIVATIONS, NODES, Activations, activations_csv, nodes_csv
+from irscope.passes.training.activations import ACTIVATIONS, NODES, Activations, StepTimes, activations_csv, nodes_csv
 from irscope.passes.training.memory import StepMemory, TrainingMemory
-from irscope.passes.training.times import StepTimes
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tools.train import step_panels
