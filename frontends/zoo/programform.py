@@ -1,6 +1,5 @@
-"""Captured programs as JSON and back: what a model that was made costs to look at again, without making it again.
+"""Captured programs on disk and back: the text form of the IR, and beside it what a capture saw.
 
-The text form of the IR is for people and lacks what a capture saw: lifetimes, statements, what was assumed, the steps of a training.
 What has no form here (calls that were asked for, the live module of a step) is not kept. Reading builds values of known kinds alone.
 """
 
@@ -9,33 +8,20 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import IrscopeError
-from irscope.ir.dim_poly import Kind, from_terms, intern_atom, monomial
-from irscope.ir.dims import Dim, SymDim
-from irscope.ir.dtypes import DTYPES_BY_TEXT, DType
-from irscope.ir.graph import Graph, Node, Role, Value
-from irscope.ir.places import Blob, FileRegion, Literal, Loc, Payload, Scope
-from irscope.ir.program import Assumed, Life, LocalNames, Observed, PackedPart, Program, Runtime, Traits, observed_versions
-from irscope.ir.types import (
-    UNKNOWN_TYPE,
-    MapType,
-    OptionalType,
-    ScalarType,
-    SequenceType,
-    TensorType,
-    TupleType,
-    Type,
-    map_of,
-    optional,
-    scalar,
-    sequence,
-    tensor,
-    tuple_of,
-)
+from irscope.ir.dims import Dim, SymDim, symbol, unknown
+from irscope.ir.dtypes import DType
+from irscope.ir.graph import WEIGHT_ROLES, Graph, Value, runs
+from irscope.ir.parser import AttrReader, PlaceReader, parse_program
+from irscope.ir.places import Blob, FileRegion, Literal, Loc, Scope
+from irscope.ir.printer import print_program, value_names
+from irscope.ir.program import Life, Observed, PackedPart, Program, mentions, observed_versions
+from irscope.ir.spelling import TextProblem, TypeReader, attr_text, loc_text, name_text, quote, scope_text
+from irscope.ir.types import Type
 from irscope.ir.verify import check
 from irscope.jsoncodec import Misfit
 from irscope.ops.registry import find_op
@@ -44,154 +30,138 @@ from irscope.training import CATEGORIES, PHASES, Piece, Span, StepOp, Trace
 
 Form: TypeAlias = Any
 """What JSON holds."""
-_ROLES: Final = {role.value: role for role in Role}
-_KINDS: Final = get_args(Kind)
-_PLAIN: Final = (bool, int, float, str, type(None))
+_SPELLED: Final = (bool, int, float, str, complex, type(None), SymDim, DType, Type)
 
 
 class NoForm(Exception):
     """A program has something that is not kept."""
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+def _values(program: Program) -> Iterator[Value]:
+    """All values in the order in which the text defines them."""
+    for body in program.bodies():
+        for run in runs(body):
+            if run.opens:
+                yield from (*run.graph.inputs, *run.graph.weights)
+            for node in run.nodes:
+                yield from node.outputs
+
+
+def _tree(root: Scope) -> list[Scope]:
+    """A tree of scopes, parents before children, children in their order."""
+    found: list[Scope] = []
+    todo = [root]
+    while todo:
+        scope = todo.pop()
+        found.append(scope)
+        todo.extend(reversed(scope.children))
+    return found
+
+
+def _names_lost(program: Program) -> Iterator[tuple[Value, str]]:
+    """Values whose name the text changes, as another one that they see has it too."""
+    for value, text in value_names([*program.bodies()]).items():
+        if value is not None and value.name is not None and text != name_text(value.name):
+            yield value, value.name
+
+
+def _blobs(program: Program) -> Iterator[tuple[Value, Blob]]:
+    """Bytes that came with the model, which are no part of the text."""
+    for body in program.bodies():
+        for value, data in body.data.items():
+            if isinstance(data, Blob):
+                yield value, data
+            elif not isinstance(data, Literal | FileRegion):
+                raise NoForm("values that are computed")
+
+
+def _class_lines(tree: list[Scope]) -> list[str]:
+    return [f"{scope_text(scope) or quote('')} {quote(scope.cls)}" for scope in tree]
 
 
 class _Writer:
-    """Tables of what is shared, each thing once and before what refers to it."""
+    """Numbers of values, scopes, places and of what is spelled as attributes are: types, sizes, settings."""
 
-    def __init__(self) -> None:
-        self.dims: list[Form] = []
-        self.types: list[Form] = []
-        self.scopes: list[Form] = []
-        self.locs: list[Form] = []
-        self._dim_numbers: dict[SymDim, int] = {}
-        self._type_numbers: dict[Type, int] = {}
-        self._scope_numbers: dict[int, int] = {}
-        self._loc_numbers: dict[int, int] = {}
-        self._values: dict[Value, int] = {}
+    def __init__(self, program: Program) -> None:
+        self.spelled: dict[str, int] = {}
+        self.locs: dict[str, int] = {}
+        self.sizes: list[Any] = []
+        self.values = {value: number for number, value in enumerate(_values(program))}
+        self.trees: list[list[Scope]] = []
+        self._scopes: dict[int, int] = {}
+        self._tree_of(program.root)
 
-    def dim(self, dim: Dim) -> Form:
-        """A number as it is, a formula as its place in a list of one."""
-        if not isinstance(dim, SymDim):
-            return int(dim)
-        number = self._dim_numbers.get(dim)
-        if number is None:
-            terms = [
-                [coeff, [[a.kind, a.name, [self.dim(arg) for arg in a.args], a.lo, a.hi] for a in product.atoms]]
-                for product, coeff in dim.terms
-            ]
-            number = self._dim_numbers[dim] = len(self.dims)
-            self.dims.append(terms)
-        return [number]
-
-    def dims_of(self, sizes: tuple[Dim, ...] | None) -> Form:
-        return None if sizes is None else [self.dim(size) for size in sizes]
-
-    def type(self, type_: Type) -> int:
-        number = self._type_numbers.get(type_)
-        if number is None:
-            form = self._type(type_)
-            number = self._type_numbers[type_] = len(self.types)
-            self.types.append(form)
+    def spell(self, item: Any) -> int:
+        for one in item if type(item) is tuple else (item,):
+            if type(one) is not tuple and not isinstance(one, _SPELLED):
+                raise NoForm(f"a {type(one).__name__}")
+        number = self.spelled.setdefault(attr_text(item), len(self.spelled))
+        if number == len(self.sizes):
+            self.sizes.append(item)
         return number
 
-    def _type(self, type_: Type) -> Form:
-        match type_:
-            case TensorType():
-                layout = type_.layout if type_.layout is None or type_.layout == "sparse" else self.dims_of(type_.layout)
-                return ["tensor", type_.dtype.text, self.dims_of(type_.shape), type_.device, layout]
-            case ScalarType():
-                return ["scalar", type_.dtype.text]
-            case SequenceType():
-                return ["sequence", self.type(type_.element)]
-            case OptionalType():
-                return ["optional", self.type(type_.element)]
-            case TupleType():
-                return ["tuple", *map(self.type, type_.elements)]
-            case MapType():
-                return ["map", type_.key.text, self.type(type_.value)]
-        if type_ is UNKNOWN_TYPE:
-            return ["unknown"]
-        raise NoForm(f"a type {type_}")
-
-    def tree(self, root: Scope) -> None:
-        """A tree of scopes, parents before children, children in their order."""
-        if id(root) in self._scope_numbers:
-            return
-        todo = [root]
-        while todo:
-            scope = todo.pop()
-            parent = None if scope.parent is None else self._scope_numbers[id(scope.parent)]
-            self._scope_numbers[id(scope)] = len(self.scopes)
-            self.scopes.append([parent, scope.name, scope.cls, scope.call])
-            todo.extend(reversed(scope.children))
+    def _tree_of(self, root: Scope) -> None:
+        self.trees.append(_tree(root))
+        for scope in self.trees[-1]:
+            self._scopes[id(scope)] = len(self._scopes)
 
     def scope(self, scope: Scope) -> int:
-        root = scope
-        while root.parent is not None:
-            root = root.parent
-        self.tree(root)
-        number = self._scope_numbers.get(id(scope))
-        if number is None:
-            raise NoForm("a scope outside of its tree")
-        return number
+        if id(scope) not in self._scopes:
+            root = scope
+            while root.parent is not None:
+                root = root.parent
+            self._tree_of(root)
+        return self._scopes[id(scope)]
 
     def loc(self, loc: Loc | None) -> int | None:
-        if loc is None:
-            return None
-        chain: list[Loc] = []
-        at: Loc | None = loc
-        while at is not None and id(at) not in self._loc_numbers:
-            chain.append(at)
-            at = at.caller
-        for one in reversed(chain):
-            caller = None if one.caller is None else self._loc_numbers[id(one.caller)]
-            self._loc_numbers[id(one)] = len(self.locs)
-            self.locs.append([one.file, one.line, one.function, one.statement, caller])
-        return self._loc_numbers[id(loc)]
+        return None if loc is None else self.locs.setdefault(loc_text(loc), len(self.locs))
 
-    def attr(self, attr: object) -> Form:
-        if type(attr) in _PLAIN:
-            return attr
-        if type(attr) is tuple:
-            return [self.attr(one) for one in attr]
-        if isinstance(attr, SymDim):
-            return {"dim": self.dim(attr)}
-        if isinstance(attr, DType):
-            return {"dtype": attr.text}
-        if isinstance(attr, Type):
-            return {"type": self.type(attr)}
-        if type(attr) is complex:
-            return {"complex": [attr.real, attr.imag]}
-        raise NoForm(f"an attribute of {type(attr).__name__}")
+    def bounds(self) -> Form:
+        """The symbols in what is spelled, with their limits."""
+        holder = Program(Graph("sizes"))
+        holder.graph.append("sizes", (), (), {str(number): item for number, item in enumerate(self.sizes)})
+        return {str(size): [size.lo, size.hi] for size in mentions(holder).symbols}
 
-    def value(self, value: Value | None) -> int | None:
-        return None if value is None else self._values[value]
 
-    def graph(self, graph: Graph) -> Form:
-        for value in (*graph.inputs, *graph.weights):
-            self._values[value] = len(self._values)
-        form: dict[str, Form] = {
-            "name": graph.name,
-            "scope": self.scope(graph.scope),
-            "inputs": [[self.type(value.type), value.name, value.role.value] for value in graph.inputs],
-            "weights": [
-                [self.type(value.type), value.name, value.role.value, _payload(graph.data.get(value)), graph.trainable.get(value)]
-                for value in graph.weights
-            ],
-        }
-        form["nodes"] = [self._node(node) for node in graph]
-        form["outputs"] = [self.value(value) for value in graph.outputs]
-        return form
-
-    def _node(self, node: Node) -> Form:
-        inputs = [self.value(value) for value in node.inputs]
-        for value in node.outputs:
-            self._values[value] = len(self._values)
-        attrs = {name: self.attr(value) for name, value in node.attrs.items()}
-        outputs = [[self.type(value.type), value.name] for value in node.outputs]
-        place = (self.scope(node.scope), self.loc(node.loc), node.source)
-        return [node.op, inputs, outputs, attrs, *place, [self.graph(region) for region in node.regions]]
+def written(program: Program, said: list[Diagnostic]) -> bytes:
+    """A program, and what was said while it was made. Raises NoForm."""
+    empty = Program(program.graph)
+    for field in dataclasses.fields(Program):
+        if field.name not in _WRITTEN and getattr(program, field.name) != getattr(empty, field.name):
+            raise NoForm(f"it has {field.name}")
+    if program.root.parent is not None:
+        raise NoForm("a graph within a module")
+    trace = program.training
+    if trace is not None and not isinstance(trace, Trace):
+        raise NoForm("a training of another kind")
+    if program.observed is not None and program.observed.requests is not None:
+        raise NoForm("requests to the allocator")
+    writer, watched = _Writer(program), program.watched
+    number, spell = writer.values.__getitem__, writer.spell
+    first, _, rest = print_program(program).partition("\n")
+    form = {
+        "text": "\n".join([first, *(f"class {line}" for line in _class_lines(writer.trees[0])), rest]),
+        "names": [[number(value), name] for value, name in _names_lost(program)],
+        "blobs": [[number(value), base64.b64encode(data.data).decode(), data.storage] for value, data in _blobs(program)],
+        "trains": [[number(value), trains] for body in program.bodies() for value, trains in body.trainable.items()],
+        "conditions": None if program.conditions is None else [[spell(first), spell(second)] for first, second in program.conditions],
+        "plain": {name: getattr(program, name) for name in _MEMBERS},
+        "origins": list(program.origins),
+        "packed": [[number(value), part.scheme, part.of, part.parameters] for value, part in program.packed.items()],
+        "observed": None
+        if watched is None
+        else {
+            "lives": [[number(value), life.born, life.died, life.rank, spell(life.size)] for value, life in watched.lives.items()],
+            "storages": [[number(value), number(first)] for value, first in watched.storages.items()],
+        },
+        "training": None if trace is None else _trace_form(trace, writer),
+        "said": [[int(one.severity), one.code, one.message, one.node, one.location, one.hint, one.count] for one in said],
+        "trees": [_class_lines(tree) for tree in writer.trees[1:]],
+        "bounds": writer.bounds(),
+        "spelled": list(writer.spelled),
+        "locs": list(writer.locs),
+    }
+    return json.dumps(form, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def _trace_form(trace: Trace, writer: _Writer) -> Form:
@@ -211,10 +181,10 @@ def _trace_form(trace: Trace, writer: _Writer) -> Form:
         if number is None:
             if any(value is not None for value in made.values):
                 raise NoForm("an operator with known values")
-            types = [None if one is None else writer.type(one) for one in made.types]
-            attrs = {name: writer.attr(attr) for name, attr in made.attrs.items()}
+            types = [None if one is None else writer.spell(one) for one in made.types]
+            attrs = {name: writer.spell(attr) for name, attr in made.attrs.items()}
             number = places[id(made)] = len(calls)
-            calls.append([made.spec.name, types, attrs, [*map(writer.type, made.results)], made.source, sorted(made.parameters)])
+            calls.append([made.spec.name, types, attrs, [*map(writer.spell, made.results)], made.source, sorted(made.parameters)])
         return number
 
     def among(pieces: Sequence[Piece]) -> list[int]:
@@ -237,73 +207,12 @@ def _trace_form(trace: Trace, writer: _Writer) -> Form:
         "resident": among(trace.resident),
         "deaths_in_all": trace.deaths_in_all,
         "optimizer": trace.optimizer,
-        "settings": {name: writer.attr(value) for name, value in trace.settings.items()},
+        "settings": {name: writer.spell(value) for name, value in trace.settings.items()},
     }
-
-
-def _payload(data: Payload | None) -> Form:
-    match data:
-        case None:
-            return None
-        case Literal():
-            return ["literal", [[one.real, one.imag] if isinstance(one, complex) else one for one in data.values]]
-        case FileRegion():
-            return ["region", data.path, data.offset, data.length, data.storage]
-        case Blob():
-            return ["blob", base64.b64encode(data.data).decode(), data.storage]
-    raise NoForm("values that are computed")
-
-
-def written(program: Program, said: list[Diagnostic]) -> bytes:
-    """A program, and what was said while it was made. Raises NoForm."""
-    empty = Program(program.graph)
-    for field in dataclasses.fields(Program):
-        if field.name not in _WRITTEN and getattr(program, field.name) != getattr(empty, field.name):
-            raise NoForm(f"it has {field.name}")
-    trace = program.training
-    if trace is not None and not isinstance(trace, Trace):
-        raise NoForm("a training of another kind")
-    if program.observed is not None and program.observed.requests is not None:
-        raise NoForm("requests to the allocator")
-    writer = _Writer()
-    graph = writer.graph(program.graph)
-    functions = {name: writer.graph(function) for name, function in program.functions.items()}
-    watched = program.watched
-    form = {
-        "graph": graph,
-        "functions": functions,
-        "symbols": {name: writer.dim(symbol) for name, symbol in program.symbols.items()},
-        "conditions": None
-        if program.conditions is None
-        else [[writer.dim(first), writer.dim(second)] for first, second in program.conditions],
-        "plain": {name: getattr(program, name) for name in _MEMBERS},
-        "origins": list(program.origins),
-        "assumed": [[one.what, one.value, one.why, one.is_guess] for one in program.assumed],
-        "packed": [[writer.value(value), part.scheme, part.of, part.parameters] for value, part in program.packed.items()],
-        "traits": _traits_form(program.traits),
-        "observed": None
-        if watched is None
-        else {
-            "lives": [
-                [writer.value(value), life.born, life.died, life.rank, writer.dim(life.size)] for value, life in watched.lives.items()
-            ],
-            "storages": [[writer.value(value), writer.value(first)] for value, first in watched.storages.items()],
-        },
-        "training": None if trace is None else _trace_form(trace, writer),
-        "said": [[int(one.severity), one.code, one.message, one.node, one.location, one.hint, one.count] for one in said],
-        "dims": writer.dims,
-        "types": writer.types,
-        "scopes": writer.scopes,
-        "locs": writer.locs,
-    }
-    return json.dumps(form, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
-    "format": lambda item: isinstance(item, str),
     "path": lambda item: isinstance(item, str),
-    "given": lambda item: _is_table(item, int),
-    "metadata": lambda item: _is_table(item, str),
     "has_graph": lambda item: isinstance(item, bool),
     "uncounted": lambda item: isinstance(item, str),
     "formulas_from": lambda item: _is_table(item, int),
@@ -314,25 +223,16 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
 
 
 _WRITTEN: Final = frozenset(
-    {*_MEMBERS, "graph", "functions", "symbols", "conditions", "origins", "assumed", "packed", "traits", "observed", "training"}
+    {
+        *(*_MEMBERS, "graph", "functions", "symbols", "format", "given", "metadata", "conditions", "origins"),
+        *("assumed", "packed", "traits", "observed", "training"),
+    }
 )
+"""Fields that are kept."""
 
 
 def _is_table(item: object, kind: type) -> bool:
     return isinstance(item, dict) and all(isinstance(value, kind) for value in item.values())
-
-
-def _traits_form(traits: Traits) -> Form:
-    return [
-        traits.runtime.value,
-        traits.lifetimes,
-        traits.local_names.value,
-        traits.follows_strides,
-        traits.is_exported,
-        traits.is_session,
-        traits.is_plan,
-        traits.opens_inputs,
-    ]
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -341,122 +241,44 @@ def _traits_form(traits: Traits) -> Form:
 class _Reader:
     """Tables as they were written; what refers to something that is not there raises."""
 
-    def __init__(self, form: Form) -> None:
-        self.dims: list[Dim] = []
-        for terms in form["dims"]:
-            self.dims.append(self._formula(terms))
-        self.types: list[Type] = []
-        for type_ in form["types"]:
-            self.types.append(self._type(type_))
-        self.scopes: list[Scope] = []
-        for parent, name, cls, call in form["scopes"]:
-            _wants(str, name, cls)
-            _wants(int, call)
-            above = None if parent is None else _at(self.scopes, parent)
-            self.scopes.append(Scope(None, name, cls, call) if above is None else above.child(name, cls, call))
-        self.locs: list[Loc] = []
-        for file, line, function, statement, caller in form["locs"]:
-            _wants(str, file, function, statement)
-            _wants(int, line)
-            self.locs.append(Loc(file, line, function, statement, None if caller is None else _at(self.locs, caller)))
-        self.values: list[Value] = []
+    def __init__(self, form: Form, program: Program) -> None:
+        sizes: dict[str, SymDim] = {}
+        for name, (low, high) in form["bounds"].items():
+            sizes[name] = (unknown if name[:1] == "?" else symbol)(name, _maybe_int(low), _maybe_int(high))
+        spelled = AttrReader(TypeReader(sizes.__getitem__))
+        self._spelled = [self._whole(spelled.value_at, text) for text in form["spelled"]]
+        places = PlaceReader()
+        self.locs: list[Loc] = [self._whole(places.loc_at, text) for text in form["locs"]]
+        self.scopes = _tree(program.root)
+        for lines in form["trees"]:
+            places = PlaceReader()
+            for line in lines:
+                places.class_line(line, 0)
+            self.scopes += _tree(places.root)
+        self.values = [*_values(program)]
 
-    def _formula(self, terms: Form) -> Dim:
-        total: dict[Any, int] = {}
-        for coeff, atoms in terms:
-            _wants(int, coeff)
-            product = []
-            for kind, name, args, low, high in atoms:
-                _wants(str, kind, name)
-                if kind not in _KINDS:
-                    raise Misfit("no operation")
-                limits = (_maybe_int(low), _maybe_int(high))
-                product.append(intern_atom(cast("Any", kind), name, tuple(map(self.dim, args)), limits))
-            total[monomial(tuple(sorted(product, key=lambda atom: atom.rank)))] = coeff
-        return from_terms(total)
+    @staticmethod
+    def _whole(read: Callable[[str, int], tuple[Any, int]], text: str) -> Any:
+        _wants(str, text)
+        found, end = read(text, 0)
+        if end != len(text):
+            raise Misfit("more than was spelled")
+        return found
 
-    def dim(self, form: Form) -> Dim:
-        if isinstance(form, list):
-            (number,) = form
-            return cast("Dim", _at(self.dims, number))
-        _wants(int, form)
-        return cast("int", form)
+    def spelled(self, number: Form) -> Any:
+        return _at(self._spelled, number)
 
-    def dims_of(self, form: Form) -> tuple[Dim, ...] | None:
-        return None if form is None else tuple(map(self.dim, form))
+    def dim(self, number: Form) -> Dim:
+        found = self.spelled(number)
+        if type(found) is not int and not isinstance(found, SymDim):
+            raise Misfit("no size")
+        return found
 
-    def _type(self, form: Form) -> Type:
-        match form:
-            case ["tensor", dtype, shape, str(device), layout]:
-                return tensor(DTYPES_BY_TEXT[dtype], self.dims_of(shape), device, "sparse" if layout == "sparse" else self.dims_of(layout))
-            case ["scalar", dtype]:
-                return scalar(DTYPES_BY_TEXT[dtype])
-            case ["sequence", element]:
-                return sequence(_at(self.types, element))
-            case ["optional", element]:
-                return optional(_at(self.types, element))
-            case ["tuple", *elements]:
-                return tuple_of([_at(self.types, element) for element in elements])
-            case ["map", key, value]:
-                return map_of(DTYPES_BY_TEXT[key], _at(self.types, value))
-            case ["unknown"]:
-                return UNKNOWN_TYPE
-        raise Misfit("no type")
-
-    def attr(self, form: Form) -> Any:
-        if isinstance(form, list):
-            return tuple(map(self.attr, form))
-        match form:
-            case {"dim": dim}:
-                return self.dim(dim)
-            case {"dtype": dtype}:
-                return DTYPES_BY_TEXT[dtype]
-            case {"type": type_}:
-                return _at(self.types, type_)
-            case {"complex": [real, imag]}:
-                return complex(real, imag)
-            case dict():
-                raise Misfit("no attribute")
-        return form
-
-    def fill(self, graph: Graph, form: Form) -> Graph:
-        for type_, name, role in form["inputs"]:
-            self.values.append(graph.add_input(_at(self.types, type_), _maybe_text(name), _ROLES[role]))
-        for type_, name, role, data, trains in form["weights"]:
-            value = graph.add_weight(_at(self.types, type_), _maybe_text(name), _ROLES[role], _payload_of(data))
-            if trains is not None:
-                _wants(bool, trains)
-                graph.trainable[value] = trains
-            self.values.append(value)
-        for node in form["nodes"]:
-            self._fill_node(graph, node)
-        graph.set_outputs([_at(self.values, number) for number in form["outputs"]])
-        return graph
-
-    def _fill_node(self, graph: Graph, form: Form) -> None:
-        op, inputs, outputs, attrs, scope, loc, source, regions = form
-        _wants(str, op, source)
-        _wants(dict, attrs)
-        node = graph.append(
-            op,
-            [None if number is None else _at(self.values, number) for number in inputs],
-            [_at(self.types, type_) for type_, _ in outputs],
-            {name: self.attr(attr) for name, attr in attrs.items()},
-            names=[_maybe_text(name) for _, name in outputs],
-            scope=_at(self.scopes, scope),
-            loc=None if loc is None else _at(self.locs, loc),
-            source=source,
-        )
-        self.values.extend(node.outputs)
-        for region in regions:
-            _wants(str, region["name"])
-            made = graph.add_region(node, region["name"])
-            made.scope = _at(self.scopes, region["scope"])
-            self.fill(made, region)
-
-    def whole(self, form: Form) -> Graph:
-        _wants(str, form["name"])
-        return self.fill(Graph(form["name"], scope=_at(self.scopes, form["scope"])), form)
+    def type(self, number: Form) -> Type:
+        found = self.spelled(number)
+        if not isinstance(found, Type):
+            raise Misfit("no type")
+        return found
 
     def observed(self, form: Form, graph: Graph) -> Observed:
         lives: dict[Value, Life] = {}
@@ -473,9 +295,9 @@ class _Reader:
         spec = find_op(op)
         if spec is None:
             raise Misfit("no operator")
-        operands = [None if one is None else _at(self.types, one) for one in types]
-        attributes = {name: self.attr(attr) for name, attr in attrs.items()}
-        made = [_at(self.types, one) for one in results]
+        operands = [None if one is None else self.type(one) for one in types]
+        attributes = {name: self.spelled(attr) for name, attr in attrs.items()}
+        made = [self.type(one) for one in results]
         return OpCall(spec, operands, attributes, (), made, source=source, parameters=frozenset(parameters))
 
     def trace(self, form: Form) -> Trace:
@@ -529,7 +351,7 @@ class _Reader:
         _wants(int, form["deaths_in_all"])
         if not steps:
             raise Misfit("no steps")
-        settings = {name: self.attr(value) for name, value in form["settings"].items()}
+        settings = {name: self.spelled(value) for name, value in form["settings"].items()}
         resident = [*among(form["resident"])]
         return Trace(form["model"], ops, pieces, steps, resident, form["deaths_in_all"], form["optimizer"], settings)
 
@@ -553,29 +375,10 @@ def _wants(kind: type, *items: object) -> None:
             raise Misfit(f"{kind.__name__} is wanted")
 
 
-def _maybe_text(item: object) -> str | None:
-    if item is not None:
-        _wants(str, item)
-    return cast("str | None", item)
-
-
 def _maybe_int(item: object) -> int | None:
     if item is not None:
         _wants(int, item)
     return cast("int | None", item)
-
-
-def _payload_of(form: Form) -> Payload | None:
-    match form:
-        case None:
-            return None
-        case ["literal", list(values)]:
-            return Literal(tuple([complex(*one) if isinstance(one, list) else one for one in values]))
-        case ["region", str(path), int(offset), int(length), str(storage)]:
-            return FileRegion(path, offset, length, storage)
-        case ["blob", str(data), str(storage)]:
-            return Blob(base64.b64decode(data, validate=True), storage)
-    raise Misfit("no values")
 
 
 def read_program(body: bytes) -> tuple[Program, list[Diagnostic]]:
@@ -584,19 +387,31 @@ def read_program(body: bytes) -> tuple[Program, list[Diagnostic]]:
         return _program(json.loads(body))
     except Misfit:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError, IrscopeError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError, IrscopeError, TextProblem) as error:
         raise Misfit(f"{type(error).__name__}: {error}") from error
 
 
+def _weight_of(reader: _Reader, number: Form) -> Graph:
+    """The graph that declares a weight."""
+    value = _at(reader.values, number)
+    if value.declared_in is None or value.role not in WEIGHT_ROLES:
+        raise Misfit("no weight")
+    return cast("Graph", value.declared_in)
+
+
 def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
-    reader = _Reader(form)
-    graph = reader.whole(form["graph"])
-    program = Program(graph, {name: reader.whole(function) for name, function in form["functions"].items()})
-    for name, symbol in form["symbols"].items():
-        found = reader.dim(symbol)
-        if not isinstance(found, SymDim):
-            raise Misfit("no symbol")
-        program.symbols[name] = found
+    _wants(str, form["text"])
+    program = parse_program(form["text"])
+    reader = _Reader(form, program)
+    for number, name in form["names"]:
+        _wants(str, name)
+        _at(reader.values, number).name = name
+    for number, data, storage in form["blobs"]:
+        _wants(str, storage)
+        _weight_of(reader, number).data[_at(reader.values, number)] = Blob(base64.b64decode(data, validate=True), storage)
+    for number, trains in form["trains"]:
+        _wants(bool, trains)
+        _weight_of(reader, number).trainable[_at(reader.values, number)] = trains
     if form["conditions"] is not None:
         program.conditions = tuple([(reader.dim(first), reader.dim(second)) for first, second in form["conditions"]])
     for name, fits in _MEMBERS.items():
@@ -605,21 +420,12 @@ def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
         setattr(program, name, form["plain"][name])
     _wants(int, *form["origins"])
     program.origins = tuple(form["origins"])
-    for what, value, why, is_guess in form["assumed"]:
-        _wants(str, what, value, why)
-        _wants(bool, is_guess)
-        program.assumed.append(Assumed(what, value, why, is_guess))
     for value, scheme, of, parameters in form["packed"]:
         _wants(str, scheme, of)
         _wants(int, parameters)
         program.packed[_at(reader.values, value)] = PackedPart(scheme, of, parameters)
-    runtime, lifetimes, local_names, *flags = form["traits"]
-    _wants(bool, *flags)
-    if lifetimes not in ("ssa", "eager", "ort", "xla"):
-        raise Misfit("no lifetimes")
-    program.traits = Traits(Runtime(runtime), lifetimes, LocalNames(local_names), *flags)
     if form["observed"] is not None:
-        program.observed = reader.observed(form["observed"], graph)
+        program.observed = reader.observed(form["observed"], program.graph)
     if form["training"] is not None:
         program.training = reader.trace(form["training"])
     said: list[Diagnostic] = []

@@ -341,9 +341,18 @@ def test_a_program_reads_back_as_it_was(root: Path) -> None:
 
 
 def test_no_entry_makes_anything_but_a_program(root: Path) -> None:
-    """Every value of a form replaced in turn: a program that keeps the rules, or Misfit."""
-    form = json.loads(min(_forms(root), key=len))
-    assert _changed_in_each_place(form) > 100
+    """Every value of a form replaced in turn, every line of its text cut, doubled, changed or left out: a program, or Misfit."""
+    forms = [json.loads(form) for form in _forms(root)]
+    tried = sum(map(_changed_in_each_place, forms))
+    for form in forms:
+        lines = form["text"].split("\n")
+        for place, line in enumerate(lines):
+            for instead in ([], [line[: len(line) // 2]], [line, line], [line.replace("32", "-1")]):
+                form["text"] = "\n".join([*lines[:place], *instead, *lines[place + 1 :]])
+                tried += 1
+                with contextlib.suppress(Misfit):
+                    read_program(json.dumps(form).encode())
+    assert tried > 400
 
 
 def _changed_in_each_place(form: Any, part: str = "", stride: int = 1) -> int:
