@@ -24,8 +24,7 @@ from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.eager.fakes import MOST_FOUND, Fakes, Inside, mode_of, taken_for_real
 from irscope.frontends.eager.pretend import pretended_cuda
-from irscope.frontends.eager.program import program_of
-from irscope.frontends.eager.record import Record, Tensor
+from irscope.frontends.eager.record import Record, Tensor, program_of
 from irscope.frontends.eager.recorder import Recorder
 from irscope.frontends.eager.values import OpenSizes
 from irscope.frontends.files.pickled import MOST_LITERAL_ELEMENTS

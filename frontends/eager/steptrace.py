@@ -12,8 +12,7 @@ from torch import nn
 
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
-from irscope.frontends.eager.program import lowered, program_of
-from irscope.frontends.eager.record import Op, Record, Storage, Tensor
+from irscope.frontends.eager.record import Op, Record, Storage, Tensor, lowered, program_of
 from irscope.frontends.eager.running import tell_assumed
 from irscope.frontends.eager.steps import Plan, Recorded, record_steps
 from irscope.ir.graph import Names, Node, Role, paused_gc

@@ -40,9 +40,18 @@ from irscope.frontends.simulation.machine import Machine
 from irscope.frontends.simulation.process import Process
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES, torch_dtype
 from irscope.frontends.zoo.adapters import put_on
-from irscope.frontends.zoo.agreement import compare_weights, stored_dtype
 from irscope.frontends.zoo.names import file_in, is_name, parse_name
-from irscope.frontends.zoo.packages import configured_class, inputs_taken, load_transformers, may_run, not_found, own_dtype, with_base
+from irscope.frontends.zoo.packages import (
+    compare_weights,
+    configured_class,
+    inputs_taken,
+    load_transformers,
+    may_run,
+    not_found,
+    own_dtype,
+    stored_dtype,
+    with_base,
+)
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DType

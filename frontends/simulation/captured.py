@@ -31,8 +31,7 @@ from irscope import processes
 from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.frontends.eager.program import with_storages
-from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of, with_storages
 from irscope.frontends.eager.running import around, check_module, check_whole, named_arguments
 from irscope.frontends.simulation.compilations import Compilations, Kernel, explained, forget
 from irscope.frontends.simulation.imports import check_machine

@@ -15,8 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.pretend import current
-from irscope.frontends.eager.program import lowered
-from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of
+from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of, lowered
 from irscope.frontends.eager.routes import KERNELS as SHAPES
 from irscope.frontends.simulation.known import OVERWRITES, Values, overload_of
 from irscope.frontends.simulation.machine import FRESH, Machine, Piece

@@ -32,9 +32,8 @@ from irscope.frontends.eager.values import OpenSizes, SizeFixed
 from irscope.frontends.files.folders import CONTEXTS, read_folder
 from irscope.frontends.simulation import capture_module
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
-from irscope.frontends.zoo.agreement import compare_weights
 from irscope.frontends.zoo.names import JAX, SCRIPT, Name, parse_name
-from irscope.frontends.zoo.packages import find_recipe, may_run, with_base
+from irscope.frontends.zoo.packages import compare_weights, find_recipe, may_run, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.frontends.zoo.scripts import Script
 from irscope.ir.bind import rename_symbols

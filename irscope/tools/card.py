@@ -32,9 +32,8 @@ from irscope.memory.moments import ROUNDING
 from irscope.passes.advice.advise import Advise
 from irscope.passes.advice.finding import Finding
 from irscope.passes.cost.bounds import FREE, UNKNOWN
-from irscope.passes.cost.count import NodeCosts, tally_of
+from irscope.passes.cost.count import NodeCosts, Tally, tally_of
 from irscope.passes.cost.energy import Energy
-from irscope.passes.cost.entries import Tally
 from irscope.passes.cost.roofline import Roofline, intensity
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.time import Time, Timing

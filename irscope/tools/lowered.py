@@ -16,8 +16,7 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import plays
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.count import Certainty, Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.training.memory import trace_in
 from irscope.report.cardtext import counted

@@ -19,8 +19,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Node, Value
 from irscope.ops.cost import FREE, Cost
 from irscope.passes.cost.bounds import UNKNOWN, Bounder, Rates
-from irscope.passes.cost.count import NodeCosts
-from irscope.passes.cost.entries import Certainty, Entry
+from irscope.passes.cost.count import Certainty, Entry, NodeCosts
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.sizes import typical

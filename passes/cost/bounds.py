@@ -18,7 +18,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family
-from irscope.passes.cost.entries import MEASURES, Certainty, Entry
+from irscope.passes.cost.count import MEASURES, Certainty, Entry
 from irscope.passes.graph.alias import Aliases
 from irscope.passes.inference.engine import Inferred
 

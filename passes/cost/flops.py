@@ -22,8 +22,7 @@ from irscope.ops.cost import FLOP_CLASSES, Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays, runs_bodies
 from irscope.ops.spec import Absent, OpCall, OpSpec
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import MEASURES, Arithmetic, Sum, Tally
+from irscope.passes.cost.count import MEASURES, Arithmetic, Costs, NodeCosts, Sum, Tally
 from irscope.passes.cost.tables import cell, certainties, modules_table, nodes_table, operators_table, share, top_table, unknown_table
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes

@@ -11,8 +11,7 @@ from typing import ClassVar
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Scope
-from irscope.passes.cost.count import NodeCosts
-from irscope.passes.cost.entries import Tally
+from irscope.passes.cost.count import NodeCosts, Tally
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell, in_order, scope_label, tally_tree
 from irscope.passes.lifetimes.timeline import Footprint

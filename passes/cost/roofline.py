@@ -18,8 +18,7 @@ from irscope.ir.graph import Facet, Graph, Names, Node, Value
 from irscope.ir.places import Scope
 from irscope.ir.program import Program, Runtime
 from irscope.passes.cost.bounds import BALANCE, BINDINGS, FREE, UNKNOWN, Bounder, Bounds, NodeBound, Rates, Tf32
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import Entry
+from irscope.passes.cost.count import Costs, Entry, NodeCosts
 from irscope.passes.cost.tables import cell, entries_table
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes

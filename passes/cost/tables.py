@@ -9,8 +9,7 @@ from typing import TypeAlias, overload
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
-from irscope.passes.cost.count import Costs
-from irscope.passes.cost.entries import Certainty, Entry, Tally
+from irscope.passes.cost.count import Certainty, Costs, Entry, Tally
 from irscope.passes.sizes import dim_cell, scale, share_of
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind

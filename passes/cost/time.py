@@ -21,8 +21,7 @@ from irscope.ops.registry import find_op, plays
 from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds
 from irscope.passes.cost.bounds import UNKNOWN as BOUND_UNKNOWN
 from irscope.passes.cost.clock import MODELS_TAKE, Clock, Work, clock_of, constants, missing_figure
-from irscope.passes.cost.count import NodeCosts
-from irscope.passes.cost.entries import Certainty, Entry
+from irscope.passes.cost.count import Certainty, Entry, NodeCosts
 from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.graph.alias import Alias, Aliases

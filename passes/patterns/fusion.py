@@ -12,8 +12,7 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays, roles_of
 from irscope.ops.spec import Family
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.count import Certainty, Costs, NodeCosts
 from irscope.passes.cost.tables import cell
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred

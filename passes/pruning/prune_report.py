@@ -21,8 +21,7 @@ from irscope.ops.registry import factors_of, find_op, plays
 from irscope.ops.slices import Floats, Ids, Slices
 from irscope.ops.slicing import slice_rule
 from irscope.ops.spec import Known, OpCall
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import Entry
+from irscope.passes.cost.count import Costs, Entry, NodeCosts
 from irscope.passes.cost.tables import cell
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
 from irscope.passes.inference.engine import Inferred

@@ -121,7 +121,7 @@ def _module(**changed: Any) -> Any:
 )
 def test_weights_are_held_against_the_module(tmp_path: Path, stored: dict[str, tuple[int, ...]], said: list[str]) -> None:
     module = _module()
-    from irscope.frontends.zoo.agreement import compare_weights
+    from irscope.frontends.zoo.packages import compare_weights
 
     write_safetensors(tmp_path / "model.safetensors", stored)
     (tmp_path / "config.json").write_text("{}")
@@ -133,7 +133,7 @@ def test_weights_are_held_against_the_module(tmp_path: Path, stored: dict[str, t
 
 def test_a_tensor_with_two_names_is_stored_under_one(tmp_path: Path) -> None:
     module = _module()
-    from irscope.frontends.zoo.agreement import compare_weights
+    from irscope.frontends.zoo.packages import compare_weights
 
     module.c = module.a
     write_safetensors(tmp_path / "model.safetensors", {"a.weight": (3, 4), "b.weight": (2, 3)})

@@ -14,7 +14,7 @@ import onnxruntime as ort
 
 from irscope.frontends.onnx.optimizer.bridge import optimised
 from irscope.frontends.onnx.optimizer.driver import Level
-from irscope.frontends.onnx.optimizer.registry import Session
+from irscope.frontends.onnx.optimizer.graph import Session
 from irscope.frontends.onnx.reader import read_file
 from irscope.session import open_model
 from tests.tools.oracle.ort_fusion_cases import model, read_cases

@@ -115,7 +115,7 @@ def reordered(model: onnx.ModelProto) -> list[str]:
 
 def _predicted(path: Path, level: str, order: Sequence[str] = ()) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     from irscope.frontends.onnx.optimizer.bridge import optimised
-    from irscope.frontends.onnx.optimizer.registry import Session
+    from irscope.frontends.onnx.optimizer.graph import Session
     from irscope.frontends.onnx.reader import read_file
     from irscope.session import open_model
 

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode, Size
-from irscope.frontends.onnx.optimizer.registry import Session, rule, transformer
+from irscope.frontends.onnx.optimizer.graph import OrtGraph, OrtNode, Session, Size, rule, transformer
 from irscope.frontends.onnx.types import NUMBERS
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor

@@ -1,33 +1,298 @@
-"""From a file to the graph that transformers work on, and back."""
+"""From a file to the graph that transformers work on, and back, by rules or by an installed ONNX Runtime that is asked in its own process.
+
+What ONNX Runtime knows of shapes while it optimises is less than irscope does: it infers them by ONNX's own rules, node by node, and does
+not follow the elements of shapes through arithmetic. Where a condition of a transformer compares sizes, what irscope knows beyond that
+would let it fuse what a session does not. A session that is asked is created and never run.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import tempfile
 import traceback
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, shape_inference
 
+from irscope import processes
 from irscope.devices import find_device
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, optimise
-from irscope.frontends.onnx.optimizer.graph import Array, OrtGraph, OrtNode, Weight, default_attributes, since_version
-from irscope.frontends.onnx.optimizer.registry import CUDA, Session
-from irscope.frontends.onnx.optimizer.shapes import infer_known, sizes_of
+from irscope.frontends.onnx.optimizer.graph import CUDA, Array, OrtGraph, OrtNode, Session, Size, Weight, default_attributes, since_version
 from irscope.frontends.onnx.reader import ModelFile
-from irscope.frontends.onnx.tensors import TensorReader
-from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode
+from irscope.frontends.onnx.tensors import TensorReader, is_literal
+from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode, packed_size
 from irscope.ir.places import Literal
-from irscope.ir.types import Type, tensor
+from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.ort_versions import ort_release
 from irscope.ops.values import from_bytes, to_array
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values
+
+CODE: Final = "IRS176"
+_SECONDS: Final = 300
+_MEMORY: Final = 32 << 30
+"""Bytes of address space; of the session, whose weights are read by ONNX Runtime."""
+_SMALL: Final = 1024
+"""Weights of fewer bytes stay in the saved file, where their values are needed for shapes."""
+_LEVELS: Final = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
+_SCRIPT: Final = """
+import json, sys
+model, target, level, seconds, memory, small = sys.argv[1:]
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+except (ImportError, ValueError, OSError):
+    pass
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+options.intra_op_num_threads = 1
+options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+options.optimized_model_filepath = target
+options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
+options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", small)
+try:
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+except Exception as error:
+    print(json.dumps({"error": str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}))
+else:
+    print(json.dumps({"version": onnxruntime.__version__}))
+"""
+
+
+def ask(file: ModelFile, level: str) -> tuple[ModelFile, str]:
+    """The file as the installed ONNX Runtime has it at this level, and its version. LoadError where it refuses the model."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise UsageError(
+            "--use-ort asks ONNX Runtime, which is not installed",
+            code=CODE,
+            hint="install onnxruntime, or leave --use-ort out for a prediction",
+        )
+    if file.path is None:
+        raise UsageError("ONNX Runtime can be asked about files only", code=CODE)
+    if level == "off":
+        raise UsageError("--use-ort asks for optimisations, and the level is off", code=CODE, hint="add `--ort-level all`")
+    with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
+        target = Path(folder) / "optimised.onnx"
+        limits = (str(_SECONDS), str(_MEMORY), str(_SMALL))
+        command = processes.python(["-c", _SCRIPT, str(file.path.absolute()), str(target), _LEVELS[level], *limits])
+        try:
+            done = processes.run(command, seconds=_SECONDS, folder=folder)
+        except processes.Late:
+            raise _refused(file, f"it took more than {_SECONDS} s") from None
+        answer = _answer(done.text)
+        if "version" not in answer or not target.is_file():
+            raise _refused(file, answer.get("error") or f"its process {done.how}")
+        saved = onnx.load(str(target), load_external_data=False)
+    return _with_own_weights(file, saved), answer["version"]
+
+
+def _answer(text: str) -> dict[str, str]:
+    for line in reversed(text.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return {str(key): str(value) for key, value in found.items()}
+    return {}
+
+
+def _refused(file: ModelFile, why: str) -> LoadError:
+    return LoadError(
+        f"ONNX Runtime makes no session of it: {why[:300]}", code=CODE, where=file.where, hint="leave --use-ort out for a prediction"
+    )
+
+
+def _with_own_weights(file: ModelFile, saved: onnx.ModelProto) -> ModelFile:
+    """Return what was saved, each weight that the file has under the same name and of the same type as it is there."""
+    derived: set[str] = set()
+    _replace_weights(file.proto.graph, saved.graph, derived)
+    return ModelFile(saved, file.path, file.stored, frozenset(derived))
+
+
+def _replace_weights(own: onnx.GraphProto, saved: onnx.GraphProto, derived: set[str]) -> None:
+    known = {weight.name: weight for weight in own.initializer}
+    for node in own.node:
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "value":
+                known[node.output[0]] = attribute.t
+    for weight in saved.initializer:
+        original = known.get(weight.name)
+        if original is not None and original.data_type == weight.data_type and list(original.dims) == list(weight.dims):
+            name = weight.name
+            weight.CopyFrom(original)
+            weight.name = name
+        elif weight.data_location == onnx.TensorProto.EXTERNAL or not _is_read(weight):
+            del weight.external_data[:]
+            weight.data_location = onnx.TensorProto.DEFAULT
+            derived.add(weight.name)
+    bodies = {
+        (node.name, node.op_type, attribute.name): attribute.g
+        for node in own.node
+        for attribute in node.attribute
+        if attribute.HasField("g")
+    }
+    for node in saved.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _replace_weights(bodies.get((node.name, node.op_type, attribute.name), onnx.GraphProto()), attribute.g, derived)
+
+
+def _is_read(tensor: onnx.TensorProto) -> bool:
+    """Return whether the values of a weight that was made are worth keeping: shapes may depend on them."""
+    dtype, count = DTYPES[tensor.data_type], 1
+    for size in tensor.dims:
+        count *= size
+    length = packed_size(count, dtype)
+    return is_literal(dtype, count) or (length is not None and length <= _SMALL)
+
+
+_MOST_ELEMENTS = 64
+"""Weights with more stand for their shape alone: none is a list of sizes."""
+_MADE_UP = "unk__"
+"""What ONNX's inference calls sizes that it does not know."""
+
+
+def infer_known(graph: OrtGraph) -> None:
+    """Bring the shapes that ONNX Runtime knows of the main graph's values up to date. What it knew it goes on knowing."""
+    light = _light(graph)
+    named = _names_of(light.graph)
+    try:
+        inferred = shape_inference.infer_shapes(light, check_type=False, strict_mode=False, data_prop=False).graph
+    except (shape_inference.InferenceError, ValueError, RuntimeError):
+        return
+    _note(graph, inferred, named)
+    for node, proto in zip(graph.order(), inferred.node, strict=True):
+        _note_bodies(node, proto, named)
+
+
+def _names_of(light: onnx.GraphProto) -> frozenset[str]:
+    """Names of sizes that begin like those that the inference makes up, and are the file's: that of an earlier inference wrote them."""
+    infos = (*light.input, *light.output, *light.value_info)
+    names = (dim.dim_param for info in infos for dim in info.type.tensor_type.shape.dim)
+    return frozenset(name for name in names if name.startswith(_MADE_UP))
+
+
+def _note(graph: OrtGraph, inferred: onnx.GraphProto, named: Collection[str]) -> None:
+    for info in (*inferred.value_info, *inferred.output):
+        if info.type.HasField("tensor_type"):
+            sizes = sizes_of(info.type.tensor_type)
+            graph.known[info.name] = sizes and tuple([None if _is_made_up(size, named) else size for size in sizes])
+    for node in graph:
+        for name in node.outputs:
+            graph.known.setdefault(name, None)
+
+
+def _is_made_up(size: Size, named: Collection[str]) -> bool:
+    return isinstance(size, str) and size.startswith(_MADE_UP) and size not in named
+
+
+def _note_bodies(node: OrtNode, proto: onnx.NodeProto, named: Collection[str]) -> None:
+    """The same for graphs inside a node, as the file has them."""
+    for attribute in proto.attribute:
+        body = node.bodies.get(attribute.name)
+        if body is None:
+            continue
+        _note(body, attribute.g, named)
+        inside = {tuple(one.output): one for one in attribute.g.node}
+        for one in body:
+            if one.bodies and tuple(one.outputs) in inside:
+                _note_bodies(one, inside[tuple(one.outputs)], named)
+
+
+def sizes_of(type_: onnx.TypeProto.Tensor) -> tuple[Size, ...] | None:
+    """The shape that a file declares."""
+    return tuple([_size(dim) for dim in type_.shape.dim]) if type_.HasField("shape") else None
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> Size:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    return dim.dim_param or None
+
+
+def _light(graph: OrtGraph) -> onnx.ModelProto:
+    """The model without the values of large weights, and with what is known already."""
+    light = onnx.ModelProto(ir_version=onnx.IR_VERSION)
+    for domain, version in graph.opsets.items():
+        light.opset_import.append(helper.make_opsetid(domain, version))
+    target = light.graph
+    target.name = "known"
+    target.node.extend(_nodes(graph))
+    results = set(graph.outputs)
+    for name in graph.inputs:
+        if name not in graph.weights:
+            target.input.append(_info(graph, name, graph.shape_of_type(name)))
+    target.output.extend(_info(graph, name, graph.known.get(name)) for name in graph.outputs)
+    for name, weight in graph.weights.items():
+        array = weight.values(_MOST_ELEMENTS)
+        if array is not None and weight.count <= _MOST_ELEMENTS and weight.dtype.is_integer:
+            target.initializer.append(numpy_helper.from_array(array, name))
+        else:
+            target.value_info.append(_info(graph, name, weight.shape))
+    target.value_info.extend(_info(graph, name, known) for name, known in graph.known.items() if known is not None and name not in results)
+    target.value_info.extend(_others(graph, results | graph.known.keys()))
+    return light
+
+
+def _nodes(graph: OrtGraph) -> Iterator[onnx.NodeProto]:
+    for node in graph.order():
+        source = node.made_from
+        is_as_read = node.read == node.attrs
+        if source is not None and is_as_read and list(source.input) == node.inputs and list(source.output) == node.outputs:
+            yield source
+            continue
+        proto = onnx.NodeProto(op_type=node.op, domain=node.domain, input=node.inputs, output=node.outputs)
+        if source is not None:
+            proto.attribute.extend(one for one in source.attribute if is_as_read or _is_kept(node, one.name))
+        if source is None or not is_as_read:
+            others = ((name, value) for name, value in node.attrs.items() if value not in (None, ()) and not _is_kept(node, name))
+            proto.attribute.extend(helper.make_attribute(name, value) for name, value in others)
+        yield proto
+
+
+def _is_kept(node: OrtNode, name: str) -> bool:
+    """Return whether an attribute is as the file has it."""
+    return node.read is not None and name in node.attrs and node.read.get(name) == node.attrs[name] and name in node.read
+
+
+def _others(graph: OrtGraph, listed: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
+    """Results of operators that ONNX has no rules for: ONNX Runtime has its own."""
+    for node in graph:
+        if not _has_rules(graph, node):
+            for name in node.outputs:
+                if name and name not in listed and isinstance(graph.type_of(name), TensorType):
+                    yield _info(graph, name, graph.shape_of_type(name))
+
+
+def _has_rules(graph: OrtGraph, node: OrtNode) -> bool:
+    return node.domain == STANDARD and bool(onnx.defs.has(node.op, max_inclusive_version=graph.opset(), domain=STANDARD))
+
+
+def _info(graph: OrtGraph, name: str, shape: tuple[Size, ...] | None) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=name)
+    info.type.tensor_type.elem_type = NUMBERS.get(graph.dtype(name), 0)
+    if shape is not None:
+        info.type.tensor_type.shape.SetInParent()
+    for size in shape or ():
+        dim = info.type.tensor_type.shape.dim.add()
+        if isinstance(size, int):
+            dim.dim_value = size
+        elif size is not None:
+            dim.dim_param = size
+    return info
+
 
 _FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4
 _INLINE = 1 << 16
@@ -280,8 +545,6 @@ def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
             raise LoadError(
                 f"its optimisations cannot be predicted ({why})", code="IRS176", hint="--ort-level off is the file as written"
             ) from error
-    from irscope.frontends.onnx.optimizer.asked import ask
-
     saved, version = ask(file, level)
     if [list(node.output) for node in saved.proto.graph.node] == [list(node.output) for node in file.proto.graph.node]:
         # A graph that nothing changed is saved as it was read, and runs in another order.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
-from irscope.frontends.onnx.optimizer import basic, extended, folding, layout, pairs, products, qdq, transposes  # noqa: F401  # register
-from irscope.frontends.onnx.optimizer.graph import OrtGraph
+from irscope.frontends.onnx.optimizer import basic, extended, folding, layout, products, qdq, transposes  # noqa: F401  # register
+from irscope.frontends.onnx.optimizer.graph import RULES, TRANSFORMERS, Apply, OrtGraph, Rule, Session
 from irscope.frontends.onnx.optimizer.halves import insert_casts, partition, single_constants
-from irscope.frontends.onnx.optimizer.registry import RULES, TRANSFORMERS, Apply, Rule, Session
 
 Level: TypeAlias = Literal["off", "basic", "extended", "all"]
 LEVELS: Final[tuple[Level, ...]] = ("off", "basic", "extended", "all")

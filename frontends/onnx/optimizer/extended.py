@@ -11,13 +11,17 @@ from typing import Final
 import numpy as np
 
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
-from irscope.frontends.onnx.optimizer.matching import (
+from irscope.frontends.onnx.optimizer.graph import (
     ADD,
     CAST,
+    CPU,
+    CUDA,
     FLOATS,
     HALF_OR_MORE,
+    MICROSOFT,
     POW,
+    OrtGraph,
+    OrtNode,
     ends_in_one,
     find_path,
     first_child,
@@ -27,10 +31,10 @@ from irscope.frontends.onnx.optimizer.matching import (
     is_scalar,
     matching,
     other_operand,
+    per_node,
     reader_of,
     readers_by_number,
 )
-from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, per_node
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor

@@ -12,9 +12,8 @@ from onnx import helper, numpy_helper
 
 from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, Array, OrtGraph, OrtNode, Weight
+from irscope.frontends.onnx.optimizer.graph import MICROSOFT, Array, OrtGraph, OrtNode, Session, Weight, per_node, transformer
 from irscope.frontends.onnx.optimizer.halves import WITHOUT_KERNEL
-from irscope.frontends.onnx.optimizer.registry import Session, per_node, transformer
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 from irscope.ops.ort import runs_halves

@@ -7,10 +7,12 @@ Nodes keep their number for life and new ones get the next, since ONNX Runtime's
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy.typing as npt
 import onnx
@@ -18,6 +20,7 @@ import onnx
 from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD, version_of
 from irscope.frontends.onnx.types import AttrValue, decode
+from irscope.immutable import immutable
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import LONG_NAMES, DType
 from irscope.ir.types import UNKNOWN_TYPE, TensorType, Type, tensor
@@ -144,9 +147,6 @@ class OrtNode:
     def has_input(self, place: int) -> bool:
         return bool(self.input(place))
 
-    def has_output(self, place: int) -> bool:
-        return place < len(self.outputs) and bool(self.outputs[place])
-
     def attr(self, name: str, default: Any = None) -> Any:
         found = self.attrs.get(name)
         return default if found is None else found
@@ -270,10 +270,6 @@ class OrtGraph:
     def makes_output(self, node: OrtNode) -> bool:
         """Graph::NodeProducesGraphOutput."""
         return any(name in self.outputs for name in node.outputs if name)
-
-    def is_fusable_pair(self, node: OrtNode, following: OrtNode | None = None) -> bool:
-        """optimizer_utils::CheckOutputEdges(graph, node, 1): one edge, and its result is not the graph's."""
-        return not self.makes_output(node) and self.edge_count(node) == 1
 
     def weight(self, name: str) -> Weight | None:
         """An initializer of this graph or one around it, constant or not."""
@@ -588,3 +584,177 @@ def _size(dim: object) -> Size:
 
 def dtype_of(array: Array) -> DType:
     return LONG_NAMES.get(array.dtype.name, DType.UNKNOWN if array.dtype.kind not in "OUS" else DType.STR)
+
+
+CPU: Final = "CPUExecutionProvider"
+CUDA: Final = "CUDAExecutionProvider"
+
+
+@dataclass
+class Session:
+    """What the session runs on, and what was done."""
+
+    provider: str = CPU
+    block: int = 16
+    """Channels of a block of the NCHWc layout: 16 with AVX-512, 8 with AVX2, 1 for none."""
+    without: Set[str] = frozenset()
+    """Transformers that the release does not have."""
+    reordered: Sequence[str] = ()
+    """Values reordered back from blocks, in the order in which one session happened to do that."""
+    applied: list[tuple[int, str]] = field(default_factory=list)
+    """Transformers that changed the graph: the level and the name, in order."""
+
+
+Apply: TypeAlias = Callable[[OrtGraph, Session], bool]
+"""Works on one graph and those inside its nodes, and tells whether anything changed."""
+Rewrite: TypeAlias = Callable[[OrtGraph, OrtNode], bool]
+"""Looks at one node, and tells whether anything changed."""
+
+
+@immutable(slots=False)
+class Rule:
+    name: str
+    ops: frozenset[str]
+    rewrite: Rewrite
+
+
+TRANSFORMERS: dict[str, Apply] = {}
+RULES: dict[str, Rule] = {}
+
+
+def transformer(*names: str) -> Callable[[Apply], Apply]:
+    """Register what ONNX Runtime's transformers of these names do; the driver's ORDER says at which level and when."""
+
+    def register(apply: Apply) -> Apply:
+        for name in names:
+            TRANSFORMERS[name] = apply
+        return apply
+
+    return register
+
+
+def per_node(*names: str) -> Callable[[Rewrite], Rewrite]:
+    """Register a transformer that goes through the nodes in topological order, into the graphs inside each first."""
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        def apply(graph: OrtGraph, session: Session) -> bool:
+            changed = False
+            for node in graph.order():
+                if graph.nodes.get(node.index) is not node:
+                    continue
+                for body in node.bodies.values():
+                    changed |= apply(body, session)
+                changed |= rewrite(graph, node)
+            return changed
+
+        transformer(*names)(apply)
+        return rewrite
+
+    return register
+
+
+def rule(name: str, *ops: str) -> Callable[[Rewrite], Rewrite]:
+    """Register a rule of the rule-based transformers, for nodes of these operators."""
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        RULES[name] = Rule(name, frozenset(ops), rewrite)
+        return rewrite
+
+    return register
+
+
+ADD: Final = (7, 13, 14)
+"""since_versions of Add, Sub, Mul and Div."""
+POW: Final = (7, 12, 13, 15)
+CAST: Final = (9, 13, 19, 21, 23, 24, 25)
+
+HALF_OR_MORE: Final = frozenset({DType.F16, DType.F32, DType.F64})
+FLOATS: Final = frozenset({DType.F16, DType.F32, DType.F64, DType.BF16})
+
+
+def has_dtypes(graph: OrtGraph, node: OrtNode, allowed: Collection[DType], first: int | None = None) -> bool:
+    """IsSupportedDataType: all operands, or the first few, are of these element types."""
+    return all(graph.dtype(name) in allowed for name in node.inputs[:first] if name)
+
+
+def is_scalar(graph: OrtGraph, name: str) -> bool:
+    """optimizer_utils::IsScalar: no axes, or one of a single element."""
+    return graph.shape(name) in ((), (1,))
+
+
+def is_number(graph: OrtGraph, name: str, expected: float) -> bool:
+    """optimizer_utils::IsInitializerWithExpectedValue, for a constant."""
+    found = graph.scalar(name) if is_scalar(graph, name) else None
+    if found is None:
+        return False
+    if graph.dtype(name).is_float:
+        difference = abs(found - expected)
+        return not math.isinf(difference) and difference <= 1e-8 + 1e-5 * abs(expected)
+    return found == expected
+
+
+def ends_in_one(graph: OrtGraph, node: OrtNode, count: int = 1) -> bool:
+    """optimizer_utils::CheckOutputEdges: its results are not the graph's, and are read so many times."""
+    return not graph.makes_output(node) and graph.edge_count(node) == count
+
+
+def matching(
+    graph: OrtGraph,
+    node: OrtNode | None,
+    op: str,
+    versions: Sequence[int],
+    test: Callable[[OrtGraph, OrtNode], bool] | None = None,
+) -> OrtNode | None:
+    """The node, if it is this operator in one of these versions and passes the test: a link of a chain that is fused."""
+    if node is None or not node.matches(op, versions):
+        return None
+    return node if test is None or test(graph, node) else None
+
+
+def reader_of(graph: OrtGraph, node: OrtNode) -> OrtNode | None:
+    """The node at the first output edge."""
+    edges = graph.edges(node)
+    return edges[0][0] if edges else None
+
+
+def readers_by_number(graph: OrtGraph, node: OrtNode) -> list[OrtNode]:
+    """The nodes at the output edges, one for each edge."""
+    return [reader for reader, _, _ in graph.edges(node)]
+
+
+def first_child(graph: OrtGraph, node: OrtNode, op: str) -> OrtNode | None:
+    """graph_utils::FirstChildByType."""
+    return next((reader for reader in readers_by_number(graph, node) if reader.op == op), None)
+
+
+def parents(graph: OrtGraph, node: OrtNode) -> list[OrtNode]:
+    """The nodes at the input edges, by number: the order in which ONNX Runtime keeps them."""
+    return sorted([made for made, _ in graph.input_edges(node)], key=lambda made: made.index)
+
+
+def first_parent(graph: OrtGraph, node: OrtNode, op: str) -> OrtNode | None:
+    """graph_utils::FirstParentByType."""
+    return next((made for made in parents(graph, node) if made.op == op), None)
+
+
+def other_operand(node: OrtNode, name: str) -> str:
+    """Of a node with two operands the one that is not `name`."""
+    return node.input(1) if node.input(0) == name else node.input(0)
+
+
+def find_path(graph: OrtGraph, node: OrtNode, steps: Sequence[tuple[int, str, Collection[int]]]) -> list[OrtNode] | None:
+    """graph_utils::FindPath towards the operands: for each step the operand's place, and the operator that makes it."""
+    found: list[OrtNode] = []
+    for place, op, versions in steps:
+        made = graph.input_node(node, place)
+        if made is None or made.op != op or made.version not in versions:
+            return None
+        found.append(made)
+        node = made
+    return found
+
+
+def static_weight(graph: OrtGraph, name: str, rank: int, dtype: DType = DType.F32) -> Weight | None:
+    """A constant initializer of an element type and rank."""
+    found = graph.constant(name)
+    return found if found is not None and found.type.dtype is dtype and len(found.shape) == rank else None

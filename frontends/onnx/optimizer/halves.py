@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight
-from irscope.frontends.onnx.optimizer.matching import ends_in_one
+from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight, ends_in_one
 from irscope.frontends.onnx.types import NUMBERS, NUMPY, AttrValue, decode
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor

@@ -12,9 +12,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Size
-from irscope.frontends.onnx.optimizer.matching import other_operand, static_weight
-from irscope.frontends.onnx.optimizer.registry import CPU, Session, transformer
+from irscope.frontends.onnx.optimizer.graph import (
+    CPU,
+    MICROSOFT,
+    OrtGraph,
+    OrtNode,
+    Session,
+    Size,
+    other_operand,
+    static_weight,
+    transformer,
+)
 from irscope.frontends.onnx.optimizer.transposes import optimise_within, transpose_input, transpose_output
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType

@@ -7,10 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode
-from irscope.frontends.onnx.optimizer.matching import (
+from irscope.frontends.onnx.optimizer.graph import (
     ADD,
+    CPU,
+    CUDA,
     FLOATS,
+    MICROSOFT,
+    OrtGraph,
+    OrtNode,
+    Session,
     ends_in_one,
     first_child,
     first_parent,
@@ -18,9 +23,10 @@ from irscope.frontends.onnx.optimizer.matching import (
     is_scalar,
     matching,
     other_operand,
+    per_node,
     reader_of,
+    transformer,
 )
-from irscope.frontends.onnx.optimizer.registry import CPU, CUDA, Session, per_node, transformer
 from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType

@@ -11,8 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode, Weight
-from irscope.frontends.onnx.optimizer.registry import CPU, Session, transformer
+from irscope.frontends.onnx.optimizer.graph import CPU, MICROSOFT, OrtGraph, OrtNode, Session, Weight, transformer
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor

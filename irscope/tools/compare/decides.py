@@ -14,7 +14,7 @@ from irscope.errors import Cancelled, IrscopeError
 from irscope.immutable import immutable
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import plays
-from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.count import Certainty
 from irscope.passes.memory.tapes import WARM
 from irscope.report.card import UNKNOWN, Card
 from irscope.report.celltext import signed

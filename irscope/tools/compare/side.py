@@ -8,8 +8,7 @@ from irscope.immutable import immutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Scope
-from irscope.passes.cost.count import Costs, NodeCosts
-from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.count import Certainty, Costs, NodeCosts
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.memory.liveness import Liveness

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from irscope.devices import target_of  # noqa: E402
-from irscope.frontends.eager import remembered  # noqa: E402
+from irscope.frontends.eager import fakes  # noqa: E402
 from irscope.frontends.eager.fakes import Remembered, _tensors  # noqa: E402
 from irscope.frontends.eager.record import Record, Tensor  # noqa: E402
 from irscope.frontends.eager.recorder import Recorder  # noqa: E402
@@ -199,7 +199,7 @@ def test_other_modes_are_told_of_each_operator() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "_MOST", 16)
+    monkeypatch.setattr(fakes, "_MOST", 16)
     most = []
     learn = Remembered.learn
 

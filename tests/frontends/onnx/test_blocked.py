@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import channel_block
 from irscope.frontends.onnx.optimizer.bridge import session_on
-from irscope.frontends.onnx.optimizer.registry import CPU
+from irscope.frontends.onnx.optimizer.graph import CPU
 from irscope.ir.program import Program
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.ort.memory import OrtMemory

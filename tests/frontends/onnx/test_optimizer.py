@@ -16,8 +16,7 @@ import irscope
 from irscope.cli.main import main
 from irscope.frontends.onnx.optimizer.bridge import Bridge, optimised
 from irscope.frontends.onnx.optimizer.driver import Level
-from irscope.frontends.onnx.optimizer.graph import OrtGraph
-from irscope.frontends.onnx.optimizer.registry import Session
+from irscope.frontends.onnx.optimizer.graph import OrtGraph, Session
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.ir.dtypes import DType
 from irscope.ir.types import tensor

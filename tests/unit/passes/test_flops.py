@@ -12,7 +12,7 @@ from irscope.errors import UsageError
 from irscope.frontends.onnx import load_model
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.cost.entries import Certainty
+from irscope.passes.cost.count import Certainty
 from irscope.passes.cost.flops import Flops
 from irscope.passkit.manager import Manager
 from irscope.report.report import Report
