@@ -58,6 +58,8 @@ PACKAGES = {
     "zoo resnet": "torchvision",
     " timm ": "timm",
     "compare-flops": "torch",
+    "simulate": "torch",
+    "train-plan": "torch",
 }
 """What examples with these words need."""
 

@@ -39,7 +39,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     """What a documented command prints on stdout."""
     name, *arguments = shlex.split(command)
     assert name == "irscope"
-    if arguments[0] in ("simulate", "generate"):
+    if arguments[0] in ("simulate", "generate", "train-plan"):
         return forked.irscope(*arguments, folder=ROOT).stdout
     main(arguments)
     return capsys.readouterr().out

@@ -48,7 +48,7 @@ every format: they take at most 0.01 CPU s and no memory more than their small t
     "live": """\
 Calls that look alike are dispatched once; what is left is torch's own dispatch and the optimizer's Python. The first step of a
 simulation loads modules of torch; under FSDP2 most of it is DTensor's sharding of the optimizer's lists, as on a real device.""",
-    "searches": "[scheduling.md](scheduling.md#figures) and [checkpointing.md](checkpointing.md#figures) say what other graphs gave.",
+    "searches": "[scheduling.md](scheduling.md#figures) and [training.md](training.md#figures) say what other graphs gave.",
     "placement": """\
 Where a height below the capacity is not excluded, the search goes on until its time is over.""",
     "weights": """\
