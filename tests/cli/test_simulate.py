@@ -457,9 +457,10 @@ def test_the_verdict_is_a_range_where_a_mask_decides(tmp_path: Path) -> None:
     assert found["fewest"]["peak"] == none["peak"] and found["fewest"]["steps"] == [
         {key: step[key] for key in one} for step, one in zip(none["steps"], found["fewest"]["steps"], strict=True)
     ]
-    # Of 256 MiB each: x, what the mask chooses of it and what the layer makes of that; or else x and the next one.
+    # Of 256 MiB each: x, what the mask chooses of it and what the layer makes of that; or else x and the next one. Without
+    # elements there is no product either, nor the 32 MiB of its workspace.
     more = found["peak"]["requested"] - none["peak"]["requested"]
-    assert 1 << 28 <= more < 1.02 * (1 << 28) and none["fewest"] is None
+    assert (1 << 28) + (1 << 25) <= more < 1.02 * ((1 << 28) + (1 << 25)) and none["fewest"] is None
     assert " GiB to " in simulate(tmp_path, MASKED).stdout.partition("of it allocated")[0]
     short = " ".join(simulate(tmp_path, MASKED, "--device", "h100", "--memory", "1280MiB").stdout.split())
     assert "verdict depends on how many elements of masks hold: " in short and " short where all do" in short
