@@ -317,7 +317,8 @@ class Recorder:
             # Taken to be given nothing: the request is on the tape for what it may be.
             slot = tape.slot(0, WORKSPACE, asked.label)
             tape.blocks.append(0)
-            tape.events.extend((slot, ~slot))
+            tape.take(slot)
+            tape.free(slot)
         self.spreads[slot] = Spread(0, asked.most if isinstance(asked.most, int) else None, asked.reason, modelled=True)
 
     def launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
@@ -728,14 +729,10 @@ _TRY: Final = "try it once without irscope"
 def note_deaths(tape: Tape[Any], found: Recording) -> None:
     """When storages were given back: the operators that had begun, and the place among all deaths."""
     by_number = {one.number: one for one in found.record.storages}
-    rank = 0
-    for place, event in enumerate(tape.events):
-        if event < 0:
-            number = found.slots.get(~event)
-            if number is not None:
-                storage = by_number[number]
-                storage.died, storage.rank = bisect_right(found.begins, place), rank
-                rank += 1
+    deaths = ((place, found.slots[slot]) for slot, place in tape.given_back().items() if slot in found.slots)
+    for rank, (place, number) in enumerate(deaths):
+        storage = by_number[number]
+        storage.died, storage.rank = bisect_right(found.begins, place), rank
 
 
 def _tape(
@@ -761,7 +758,7 @@ def _tape(
         ]
         begin = gone
     starts.append(begin)
-    given_back = {~event for event in source.events if event < 0}
+    given_back = source.given_back()
     kept = [slot for slot, kind in enumerate(source.kinds) if kind == "workspace" and slot not in given_back and slot not in alive]
     return Tape(
         events=list(source.events[before:begin]),
@@ -788,5 +785,5 @@ def step_starts(tape: Tape[Any], run: Recording, firsts: Mapping[int, int]) -> I
     at = 0
     for number, (op, first, last) in enumerate(zip(run.record.ops, run.begins, run.ends, strict=True)):
         at = firsts.get(number, at)
-        yield at if number in firsts else next((place for place in range(at, first) if tape.events[place] >= 0), first)
+        yield at if number in firsts else next((place for place, _, is_taken in tape.requests(at, first) if is_taken), first)
         at = at if op.func.is_view else last

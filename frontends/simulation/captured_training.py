@@ -281,7 +281,7 @@ class _Steps(Run):
         source = process.machine.tape()
         _note_births(source, before, recording.slots, record, recording.ends)
         note_deaths(source, recording)
-        ends = [place for place, event in enumerate(source.events) if event < 0 and ~event in recording.slots]
+        ends = [place for slot, place in source.given_back().items() if slot in recording.slots]
         starts = [(first, bisect_right(ends, at - 1)) for first, at in bounds]
         compiled = process.compiler.found()
         process.compiler.close()
@@ -342,7 +342,7 @@ def _names(count: int) -> list[str]:
 
 def _note_births(tape: Tape[Any], before: int, slots: Mapping[int, int], record: Record, ends: Sequence[int]) -> None:
     """What was seen first as an operand was made before the operator that reads it."""
-    for place, event in enumerate(tape.events[before:], before):
-        number = slots.get(event) if event >= 0 else None
+    for place, slot, is_taken in tape.requests(before):
+        number = slots.get(slot) if is_taken else None
         if number is not None and record.storages[number].born is None:
             record.storages[number].born = min(bisect_right(ends, place), len(ends) - 1)

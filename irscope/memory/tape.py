@@ -232,6 +232,11 @@ class Replayed:
         return tuple(one.retries for one in self.outcomes)
 
 
+def decoded(events: Iterable[int]) -> Iterator[tuple[int, bool]]:
+    """Yield the slot of each request, and whether it is taken or given back."""
+    return ((event, True) if event >= 0 else (~event, False) for event in events)
+
+
 def changes_of(events: Iterable[int], sizes: Sequence[int]) -> list[int]:
     """Return by how much each request changes what is in use, for a size of each slot."""
     return [sizes[event] if event >= 0 else -sizes[~event] for event in events]
@@ -300,6 +305,14 @@ class Tape(Generic[Owner]):
         """Note what happens to streams or pools here."""
         self.actions.append(Action(len(self.events), verb, what, other, place, share))
 
+    def take(self, *slots: int) -> None:
+        """Allocate slots."""
+        self.events.extend(slots)
+
+    def free(self, *slots: int) -> None:
+        """Give slots back."""
+        self.events.extend(~slot for slot in slots)
+
     def cut(self) -> int:
         """The number of events so far, where a step may begin: actions before it belong to what was before."""
         if self.actions and self.actions[-1].at == len(self.events):
@@ -355,18 +368,17 @@ class Tape(Generic[Owner]):
         """Return where a program asked for a slot."""
         return self.owners.get(slot, _NOWHERE)
 
-    def slot_at(self, place: int) -> int:
-        """Return the slot that a request takes or gives back."""
-        event = self.events[place]
-        return event if event >= 0 else ~event
+    def requests(self, first: int = 0, end: int | None = None) -> Iterator[tuple[int, int, bool]]:
+        """Yield the place of each request between two, its slot, and whether it is taken."""
+        return ((place, *request) for place, request in enumerate(decoded(self.events[first:end]), first))
 
     def takes(self, first: int = 0, end: int | None = None) -> Iterator[int]:
         """Yield the slots that requests between two places take."""
-        return (event for event in self.events[first:end] if event >= 0)
+        return (slot for slot, is_taken in decoded(self.events[first:end]) if is_taken)
 
     def given_back(self) -> dict[int, int]:
         """Return the slots that are given back, each with the place of the request that does it."""
-        return {~event: place for place, event in enumerate(self.events) if event < 0}
+        return {slot: place for place, slot, is_taken in self.requests() if not is_taken}
 
     def alive_at(self, places: Iterable[int]) -> Iterator[list[int]]:
         """Yield the slots that are taken after so many requests, for ascending numbers of requests."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
-from irscope.memory.tape import Outcome, Span, Tape
+from irscope.memory.tape import Outcome, Span, Tape, changes_of
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
@@ -327,13 +328,11 @@ class _Search:
         begin = made.asked(other)
         main = made.run(other.prompt, other.new)
         tape = made.tape()
-        held = peak = 0
-        for first, end in ((0, made.loaded.end), (begin, main.cuts[-1].at), (main.cuts[-1].at, main.end)):
-            for event in tape.events[first:end]:
-                held += tape.number_of(event) if event >= 0 else -tape.number_of(~event)
-                if first == main.cuts[-1].at:
-                    peak = max(peak, held)
-        return peak
+        last, sizes = main.cuts[-1].at, tape.numbers("central")
+        held, before, step = (
+            changes_of(tape.events[first:end], sizes) for first, end in ((0, made.loaded.end), (begin, last), (last, main.end))
+        )
+        return sum(held) + sum(before) + max(accumulate(step), default=0)
 
     def _captured(self, made: Generator, wish: Wish) -> tuple[Capture, int]:
         begin = made.asked(wish)

@@ -549,7 +549,7 @@ class Capture:
                 ),
                 starts[-1],
             ]
-            whole.events.extend(_freed_at_return(tape, main, whole, last, self.ending))
+            whole.free(*_freed_at_return(tape, main, whole, last, self.ending))
         else:
             whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
             starts = [one.at for one in main.cuts[: len(first_tokens)]]
@@ -624,7 +624,7 @@ def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequenc
         found = like.pop() if like else -1
         if slot in left and found >= 0:
             kept.add(found)
-    return [~slot for slot in sorted(set(alive) - kept)]
+    return sorted(set(alive) - kept)
 
 
 def _by_owner(cache: Sequence[CacheLayer]) -> tuple[list[CacheLayer], list[CacheLayer]]:

@@ -841,7 +841,8 @@ def _over_time(simulation: Simulation) -> tuple[Series, ...]:
         columns = ["made_by:text", "category:text", "module:text", "line:text", "size:bytes", "blocks:count"]
         return Table.of(found, columns, f"alive after request {at:,}", whole="size").first(top)
 
-    names = [" at ".join(filter(None, (tape.labels[slot], tape.origin(slot).line))) for slot in map(tape.slot_at, places)]
+    asked = [slot for _, slot, _ in tape.requests()]
+    names = [" at ".join(filter(None, (tape.labels[slot], tape.origin(slot).line))) for slot in map(asked.__getitem__, places)]
     spans = [span for span in tape.spans if span.counted and span.first < len(tape.starts)]
     marks = tuple(tables.Mark(tape.starts[span.first], span.name) for span in spans[:_MOST_STEPS_MARKED])
     columns = tuple(Column(kind, Kind.BYTES) for kind in order)

@@ -45,7 +45,6 @@ SNAPSHOT_TORCH: Final = "irscope_torch"
 _MOST_ALIVE: Final = 100
 _MOST_ROWS: Final = 5000
 """Of a table, so that its line stays well below what a reader takes."""
-_NOWHERE: Final = Origin("", "")
 
 
 def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] = ()) -> None:
@@ -129,7 +128,7 @@ def _held(tape: Tape[Origin], end: int) -> Iterator[Held]:
     sizes = tape.numbers("central")
     for slot in next(tape.alive_at([end])):
         if sizes[slot]:
-            who = tape.owners.get(slot, _NOWHERE)
+            who = tape.origin(slot)
             yield Held(sizes[slot], slot, tape.kinds[slot], tape.labels[slot], who.module, who.line, tape.streams.get(slot, 0))
 
 
@@ -165,23 +164,22 @@ def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord]
             ops.append(OpRecord(len(ops), label or origin.line or "program", scope, place="cuda", made=made, alive=alive))
 
     begins = [at for at, _ in tape.phases]
-    for place, event in enumerate(tape.events[first:end], first):
-        slot = event if event >= 0 else ~event
+    for place, slot, is_taken in tape.requests(first, end):
         if not sizes[slot]:
             continue
         at = bisect_right(begins, place)
         # A phase that began before the stretch is not of it.
         phase = tape.phases[at - 1][1] if at and begins[at - 1] >= first else ""
-        who = tape.labels[slot], tape.owners.get(slot, _NOWHERE)
-        if event >= 0 and asked != who:
+        who = tape.labels[slot], tape.origin(slot)
+        if is_taken and asked != who:
             close(asked)
             asked, made = who, 0
-        change = sizes[slot] if event >= 0 else -sizes[slot]
+        change = sizes[slot] if is_taken else -sizes[slot]
         alive += change
         made += max(change, 0)
         number = len(ops) if asked is not None else None
         kind, stream = tape.kinds[slot], tape.streams.get(slot, 0)
-        told = MemoryEvent(WARM, change, number, event >= 0, slot, kind, who[0], who[1].module, source=who[1].line)
+        told = MemoryEvent(WARM, change, number, is_taken, slot, kind, who[0], who[1].module, source=who[1].line)
         events.append(replace(told, phase=phase, stream=stream))
     close(asked)
     return ops, events
@@ -212,7 +210,7 @@ def _problems(simulation: Simulation) -> list[Problem]:
         return [Problem("failed", text)]
     tape = simulation.tape
     sizes, held = tape.numbers("central"), simulation.replay(tape.until(simulation.fullest)).held
-    found = [Alive(sizes[slot], None, tape.labels[slot], tape.owners.get(slot, _NOWHERE).module) for slot in held]
+    found = [Alive(sizes[slot], None, tape.labels[slot], tape.origin(slot).module) for slot in held]
     found.sort(key=lambda one: -one.bytes)
     refused = next((one.what for one in reversed(tape.actions) if one.verb == "refused"), None)
     return [

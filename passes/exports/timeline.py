@@ -17,7 +17,7 @@ from irscope.ir.graph import Node
 from irscope.memory.caching import BOUNDLESS, OutOfMemory, Segment
 from irscope.memory.caching.blocks import BlockState
 from irscope.memory.tape import LOADING as LOADED
-from irscope.memory.tape import Origin, Replayed, Stretch, Tape
+from irscope.memory.tape import Origin, Replayed, Stretch, Tape, decoded
 from irscope.passes.inference.shapes import SHAPES_HINT
 from irscope.passes.lifetimes.frames import call_spans
 from irscope.passes.lifetimes.lives import LiveRange, label_of
@@ -161,14 +161,14 @@ class _Recorder:
             steps = self._steps_of(stretch)
             self._first = self._tape.starts[stretch.span.first] if found.spans else 0
             given = dict(stretch.segments)
-            for place, (event, step) in enumerate(zip(stretch.events, steps, strict=True)):
-                if not self._sizes[event if event >= 0 else ~event]:
+            for place, ((slot, is_taken), step) in enumerate(zip(decoded(stretch.events), steps, strict=True)):
+                if not self._sizes[slot]:
                     continue
                 self._at = self._first + place
                 if place in given:
                     self._note_segments(given[place], run, min(step, last))
                 self._note_refusal(run, min(step, last))
-                self._note(event, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
+                self._note(slot, is_taken, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
         self._at = len(self._tape.events)
         self._note_refusal(run, last)
         found.owners = {block.address: self._owners[slot] for slot, block in self._replayed.held.items()}
@@ -181,15 +181,15 @@ class _Recorder:
         counts = (after - before for before, after in pairwise(stretch.starts))
         return [stretch.span.first + at for at, count in enumerate(counts) for _ in range(count)]
 
-    def _note(self, event: int, address: int, block: int, run: int, step: int) -> None:
-        tape, slot = self._tape, event if event >= 0 else ~event
-        if event >= 0:
+    def _note(self, slot: int, is_taken: bool, address: int, block: int, run: int, step: int) -> None:
+        tape = self._tape
+        if is_taken:
             node = None if step == LOADING or self._found.spans else self._found.steps[step]
             origin = tape.owners.get(slot) if self._found.spans else None
             called = bisect_right(self._called, self._at) if self._found.spans else 0
             line = tape.calls[called - 1][1] if called else ""
             self._owners[slot] = Owner(tape.labels[slot], tape.kinds[slot], node, slot in tape.spreads, origin, line)
-        action: Action = "alloc" if event >= 0 else "free"
+        action: Action = "alloc" if is_taken else "free"
         stream = tape.streams.get(slot, 0)
         made = Event(action, address, self._sizes[slot], block, run, step, self._owners[slot], stream, self._phase())
         self._found.events.append(made)

@@ -414,7 +414,7 @@ class _Rows:
         for slot in tape.resident:
             self._names.setdefault(tape.kinds[slot], []).append(tape.labels[slot])
         starts = np.searchsorted(np.array(tape.starts, dtype=np.int64), np.arange(len(tape.events)), side="right") - 1
-        self._taken_at = {event: step for event, step in zip(tape.events, starts.tolist(), strict=True) if event >= 0}
+        self._taken_at = {slot: step for (_, slot, is_taken), step in zip(tape.requests(), starts.tolist(), strict=True) if is_taken}
 
     def at(self, step: int) -> list[Held]:
         """All that adds up to what is allocated at the highest moment of the step."""

@@ -165,7 +165,7 @@ class Simulator:
         """Nodes whose kernels are chosen by size; those of which the rules of operators see the same are together."""
         tape = self._tape
         slots = {slot for slot, spread in tape.spreads.items() if not spread.modelled}
-        steps = {bisect_right(tape.starts, place) - 1 for place, event in enumerate(tape.events) if event in slots}
+        steps = {bisect_right(tape.starts, place) - 1 for place, slot, is_taken in tape.requests() if is_taken and slot in slots}
         alike: dict[object, list[Node]] = {}
         for step in sorted(steps):
             node = self._basis.lifetimes.steps[step]

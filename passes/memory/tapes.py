@@ -206,13 +206,13 @@ class _ForwardWriter:
             slot = tape.slot(live.size, OUTPUT if live.is_output else ACTIVATION, live.value.name or "")
             self._slots[live.value] = slot
             tape.owners[slot] = live
-            (outputs if live.is_output else dying[live.dies]).append(~slot)
+            (outputs if live.is_output else dying[live.dies]).append(slot)
         for step, (node, gone) in enumerate(zip(steps, dying, strict=True)):
             tape.starts.append(len(tape.events))
             self._visit(step, node)
-            tape.events.extend(gone)
+            tape.free(*gone)
         tape.starts.append(len(tape.events))
-        tape.events.extend(outputs)
+        tape.free(*outputs)
         tape.starts.append(len(tape.events))
         count = len(steps)
         release = Span("release", count, count + 1, counted=False)
@@ -240,7 +240,7 @@ class _ForwardWriter:
         if runs_bodies(node):
             self._inside(step, [*made.values()])
         elif spec is None or spec.temporaries is None:
-            self._tape.events.extend(made.values())
+            self._tape.take(*made.values())
         else:
             found = self._known.get(node)
             self._kernels.write(self._asked(node, spec) if found is None else found, made)
@@ -269,7 +269,8 @@ class _ForwardWriter:
         """The peak inside regions, as one allocation."""
         size = self._lifetimes.inside.get(step, 0)
         slot = self._tape.slot(size, TEMPORARY, "regions")
-        self._tape.events += [slot, *made, ~slot]
+        self._tape.take(slot, *made)
+        self._tape.free(slot)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -331,22 +332,19 @@ class _StepWriter:
         return slot
 
     def _free(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            slot = self._slots.get(piece)
-            if slot is not None:
-                self._tape.events.append(~slot)
+        self._tape.free(*(self._slots[piece] for piece in pieces if piece in self._slots))
 
     def _visit(self, op: StepOp) -> None:
         tape = self._tape
         made = {index: self._slot(piece) for index, piece in op.makes if piece.on_device}
         call = op.call
         if call is None:
-            tape.events.extend(made.values())
+            tape.take(*made.values())
             if not op.is_view and (made or op.writes):
                 tape.unknown[op.source] = tape.unknown.get(op.source, 0) + 1
             return
         if not self._on_device(op) or self._target.device.lacks_cuda:
-            tape.events.extend(made.values())  # what kernels take besides is known for CUDA alone
+            tape.take(*made.values())  # what kernels take besides is known for CUDA alone
             return
         self._kernels.write(self._events_of(call), made)
 

@@ -18,6 +18,7 @@ from irscope.frontends.zoo.names import is_script
 from irscope.ir.spelling import parse_type
 from irscope.jsoncodec import decode, loads
 from irscope.measure.record.request import StepOptions
+from irscope.memory.run import Lives
 from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
 from irscope.passkit.settings import Settings
@@ -304,23 +305,11 @@ class StepComparison:
 
     def _predicted_parts(self) -> dict[str, int]:
         """Bytes that are asked for, by category, at the highest moment of the steady step; kernels' own are left out on a processor."""
-        tape, sizes = self.memory.tape, self.memory.sizes
+        tape, lives = self.memory.tape, Lives.of(self.memory.tape)
         span = trace_in(self.model.program).steady
         begin, end = tape.starts[span.first], tape.starts[span.end]
-        alive: dict[str, int] = {}
-        total = most = 0
-        found: dict[str, int] = {}
-        for slot in tape.resident:
-            alive[tape.kinds[slot]] = alive.get(tape.kinds[slot], 0) + sizes[slot]
-            total += sizes[slot]
-        for at, event in enumerate(tape.events[:end]):
-            slot = event if event >= 0 else ~event
-            change = sizes[slot] if event >= 0 else -sizes[slot]
-            alive[tape.kinds[slot]] = alive.get(tape.kinds[slot], 0) + change
-            total += change
-            if at >= begin and total > most:
-                most, found = total, dict(alive)
-        return {name: size for name, size in found.items() if size}
+        moment = begin + 1 + int(lives.total[begin + 1 : end + 1].argmax()) if end > begin else 0
+        return {kind: size for kind, heights in lives.heights(tape.kinds) if (size := int(heights[moment]))}
 
     def _by(self, name: str, groups: Mapping[str, Sequence[StepOp]]) -> Table:
         rows = []

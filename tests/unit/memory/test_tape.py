@@ -145,4 +145,4 @@ def test_what_is_there_at_each_moment() -> None:
     # What is given back at a moment comes before what is taken there, and what takes nothing is not asked for.
     again = Lives(np.array([8, 16, 0]), np.array([0, 2, 1]), np.array([2, 9, 9]), 4).requests(until=3)
     assert list(again.events) == [0, ~0, 1] and again.sizes == [8, 16, 0]
-    assert [tape.slot_at(place) for place in range(4)] == [1, 2, 1, 3] and tape.given_back() == {first: 2}
+    assert [slot for _, slot, _ in tape.requests()] == [1, 2, 1, 3] and tape.given_back() == {first: 2}
