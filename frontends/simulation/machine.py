@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import torch
 
@@ -16,7 +16,7 @@ from irscope.memory.caching import PLENTY, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.caching.blocks import Block, Segment
 from irscope.memory.caching.device import Counters
-from irscope.memory.tape import Ran, Sent, Tape, TapedAllocator
+from irscope.memory.tape import COUNTERS, Bytes, Ran, Sent, Tape, TapedAllocator
 
 BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
@@ -25,9 +25,6 @@ _EMPTY: Final = 1 << 45
 _GIB: Final = 1 << 30
 
 
-Peaks: TypeAlias = dict[str, int]
-"""Counters by name: requested, allocated, active, reserved."""
-COUNTERS: Final = ("requested", "allocated", "active", "reserved")
 FRESH: Final = "fresh"
 """What an operator makes of no other tensor: torch.randn, arange, empty."""
 BROUGHT: Final = "brought"
@@ -79,9 +76,9 @@ class Machine:
         """Workspaces of libraries, by stream and name."""
         self.noted: Callable[[Piece], None] | None = None
         """Told of every allocation."""
-        self._program_high: Peaks = dict.fromkeys(COUNTERS, 0)
+        self._program_high = Bytes()
         """Peaks since the program reset them, as far as the allocator's own were reset since."""
-        self._interval_high: Peaks = dict.fromkeys(COUNTERS, 0)
+        self._interval_high = Bytes()
         """The same since the last interval ended."""
         self._numbers = 0
         self._origins: dict[tuple[Any, Any], tuple[Any, Any]] = {}
@@ -284,14 +281,14 @@ class Machine:
     def counters(self) -> Counters:
         """What `torch.cuda.memory_stats()` says to the program."""
         found = self.settled_gpu.counters()
-        for key, high in self._program_high.items():
-            found[f"{key}_peak"] = max(found[f"{key}_peak"], high)
+        for key in COUNTERS:
+            found[f"{key}_peak"] = max(found[f"{key}_peak"], self._program_high[key])
         return found
 
     def reset_peaks(self) -> None:
         """`torch.cuda.reset_peak_memory_stats`."""
         self._fold()
-        self._program_high = dict.fromkeys(COUNTERS, 0)
+        self._program_high = Bytes()
         self.stats.reset_peaks()
 
     def begin_again(self) -> None:
@@ -300,7 +297,7 @@ class Machine:
         if self.memory_fraction != 1.0:
             self.memory_fraction = 1.0
             self.gpu.set_memory_fraction(1.0)
-        self._program_high, self._interval_high = dict.fromkeys(COUNTERS, 0), dict.fromkeys(COUNTERS, 0)
+        self._program_high = self._interval_high = Bytes()
         self.stats = Statistics()
         self.observers.clear()
         for piece in self.pieces.values():
@@ -308,20 +305,16 @@ class Machine:
                 self.stats.take(piece.block)
         self.gpu.begin_again()
 
-    def end_of_interval(self) -> tuple[Peaks, Peaks]:
+    def end_of_interval(self) -> tuple[Bytes, Bytes]:
         """Peaks since the last call, and where the counters are; the program's own peaks are not touched."""
         self._fold()
-        found = self.settled_gpu.counters()
-        peak, self._interval_high = self._interval_high, dict.fromkeys(COUNTERS, 0)
-        return peak, {key: found[key] for key in COUNTERS}
+        peak, self._interval_high = self._interval_high, Bytes()
+        return peak, Bytes.now(self.settled_gpu.counters())
 
     def _fold(self) -> None:
         """Remember the allocator's peaks, and let them begin anew."""
-        found = self.settled_gpu.counters()
-        for key in COUNTERS:
-            high = found[f"{key}_peak"]
-            self._program_high[key] = max(self._program_high[key], high)
-            self._interval_high[key] = max(self._interval_high[key], high)
+        high = Bytes.peaks(self.settled_gpu.counters())
+        self._program_high, self._interval_high = (Bytes.highest((one, high)) for one in (self._program_high, self._interval_high))
         self.gpu.reset_peaks()
 
     # -- streams ---------------------------------------------------------------------------------------------------

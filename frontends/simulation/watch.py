@@ -17,8 +17,9 @@ from torch import nn
 
 from irscope.frontends.eager.optimizing import watched_compiled_steps
 from irscope.frontends.eager.recorder import Frames, Line, followed, watched_calls
-from irscope.frontends.simulation.machine import BROUGHT, COUNTERS, FRESH, Machine, Peaks, Piece
+from irscope.frontends.simulation.machine import BROUGHT, FRESH, Machine, Piece
 from irscope.frontends.simulation.settings import class_of, uses_of
+from irscope.memory.tape import Bytes
 from irscope.passkit.script import LIBRARIES
 from irscope.training import Phase
 
@@ -42,8 +43,8 @@ class NeedsValue(BaseException):
 class Step:
     """A step, to the end of the optimizer's work."""
 
-    peak: Peaks
-    after: Peaks
+    peak: Bytes
+    after: Bytes
     by_category: dict[str, int] = field(default_factory=dict)
     """At the highest moment of `allocated`, to which they add up."""
     alive: list[tuple[str, str, str, int, int]] = field(default_factory=list)
@@ -62,8 +63,8 @@ class Mark:
 
     name: str
     line: str
-    peak: Peaks
-    after: Peaks
+    peak: Bytes
+    after: Bytes
 
 
 @dataclass
@@ -290,7 +291,7 @@ class Watch:
         made = self.rest()
         if merge and self.steps:
             last = self.steps.pop()
-            made.peak = {key: max(last.peak[key], made.peak[key]) for key in COUNTERS}
+            made.peak = Bytes.highest((last.peak, made.peak))
             made.pinned = _both(last.pinned, made.pinned)
         self.steps.append(made)
 
@@ -325,8 +326,7 @@ class Watch:
     def mark(self, name: str) -> None:
         """The program divides its run."""
         counters = self._machine.counters()
-        peak = {key: counters[f"{key}_peak"] for key in COUNTERS}
-        self.marks.append(Mark(name, self.line, peak, {key: counters[key] for key in COUNTERS}))
+        self.marks.append(Mark(name, self.line, Bytes.peaks(counters), Bytes.now(counters)))
 
     def answer_for(self, places: Sequence[tuple[CodeType, int]], before: bool) -> Answer | None:
         """A value that was made up and that one of these lines read, the innermost of which is the last; or else, with `before`, an earlier

@@ -135,24 +135,46 @@ class Span:
     """Whether the same requests were replayed before, so that what is kept is there."""
 
 
+Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
+COUNTERS: Final[tuple[Counter, ...]] = ("requested", "allocated", "active", "reserved")
+"""What PyTorch's allocator counts in bytes, as torch.cuda.memory_stats() calls it."""
+REPORTED: Final[tuple[Counter, ...]] = ("requested", "allocated", "reserved")
+"""Those that reports have: `active` differs from `allocated` only while other streams use what was freed."""
+
+
 @immutable
 class Bytes:
-    """Counters of torch.cuda.memory_stats()."""
+    """A value of each counter."""
 
-    requested: int
-    allocated: int
-    active: int
-    reserved: int
+    requested: int = 0
+    allocated: int = 0
+    active: int = 0
+    reserved: int = 0
+
+    def __getitem__(self, counter: str) -> int:
+        found: int = getattr(self, counter)
+        return found
 
     @classmethod
     def now(cls, found: Counters) -> Bytes:
         """The current values."""
-        return cls(found.requested, found.allocated, found.active, found.reserved)
+        return cls(*(found[key] for key in COUNTERS))
 
     @classmethod
     def peaks(cls, found: Counters) -> Bytes:
         """The highest values since peaks were reset."""
-        return cls(found.requested_peak, found.allocated_peak, found.active_peak, found.reserved_peak)
+        return cls(*(found[f"{key}_peak"] for key in COUNTERS))
+
+    @classmethod
+    def highest(cls, parts: Iterable[Bytes]) -> Bytes:
+        """Return the highest value of each counter."""
+        listed = list(parts)
+        return cls(*(max(one[key] for one in listed) for key in COUNTERS))
+
+
+def counters_json(peak: Bytes, after: Bytes) -> dict[str, dict[str, int]]:
+    """Return the counters as documents have them."""
+    return {key: {"peak": peak[key], "after": after[key]} for key in COUNTERS}
 
 
 @mutable
@@ -218,13 +240,11 @@ class Replayed:
 
     def at(self, moment: str, counter: str) -> int:
         """One counter before the first span, or at the peak of one."""
-        found: int = getattr(self.before if moment == "before" else self[moment].peak, counter)
-        return found
+        return (self.before if moment == "before" else self[moment].peak)[counter]
 
     def worst(self, counter: str) -> int:
         """The highest peak of a counter in any span."""
-        found: list[int] = [getattr(one.peak, counter) for one in self.outcomes]
-        return max(found)
+        return max(one.peak[counter] for one in self.outcomes)
 
     @property
     def retries(self) -> tuple[int, ...]:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from irscope.immutable import immutable
+from irscope.memory.tape import COUNTERS
 from irscope.report.table import Table
 from irscope.report.values import Quantity, derived, quantity
 
 Cell: TypeAlias = Quantity | int | None
 Counted: TypeAlias = Mapping[Any, Cell]
-"""Sizes by counter, category or phase."""
-COUNTERS: Final[tuple[Literal["requested", "allocated", "active", "reserved"], ...]] = ("requested", "allocated", "active", "reserved")
+"""Sizes by category or phase."""
 _MOST_COLUMNS: Final = 3
 """Stretches of steps beside each other in a terminal of 80 columns."""
+
+
+class ByCounter(Protocol):
+    """A size of each counter."""
+
+    def __getitem__(self, counter: Any, /) -> Cell: ...
 
 
 @immutable(slots=False)
@@ -24,8 +30,8 @@ class CountedStep:
 
     name: str
     """Its number, or what else it is."""
-    peak: Counted
-    after: Counted
+    peak: ByCounter
+    after: ByCounter
     by_category: Counted
     """At the highest moment of allocated, to which they add up."""
     phases: Counted

@@ -16,9 +16,8 @@ from irscope.immutable import immutable
 from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.run import Lives, Row, rows_of, totals_of
-from irscope.memory.tape import Bytes, Origin, Outcome, Span, Tape
+from irscope.memory.tape import COUNTERS, REPORTED, Bytes, Origin, Outcome, Span, Tape, counters_json
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
-from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
@@ -110,7 +109,7 @@ class Generation:
 
     def peak(self, counter: str) -> int:
         """The most that a counter is, from loading on."""
-        return max((getattr(phase.peak, counter) for phase in self.phases.values()), default=0)
+        return max((phase.peak[counter] for phase in self.phases.values()), default=0)
 
     @property
     def verdict(self) -> str:
@@ -199,10 +198,10 @@ class Generation:
             "refused_at": {"phase": self.refused_at, "token": self.refused_token or None} if self.refused_at else None,
             "phases": {
                 name: {
-                    **{key: {"peak": getattr(phase.peak, key), "after": getattr(phase.after, key)} for key in COUNTERS},
+                    **counters_json(phase.peak, phase.after),
                     "by_category": dict(phase.made_of),
                     **({"token": phase.token} if phase.token else {}),
-                    **({"held": {key: getattr(phase.held, key) for key in COUNTERS}} if phase.held is not None else {}),
+                    **({"held": {key: phase.held[key] for key in COUNTERS}} if phase.held is not None else {}),
                 }
                 for name, phase in self.phases.items()
             },
@@ -646,7 +645,7 @@ def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]
         begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
         moment = begin + 1 + int(lives.total[begin + 1 : end + 1].argmax()) if end > begin else begin
         rows = rows_of(tape, lives.alive(moment).tolist())
-        peak = Bytes(*(max(getattr(one.peak, key) for one in outcomes) for key in COUNTERS))
+        peak = Bytes.highest(one.peak for one in outcomes)
         span = next((one.name for one in tape.spans if tape.starts[one.first] < moment <= tape.starts[one.end]), "")
         token = int(span.split()[1]) if span.startswith("token") else 0
         yield Phase(peak, outcomes[-1].after, totals_of(rows), rows, token)
@@ -723,7 +722,7 @@ def _acceptance(found: Generation, other: Generation) -> Table:
         (
             _right(one.wish),
             len(one.wish.starts()),
-            *(one.peak(key) for key in ("requested", "allocated", "reserved")),
+            *(one.peak(key) for key in REPORTED),
             "no" if one.refused_at else "yes",
         )
         for one in sorted((found, other), key=lambda one: one.wish.accepted)

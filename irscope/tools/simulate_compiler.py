@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from irscope.errors import UsageError
 from irscope.immutable import immutable
-from irscope.report.steps import COUNTERS
+from irscope.memory.tape import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance

@@ -24,9 +24,9 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, UsageError
 from irscope.frontends.simulation.imports import check_machine
 from irscope.immutable import immutable
+from irscope.memory.tape import COUNTERS
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
-from irscope.report.steps import COUNTERS
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.tools.simulate import check_script

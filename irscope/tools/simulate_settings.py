@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from irscope.errors import ExitCode
 from irscope.immutable import immutable
+from irscope.memory.tape import COUNTERS
 from irscope.report.report import Document, ModelInfo, Report
-from irscope.report.steps import COUNTERS
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
 from irscope.tools.simulate_compiler import BUDGET, BUDGETS, FEW_BUDGETS, SWITCHES, CompilerTried, compiler_tried

@@ -18,13 +18,13 @@ from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
 from irscope.memory.moments import RESIDENT, ROUNDING
 from irscope.memory.run import Lives, Row, rows_of, summed, totals_of
-from irscope.memory.tape import Origin, Replayed, Tape
+from irscope.memory.tape import COUNTERS, Bytes, Origin, Replayed, Tape, counters_json
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings
 from irscope.report import table as tables
 from irscope.report.printable import one_line
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
-from irscope.report.steps import COUNTERS, CountedStep, alike, counter_tables, parts_tables
+from irscope.report.steps import CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.session import check_target
@@ -228,7 +228,7 @@ class Simulation:
         rest = self.rest
         if (
             rest is not None
-            and any(rest.peak.values())
+            and rest.peak != Bytes()
             and not all(any(step.peak[key] >= rest.peak[key] for step in self.steps) for key in COUNTERS)
         ):
             found.append(("then" if found else "all", rest))
@@ -266,11 +266,7 @@ class Simulation:
             with contextlib.suppress(OutOfMemory):
                 found = tape.replay(allocator_of(self.target, chosen), sizes)
                 steps = [*self.steps, *([self.rest] if self.rest is not None else [])]
-                alike = all(
-                    getattr(one.peak, key) == step.peak[key] and getattr(one.after, key) == step.after[key]
-                    for one, step in zip(found.outcomes, steps, strict=True)
-                    for key in COUNTERS
-                )
+                alike = all((one.peak, one.after) == (step.peak, step.after) for one, step in zip(found.outcomes, steps, strict=True))
                 return None if alike else found
         return None
 
@@ -340,10 +336,7 @@ class Simulation:
             "exposed_communication_seconds": self.clock.exposed,
             "phases": [dict(step.phases) for step in self.steps],
             "rest": None if self.rest is None else _step_json(self.rest),
-            "marks": [
-                {"name": mark.name, "line": mark.line, **{key: {"peak": mark.peak[key], "after": mark.after[key]} for key in COUNTERS}}
-                for mark in self.marks
-            ],
+            "marks": [{"name": mark.name, "line": mark.line, **counters_json(mark.peak, mark.after)} for mark in self.marks],
             "peak": {key: self.peak(key) for key in COUNTERS},
             "lazy": self._other_json(self.lazy),
             "in_flight": self._other_json(self.in_flight),
@@ -372,10 +365,7 @@ class Simulation:
     def _other_json(self, found: Replayed | None) -> dict[str, Any] | None:
         if found is None:
             return None
-        steps = [
-            {key: {"peak": getattr(one.peak, key), "after": getattr(one.after, key)} for key in COUNTERS}
-            for one in found.outcomes[: len(self.steps)]
-        ]
+        steps = [counters_json(one.peak, one.after) for one in found.outcomes[: len(self.steps)]]
         return {"steps": steps, "peak": {key: found.worst(key) for key in COUNTERS}}
 
     @functools.cached_property
@@ -874,9 +864,7 @@ def _two_ends(simulation: Simulation, late: Replayed, when: str) -> Table:
     numbered = [(str(number), one) for number, one in enumerate(simulation.steps, 1)]
     both = numbered if simulation.rest is None else [*numbered, ("then" if numbered else "all", simulation.rest)]
     found = {id(step): one for (_, step), one in zip(both, late.outcomes, strict=True)}
-    figures = [
-        tuple(size for key in ("active", "reserved") for size in (step.peak[key], getattr(found[id(step)].peak, key))) for _, step in both
-    ]
+    figures = [tuple(size for key in ("active", "reserved") for size in (step.peak[key], found[id(step)].peak[key])) for _, step in both]
     rows = alike([name for name, _ in both], figures)
     columns = ["steps", "active, at once:bytes", "active, late:bytes", "reserved, at once:bytes", "reserved, late:bytes"]
     return Table.of(rows, columns, f"peaks {when}")
@@ -942,4 +930,4 @@ def _times_json(time: ClockedStep | None) -> dict[str, Any]:
 
 
 def _step_json(step: Step) -> dict[str, Any]:
-    return {**{key: {"peak": step.peak[key], "after": step.after[key]} for key in COUNTERS}, "by_category": dict(step.by_category)}
+    return {**counters_json(step.peak, step.after), "by_category": dict(step.by_category)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Final
 
 import irscope
 from irscope.files import write_binary, write_text
-from irscope.memory.tape import Bytes, Origin, Outcome, Replayed, Tape
+from irscope.memory.tape import COUNTERS, Bytes, Origin, Outcome, Replayed, Tape
 from irscope.passes.exports.timeline import AllocatorLog, Refusal, allocations_of_program, chrome_trace, snapshot_bytes
 from irscope.recording import (
     COLD,
@@ -195,10 +195,7 @@ def _counters(replayed: Replayed, counted: list[Outcome]) -> list[Counters]:
 
 
 def _levels(run: str, now: Bytes, peak: Bytes) -> Counters:
-    levels: Mapping[str, Level] = {
-        key: Level(getattr(now, key), getattr(peak, key)) for key in ("requested", "allocated", "active", "reserved")
-    }
-    return Counters(run, **levels)
+    return Counters(run, *(Level(now[key], peak[key]) for key in COUNTERS))
 
 
 def _problems(simulation: Simulation) -> list[Problem]:

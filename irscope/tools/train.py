@@ -11,7 +11,7 @@ from irscope.amounts import read_size
 from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.immutable import immutable
-from irscope.passes.memory.cuda import Counter
+from irscope.memory.tape import REPORTED
 from irscope.passes.training.activations import ActivationList, Activations, StepTimes, activations_csv, nodes_csv
 from irscope.passes.training.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of, step_problem
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
@@ -88,7 +88,6 @@ MOST: Final = 1 << 16
 """No batch is looked for above this."""
 _MOST_PLANS = 10
 """Sizes that are planned at most; each is captured and searched."""
-_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 _STRETCH = 64
 """How many times a size that fits the next guess may be."""
 
@@ -264,21 +263,21 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
     rows = [
         (
             batch,
-            *[memory.worst(counter) for counter in _COUNTERS],
+            *[memory.worst(counter) for counter in REPORTED],
             *[memory.at_peak().get(category, 0) for category in categories],
         )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
-        *[Column(name, Kind.BYTES) for name in _COUNTERS],
+        *[Column(name, Kind.BYTES) for name in REPORTED],
         *[Column(category.replace(" ", "_"), Kind.BYTES, help=f"of what is {first.counted} at the peak") for category in categories],
     )
     series = Series(
         "Peak by batch",
         Column("batch", Kind.COUNT),
-        tuple(Column(counter, Kind.BYTES) for counter in _COUNTERS),
-        {"batch": list(found), **{counter: [memory.worst(counter) for memory in found.values()] for counter in _COUNTERS}},
+        tuple(Column(counter, Kind.BYTES) for counter in REPORTED),
+        {"batch": list(found), **{counter: [memory.worst(counter) for memory in found.values()] for counter in REPORTED}},
         stacked=False,
         sampled=True,
     )

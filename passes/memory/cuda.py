@@ -18,7 +18,7 @@ from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
-from irscope.memory.tape import ACTIVATION, OUTPUT, DeviceRun, End, Replayed, Tape, Unbounded
+from irscope.memory.tape import ACTIVATION, OUTPUT, REPORTED, Counter, DeviceRun, End, Replayed, Tape, Unbounded
 from irscope.ops.spec import MemoryEvent
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
@@ -49,7 +49,6 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, derived, quantity
 
 Moment: TypeAlias = Literal["before", "cold", "warm"]
-Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
 Run: TypeAlias = Literal["first", "second"]
 
 
@@ -475,7 +474,6 @@ class _Rows:
 # The report.
 
 _MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
-COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}
 
 
@@ -537,7 +535,7 @@ def counters_summary(memory: DeviceMemory) -> dict[str, object]:
     if target.alloc_conf:
         found["alloc_conf"] = target.alloc_conf
     for moment in _MOMENTS:
-        found[moment] = {counter: memory.counter(moment, counter) for counter in COUNTERS}
+        found[moment] = {counter: memory.counter(moment, counter) for counter in REPORTED}
     found["workspace_bytes"] = _workspace(memory)
     central, moments = memory.central, memory.moments
     if central is None or moments is None:

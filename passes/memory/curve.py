@@ -18,7 +18,7 @@ from irscope.ir.dims import Dim, SymDim, unknown
 from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.types import Type
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
-from irscope.memory.tape import End, Replayed, Unbounded
+from irscope.memory.tape import REPORTED, End, Replayed, Unbounded
 from irscope.ops.registry import find_op
 from irscope.ops.spec import MemoryEvent, OpSpec, memory_events
 from irscope.passes.cost.bounds import Bounder, Bounds, Rates
@@ -434,7 +434,7 @@ def _curve_columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
     if result.counted is None:
         found[Column("requested_bytes", Kind.BYTES, "together")] = peaks.total
     else:
-        for counter in ("requested", "allocated", "reserved"):
+        for counter in REPORTED:
             cells = [one.worst(counter) for one in result.counted]
             found[Column(f"{counter}_bytes", Kind.BYTES, counter, provenance=result.origin)] = cells
     found[Column("peak_node", Kind.NODE, "activation peak at")] = result.nodes

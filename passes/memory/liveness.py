@@ -10,6 +10,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable
 from irscope.ir.dims import dim_max, total_of
 from irscope.ir.graph import Facet, Graph
+from irscope.memory.tape import REPORTED
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
 from irscope.passes.lifetimes.fused import XLA_NOTE, FusedPlan
@@ -33,7 +34,6 @@ from irscope.passes.lifetimes.timeline import (
 from irscope.passes.lifetimes.traced import MODELLED_LIVES, Ranges, other_lives
 from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.memory.cuda import (
-    COUNTERS,
     UNITS,
     CudaMemory,
     DeviceMemory,
@@ -189,7 +189,7 @@ def _step_counters(memory: StepMemory) -> _Counters:
     summary: dict[str, object] = {"device": memory.target.device.name, "torch": "{}.{}".format(*memory.target.torch)}
     summary["before"] = memory.loaded
     for moment, step in (("cold", 0), ("warm", -1)):
-        summary[moment] = {counter: memory.counter(counter, step) for counter in COUNTERS}
+        summary[moment] = {counter: memory.counter(counter, step) for counter in REPORTED}
     if memory.reason:
         summary["workspace_bytes"] = Quantity(None, Provenance.UNKNOWN, note=memory.reason)
     else:

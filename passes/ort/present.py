@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from irscope.devices.catalogue import DEFAULT_PROCESSOR
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim
+from irscope.memory.tape import REPORTED
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.model import OrtPlan
@@ -19,7 +20,6 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 MOMENTS = ("before", "cold", "warm")
-_COUNTERS = ("requested", "allocated", "reserved")
 UNITS = dict.fromkeys((*MOMENTS, "cpu_arena"), Kind.BYTES)
 _MOST_POINTS = 10_000
 
@@ -67,7 +67,7 @@ def summary(plan: OrtPlan) -> dict[str, object]:
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": f"onnxruntime {plan.release.text}"}
     figures = plan.figures
     if figures is None or not plan.is_known:
-        found.update({moment: {name: limited(plan, name, 0, (moment,)) for name in _COUNTERS} for moment in MOMENTS})
+        found.update({moment: {name: limited(plan, name, 0, (moment,)) for name in REPORTED} for moment in MOMENTS})
         known = plan.limits is not None and plan.is_known
         found["workspace_bytes"] = 0 if known else Quantity(None, Provenance.UNKNOWN, note=why_unknown(plan))
         return found
@@ -84,9 +84,7 @@ def summary(plan: OrtPlan) -> dict[str, object]:
 
 def _gpu_summary(plan: OrtPlan, session: CudaSession, figures: OrtFigures) -> dict[str, object]:
     """Both arenas of a session on a GPU, and which of its kernels run there."""
-    found: dict[str, object] = {
-        moment: {name: session.counter(figures, moment, name) for name in ("requested", "allocated", "reserved")} for moment in MOMENTS
-    }
+    found: dict[str, object] = {moment: {name: session.counter(figures, moment, name) for name in REPORTED} for moment in MOMENTS}
     found["workspace_bytes"] = session.scratch
     found["pattern_bytes"] = figures.pattern
     found["reused_buffers"] = sum(owner != value for value, owner in enumerate(plan.buffers.owner))

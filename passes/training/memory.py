@@ -19,15 +19,15 @@ from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
-from irscope.memory.tape import Bytes, Outcome, Replayed, Stretch, changes_of
+from irscope.memory.tape import COUNTERS, REPORTED, Bytes, Counter, Outcome, Replayed, Stretch, changes_of
 from irscope.passes.cost.time import Time, Timing
 from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, Of, limits_of
-from irscope.passes.memory.cuda import Counter, bracketed, fitting
+from irscope.passes.memory.cuda import bracketed, fitting
 from irscope.passes.memory.tapes import StepTape, step_tape
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
-from irscope.report.steps import COUNTERS, CountedStep, counter_tables, parts_tables
+from irscope.report.steps import CountedStep, counter_tables, parts_tables
 from irscope.report.table import Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived, largest, quantity
@@ -96,7 +96,7 @@ class StepMemory:
     @property
     def loaded(self) -> dict[Counter, Quantity]:
         """The counters of that moment, as far as there are any."""
-        found = {counter: Quantity(getattr(self.before, counter)) for counter in _COUNTERS}
+        found = {counter: Quantity(self.before[counter]) for counter in REPORTED}
         return {counter: size if counter == "requested" or not self.reason else self._unknown for counter, size in found.items()}
 
     @property
@@ -167,8 +167,8 @@ class StepMemory:
             return self._unknown
 
         def read(replayed: Replayed) -> int:
-            found: int = getattr(getattr(replayed.outcomes[step], when), counter)
-            return found
+            outcome = replayed.outcomes[step]
+            return (outcome.peak if when == "peak" else outcome.after)[counter]
 
         central = read(self.central)
         if self.low is None or (when == "after" and counter == "requested" and self.tape.is_passing):
@@ -373,7 +373,6 @@ class _Rows:
 # The pass.
 
 _MOST_POINTS = 10_000
-_COUNTERS: tuple[Counter, ...] = ("requested", "allocated", "reserved")
 
 
 @dataclass(frozen=True)
@@ -424,9 +423,9 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node],
         "device": memory.target.device.name,
         "torch": "{}.{}".format(*memory.target.torch),
         "before": memory.loaded,
-        "first_step": {counter: memory.counter(counter, 0) for counter in _COUNTERS},
-        "steady_step": {counter: memory.counter(counter) for counter in _COUNTERS},
-        "after": {counter: memory.counter(counter, when="after") for counter in _COUNTERS},
+        "first_step": {counter: memory.counter(counter, 0) for counter in REPORTED},
+        "steady_step": {counter: memory.counter(counter) for counter in REPORTED},
+        "after": {counter: memory.counter(counter, when="after") for counter in REPORTED},
         "phase_peak": dict(memory.phase_peaks()),
         "step_seconds": timing.quantity() if timing.seconds else Quantity(None, Provenance.UNKNOWN),
         "operators_count": len(ops),

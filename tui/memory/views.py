@@ -28,7 +28,8 @@ from irscope.tui.context import Target
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of, wrap
 
 if TYPE_CHECKING:
-    from irscope.passes.memory.cuda import Counter, DeviceMemory
+    from irscope.memory.tape import Counter
+    from irscope.passes.memory.cuda import DeviceMemory
     from irscope.passes.training.memory import StepMemory
     from irscope.report.card import Card
     from irscope.tools.fit import Fit

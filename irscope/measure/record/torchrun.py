@@ -19,6 +19,7 @@ from irscope.measure.record.sink import Sink, first_line, problem_of
 from irscope.measure.record.torchmodel import Runnable, of_module, runnable, type_text
 from irscope.measure.record.torchpasses import Calls, Failed, memory_run, plain_runs, result_count, timed_runs, typed_run
 from irscope.measure.record.trace import Allocation, Material, Trace, grouped, memory_events, op_records, output_types, times_of, unstable
+from irscope.memory.tape import COUNTERS
 from irscope.recording.files import read_recording
 from irscope.recording.records import Counters, DeviceRecord, Energy, Header, Input, Latency, Level, Line, ModelRecord, Recording, Setting
 
@@ -223,7 +224,6 @@ def _made(event: Mapping[str, Any]) -> Allocation:
 # ----------------------------------------------------------------------------------------------------
 # Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
 
-_COUNTERS = ("requested", "allocated", "active", "reserved")
 MOST_EVENTS = 1_000_000
 CUDA_OP_TIME = "CUDA events around each call below autograd; where the GPU waits for the processor, that is in it"
 
@@ -302,7 +302,7 @@ def described(device: torch.device) -> DeviceRecord:
 def cuda_counters(run: str, device: torch.device) -> Counters:
     """The allocator's counters now."""
     stats = torch.cuda.memory_stats(device)
-    levels = [Level(int(stats.get(f"{name}_bytes.all.current", 0)), int(stats.get(f"{name}_bytes.all.peak", 0))) for name in _COUNTERS]
+    levels = [Level(int(stats.get(f"{name}_bytes.all.current", 0)), int(stats.get(f"{name}_bytes.all.peak", 0))) for name in COUNTERS]
     return Counters(run, *levels)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from irscope.files import is_recording
 from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
 from irscope.immutable import immutable
+from irscope.memory.tape import COUNTERS, REPORTED
 from irscope.recording import COLD, WARM, Recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
@@ -19,7 +20,6 @@ from irscope.tools.compare.document import Measure
 
 MEMORY_MEASURES: Final = ("peak", "allocated", "reserved")
 """What --fail-on may be about: the highest requested, allocated and reserved."""
-_COUNTERS: Final = ("requested", "allocated", "active", "reserved")
 _ALL: Final = "highest"
 _CONTEXT: Final = 3
 """Requests that are shown before and after the place where two runs part."""
@@ -67,7 +67,7 @@ class MemoryRun:
     def highest(self) -> dict[str, int]:
         """The peaks of all parts."""
         parts = [found for name, found in self.levels.items() if name != "before"]
-        return {key: max(one[key] for one in parts if key in one) for key in _COUNTERS if any(key in one for one in parts)}
+        return {key: max(one[key] for one in parts if key in one) for key in COUNTERS if any(key in one for one in parts)}
 
 
 def is_memory_run(path: Path) -> bool:
@@ -91,7 +91,7 @@ def of_recording(recording: Recording) -> MemoryRun:
         found = recording.counter(name)
         if found is None:
             continue
-        parts = {key: getattr(found, key) for key in _COUNTERS}
+        parts = {key: getattr(found, key) for key in COUNTERS}
         levels[name] = {key: one.current if name == "before" else one.peak for key, one in parts.items() if one is not None}
     ops = {op.index: op for op in recording.ops}
     events = recording.run(WARM)
@@ -148,7 +148,7 @@ def of_snapshot(snapshot: Snapshot) -> MemoryRun:
             now["reserved"] -= event.size
         most = {key: max(size, now[key]) for key, size in most.items()}
     end = {"requested": requested, "allocated": allocated, "active": active, "reserved": reserved}
-    levels = {_ALL: {key: end[key] - now[key] + most[key] for key in _COUNTERS}}
+    levels: dict[str, dict[str, int]] = {_ALL: {key: end[key] - now[key] + most[key] for key in COUNTERS}}
     return MemoryRun(snapshot.path, "snapshot", requests, levels, requested - now["requested"])
 
 
@@ -200,7 +200,7 @@ class MemoryComparison:
     def measures(self) -> dict[str, Measure]:
         """For --fail-on."""
         made = {}
-        for name, key in zip(MEMORY_MEASURES, ("requested", "allocated", "reserved"), strict=True):
+        for name, key in zip(MEMORY_MEASURES, REPORTED, strict=True):
             a, b = self.a.highest.get(key), self.b.highest.get(key)
             if a is None or b is None:
                 made[name] = Measure(None, None, "unknown")
@@ -240,7 +240,7 @@ class MemoryComparison:
         rows = [
             (name, key, one[key], other[key], other[key] - one[key], (one[key] - other[key]) / other[key] if other[key] else None)
             for name, one, other in parts
-            for key in _COUNTERS
+            for key in COUNTERS
             if key in one and key in other
         ]
         columns = ["part", "counter", "A:bytes", "B:bytes", "B beyond A:bytes", "error of A:ratio"]

@@ -17,8 +17,8 @@ from irscope.ir.graph import Attr, Node, Role, Value, paused_gc
 from irscope.ir.program import Program
 from irscope.ir.spelling import attr_text
 from irscope.ir.types import TensorType, Type
+from irscope.memory.tape import Counter as MemoryCounter
 from irscope.ops.registry import find_op
-from irscope.passes.memory.cuda import Counter as MemoryCounter
 from irscope.passes.memory.cuda import Moment
 from irscope.passes.sizes import dim_cell
 from irscope.report.celltext import signed

@@ -21,6 +21,7 @@ from irscope.measure.record.request import Options, Request  # noqa: E402
 from irscope.measure.record.sink import Sink  # noqa: E402
 from irscope.measure.record.torchmodel import of_module  # noqa: E402
 from irscope.measure.record.torchrun import begin_on_cuda, record_on_cuda  # noqa: E402
+from irscope.memory.tape import COUNTERS  # noqa: E402
 from irscope.recording import ModelRecord, Recording, figures, peak_of, read_recording, without_workspaces  # noqa: E402
 
 
@@ -76,7 +77,7 @@ class Card:
             self.history = []
 
     def stats(self, _: object) -> dict[str, int]:
-        return {f"{name}_bytes.all.{what}": size for name in torchrun._COUNTERS for what, size in (("current", 1000), ("peak", 5160))}
+        return {f"{name}_bytes.all.{what}": size for name in COUNTERS for what, size in (("current", 1000), ("peak", 5160))}
 
 
 @pytest.fixture
