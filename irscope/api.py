@@ -31,8 +31,7 @@ from irscope.tools.config import settings_for, target_settings, targeted
 from irscope.tools.fit import Fit, fit
 from irscope.tools.fit_generation import GenerationFit, fit_generation
 from irscope.tools.generate import generate
-from irscope.tools.reorder import scheduled
-from irscope.tools.rewrite import Rewritten
+from irscope.tools.rewrite import Rewritten, scheduled
 from irscope.tools.rewrite import rewrite as write_rewritten
 from irscope.tools.simulate import simulate
 

@@ -40,8 +40,7 @@ from irscope.report.report import Document, Report
 from irscope.report.units import bytes_text
 from irscope.session import Model, open_model
 from irscope.tools.export import OVERLAY_KINDS, PICTURE_KINDS, View, names_in_file, overlay, picture
-from irscope.tools.reorder import FileOrder, file_order, open_nodes_of, write_reordered
-from irscope.tools.rewrite import Rewritten, rewrite
+from irscope.tools.rewrite import FileOrder, Rewritten, file_order, open_nodes_of, rewrite, write_reordered
 
 _TIMELINE_KINDS = ("pickle", "json", "csv")
 _PLAN_KINDS = ("json", "csv", "svg", *VIEWERS)

@@ -68,7 +68,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "Check the installation.",
     },
 }
-"""Every command by the question that it answers, with the summary of its help; the module of the same name has the class `Command`."""
+"""Every command by the question that it answers, with the summary of its help; `command_named` finds its class."""
 PURPOSE = (
     "What does this model cost, and will it fit? Reads .onnx, .pt2, TorchScript, checkpoints and .irs without running them,\n"
     "and models by name, such as torchvision:resnet50.",
@@ -77,6 +77,8 @@ PURPOSE = (
 """What the help begins with."""
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 """All of them."""
+_SHARED: Final = {"listings": ("devices", "config", "cache", "zoo"), "textform": ("show", "opt", "repro")}
+"""Modules of several commands, each a class of its name; another command has a module of its name, with the class `Command`."""
 
 
 class CommandType(Protocol):
@@ -305,7 +307,9 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 def command_named(name: str) -> CommandType:
     """The command of a name that COMMANDS has."""
-    return cast("CommandType", importlib.import_module(f"irscope.cli.{name.replace('-', '_')}").Command())
+    shared = next((module for module, names in _SHARED.items() if name in names), "")
+    module = importlib.import_module(f"irscope.cli.{shared or name.replace('-', '_')}")
+    return cast("CommandType", getattr(module, name.capitalize() if shared else "Command")())
 
 
 def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:

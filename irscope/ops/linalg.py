@@ -12,7 +12,7 @@ from irscope.ir.types import Shape, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain_arrays
 from irscope.ops.rules import joint_sizes, like, products
-from irscope.ops.scratch.cells import cdist_rule, solver_rule
+from irscope.ops.scratch.composites import cdist_rule, solver_rule
 from irscope.ops.spec import (
     Absent,
     CostRule,

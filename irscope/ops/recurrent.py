@@ -9,7 +9,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops.cost import Cost
 from irscope.ops.ort import packs, packs_dynamic_lstm, packs_gru, packs_lstm, takes, takes_gru, takes_lstm, takes_rnn
 from irscope.ops.rules import products
-from irscope.ops.scratch.cells import gru_cell_rule, lstm_cell_rule, recurrent_rule, rnn_cell_rule
+from irscope.ops.scratch.composites import gru_cell_rule, lstm_cell_rule, recurrent_rule, rnn_cell_rule
 from irscope.ops.spec import Facts, Family, OpCall, OpSpec, RuleError, numel, op, sizes
 
 Cell = Literal["lstm", "gru", "rnn"]

@@ -9,7 +9,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Type, tensor
 from irscope.ops import layouts
 from irscope.ops.cost import Cost
-from irscope.ops.scratch.cells import fft_rule
+from irscope.ops.scratch.composites import fft_rule
 from irscope.ops.spec import Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
 _COMPLEX = {DType.F16: DType.UNKNOWN, DType.BOOL: DType.C64, DType.F32: DType.C64, DType.F64: DType.C128}

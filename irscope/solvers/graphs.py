@@ -1,4 +1,4 @@
-"""Topological orders and disjoint sets: algorithms on plain graphs, whose nodes are 0, 1, ... with those that come before each."""
+"""Topological orders, disjoint sets and minimum cuts: algorithms on plain graphs, whose nodes are 0, 1, ..."""
 
 from __future__ import annotations
 
@@ -104,3 +104,127 @@ class DisjointSets(Generic[T]):
         for member in self._above if members is None else members:
             groups.setdefault(self.root(member), []).append(member)
         return list(groups.values())
+
+
+INFINITE = 1 << 62
+
+
+class FlowNetwork:
+    """Nodes and directed edges with capacities; an edge and its reverse are neighbours in the lists."""
+
+    def __init__(self) -> None:
+        self._edges: list[list[int]] = []
+        self._target: list[int] = []
+        self._room: list[int] = []
+
+    def node(self) -> int:
+        """A new node."""
+        self._edges.append([])
+        return len(self._edges) - 1
+
+    def edge(self, start: int, end: int, capacity: int) -> None:
+        """A new edge."""
+        self._edges[start].append(len(self._target))
+        self._target.append(end)
+        self._room.append(capacity)
+        self._edges[end].append(len(self._target))
+        self._target.append(start)
+        self._room.append(0)
+
+    def any_of(self, nodes: Iterable[int]) -> int:
+        """A node that is on the source's side as soon as one of these is."""
+        return self._joined(nodes, towards=True)
+
+    def all_of(self, nodes: Iterable[int]) -> int:
+        """A node that is on the source's side only when all of these are."""
+        return self._joined(nodes, towards=False)
+
+    def _joined(self, nodes: Iterable[int], *, towards: bool) -> int:
+        several = sorted(nodes)
+        if len(several) == 1:
+            return several[0]
+        joint = self.node()
+        for one in several:
+            self.edge(*((one, joint) if towards else (joint, one)), INFINITE)
+        return joint
+
+    def push(self, source: int, sink: int) -> int:
+        """Push as much as possible from source to sink; how much that was."""
+        total = 0
+        while distances := self._distances(source, sink):
+            total += self._push_along_shortest(source, sink, distances)
+        return total
+
+    def source_side(self, source: int) -> list[bool]:
+        """Return which nodes can still be reached, once no more can be pushed."""
+        reached = [False] * len(self._edges)
+        reached[source] = True
+        stack = [source]
+        while stack:
+            for edge in self._edges[stack.pop()]:
+                end = self._target[edge]
+                if self._room[edge] and not reached[end]:
+                    reached[end] = True
+                    stack.append(end)
+        return reached
+
+    def rooms(self) -> list[int]:
+        """Return what every edge can still take, to be put back later."""
+        return self._room.copy()
+
+    def put_back(self, rooms: list[int]) -> None:
+        """Undo all that was pushed since `rooms` was taken."""
+        self._room = rooms.copy()
+
+    def _distances(self, source: int, sink: int) -> list[int]:
+        """Distance of nodes to the sink over edges with room; empty when it is out of the source's reach.
+
+        Told from the sink, so that a path that comes closer step by step never leads to a dead end but where an edge was filled since.
+        """
+        distances = [-1] * len(self._edges)
+        distances[sink] = 0
+        edges, target, room = self._edges, self._target, self._room
+        queue = [sink]
+        for node in queue:
+            further = distances[node] + 1
+            for edge in edges[node]:
+                start = target[edge]
+                if distances[start] < 0 and room[edge ^ 1]:
+                    distances[start] = further
+                    if start == source:
+                        return distances
+                    queue.append(start)
+        return []
+
+    def _push_along_shortest(self, source: int, sink: int, distances: list[int]) -> int:
+        """Push along paths on which every edge leads closer to the sink, until there is none left."""
+        edges, target, room = self._edges, self._target, self._room
+        next_edge = [0] * len(edges)
+        path: list[int] = []
+        node, total = source, 0
+        while True:
+            closer = distances[node] - 1
+            around, at = edges[node], next_edge[node]
+            count = len(around)
+            while at < count and not (room[around[at]] and distances[target[around[at]]] == closer):
+                at += 1
+            next_edge[node] = at
+            if at == count:
+                if not path:
+                    return total
+                node = target[path.pop() ^ 1]
+                next_edge[node] += 1
+                continue
+            path.append(around[at])
+            node = target[around[at]]
+            if node == sink:
+                rooms = [room[edge] for edge in path]
+                pushed = min(rooms)
+                total += pushed
+                for edge in path:
+                    room[edge] -= pushed
+                    room[edge ^ 1] += pushed
+                # Go on from where the first edge is filled.
+                filled = rooms.index(pushed)
+                node = target[path[filled] ^ 1]
+                del path[filled:]

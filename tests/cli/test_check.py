@@ -16,11 +16,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from irscope.cli.check import OUTPUTS, github, junit, markdown
 from irscope.cli.main import main
 from irscope.errors import ExitCode, UsageError
 from irscope.report.values import Provenance, Quantity
 from irscope.tools.check import NUMBERS, Budget, Checked, Entry, Settled, check, numbers_of, read_budget, read_plan, surely
-from irscope.tools.check_outputs import OUTPUTS, github, junit, markdown
 from tests.cli.test_bad_input import MODEL
 
 FIXED = MODEL.replace("symbol batch [1,*]\n", "").replace("batch", "4")

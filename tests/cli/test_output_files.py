@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import irscope
-from irscope.cli.main import COMMANDS, main
+from irscope.cli.main import COMMANDS, command_named, main
 
 # Files that a user names: replaced as a whole and said so, never through a link unless --force is given.
 
@@ -82,7 +82,7 @@ def test_every_option_that_names_a_file_to_write_is_looked_at() -> None:
     """An option called output, plot, csv or out that does not come from `add_output_file` would write through links."""
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"irscope.cli.{name.replace('-', '_')}").Command().add_arguments(parser)
+        command_named(name).add_arguments(parser)
         named = set(parser.get_default("output_files") or ())
         for action in parser._actions:
             words = set(action.dest.split("_"))

@@ -19,7 +19,7 @@ from irscope.passes.order.effects import Effects
 from irscope.passes.order.plan import Plan
 from irscope.passes.order.schedule import Schedule, Scheduled, ScheduleModel
 from irscope.passkit.manager import Manager
-from irscope.solvers.flow import INFINITE, FlowNetwork
+from irscope.solvers.graphs import INFINITE, FlowNetwork
 from irscope.solvers.order import bounds as exact
 from irscope.solvers.order import solve
 from irscope.solvers.order.bounds import Attempt, ExactSearch, Necessary, least_while_running

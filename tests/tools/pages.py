@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from irscope.cli.check import SCHEMA as CHECK
+from irscope.cli.check import CheckJson
 from irscope.cli.helptext import describe
 from irscope.cli.main import COMMANDS, command_named, parser_of
 from irscope.codes import CODES
@@ -21,8 +23,6 @@ from irscope.recording.records import SCHEMA as RECORDING
 from irscope.report.jsonout import json_lines
 from irscope.report.report import SCHEMA_NAME as REPORT
 from irscope.report.schema import CELL, DocumentJson, ManyJson
-from irscope.tools.check_outputs import SCHEMA as CHECK
-from irscope.tools.check_outputs import CheckJson
 from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY

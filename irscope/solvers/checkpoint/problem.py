@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from irscope.immutable import immutable
-from irscope.solvers.flow import INFINITE, FlowNetwork
+from irscope.solvers.graphs import INFINITE, FlowNetwork
 
 
 class Phase(enum.IntEnum):

@@ -9,8 +9,7 @@ from math import gcd
 from typing import TypeAlias
 
 from irscope.immutable import immutable
-from irscope.solvers.flow import INFINITE, FlowNetwork
-from irscope.solvers.graphs import in_order, turned
+from irscope.solvers.graphs import INFINITE, FlowNetwork, in_order, turned
 from irscope.solvers.order.problem import OrderProblem, Storage
 
 

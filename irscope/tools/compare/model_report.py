@@ -17,8 +17,8 @@ from irscope.report.table import Column, Mark, Series, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance
 from irscope.tools.compare.document import Measure, change_text
+from irscope.tools.compare.matching import Side
 from irscope.tools.compare.models import CHANGED, SAME, Fate, ModelComparison, ModuleSums, Row, Total, ops_text, totals
-from irscope.tools.compare.side import Side
 from irscope.tools.compare.weights import weights_headline, weights_measure, weights_table
 
 _MOST_POINTS = 10_000

@@ -26,8 +26,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived
 from irscope.session import Model
 from irscope.solvers.graphs import DisjointSets
-from irscope.tools.compare.matching import How, Matching, common_axis, match, rising
-from irscope.tools.compare.side import Side, weights_of
+from irscope.tools.compare.matching import How, Matching, Side, common_axis, match, rising, weights_of
 from irscope.weights.differences import Difference
 from irscope.weights.result import Unread
 

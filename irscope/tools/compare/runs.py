@@ -29,8 +29,7 @@ from irscope.recording import MemoryEvent, OpRecord, Recording, figures, peak_of
 from irscope.recording.records import Setting
 from irscope.report.values import Provenance, Quantity, quantity
 from irscope.session import Model, check_target, file_digest
-from irscope.tools.compare.matching import How, align, common_axis, rising
-from irscope.tools.compare.side import Side
+from irscope.tools.compare.matching import How, Side, align, common_axis, rising
 
 COLD, WARM = "cold", "warm"
 _MOMENTS: tuple[tuple[str, Moment], ...] = ((COLD, "cold"), (WARM, "warm"))

@@ -24,7 +24,7 @@ from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ort.model import EXECUTION_ORDERS, REFUSED_ORDER
 from irscope.passes.ort.order import OrtOrder, OrtOrders
 from irscope.session import Model
-from irscope.tools.reorder import file_order, open_nodes_of, write_reordered
+from irscope.tools.rewrite import file_order, open_nodes_of, write_reordered
 from tests.tools.oracle.ort_memory import cached_exports, sample_models, sizes_of, wheel_models
 from tests.tools.oracle.ort_profile import Measured, measure
 

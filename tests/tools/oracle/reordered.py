@@ -18,7 +18,7 @@ import torch
 
 import irscope
 from irscope.passes.order.schedule import Schedule, inductor_peak
-from irscope.tools.reorder import file_order, open_nodes_of, write_reordered
+from irscope.tools.rewrite import file_order, open_nodes_of, write_reordered
 from tests.tools.oracle.storages import record, tensors_of
 
 GAINING = (

@@ -25,7 +25,7 @@ from irscope.passkit.manager import Manager
 from irscope.solvers.graphs import sorted_by
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 from irscope.tools.export import OVERLAY_KINDS
-from irscope.tools.reorder import Groups, contracted, group_order
+from irscope.tools.rewrite import Groups, contracted, group_order
 from tests.tables import every
 
 # Orders and plans of small models, worked out by hand.

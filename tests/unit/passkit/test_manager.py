@@ -14,8 +14,7 @@ from irscope.ir.dims import symbol
 from irscope.ir.graph import Facet, Graph
 from irscope.passkit.base import Analysis, PassContext, Transform
 from irscope.passkit.instruments import DumpOnChange, Instrument, PassEvent, SkipPasses, Timing
-from irscope.passkit.manager import Manager
-from irscope.passkit.repro import read_reproducer
+from irscope.passkit.manager import Manager, read_reproducer
 from irscope.passkit.settings import Settings
 from tests.unit.passkit.helpers import MATRIX, Count, DropLast, Rename, Twice, chain
 

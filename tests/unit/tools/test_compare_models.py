@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from irscope.ir.dims import Dim, parse_dim, ratio, symbol
 from irscope.report.jsonout import json_lines
 from irscope.tools.compare import compare_models, model_comparison
-from irscope.tools.compare.matching import How, align, common_axis, match, rising
+from irscope.tools.compare.matching import How, Side, align, common_axis, match, rising
 from irscope.tools.compare.models import ModelComparison, totals
-from irscope.tools.compare.side import Side
 from tests.unit.tools.texts import HEAD, MLP, model, renamed
 
 # Two models: what is matched by what, and what is told of the rest.

@@ -1,4 +1,4 @@
-"""`irscope opt`."""
+"""`irscope show`, `opt` and `repro`: models and graphs in the text form."""
 
 from __future__ import annotations
 
@@ -9,30 +9,83 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from irscope.cli.args import add_model_arguments, add_output_file, load_options, open_from, progress_from, settings_from
-from irscope.cli.run import add_print_after, print_after, report_diagnostics
+from irscope.amounts import COUNT
+from irscope.budget import reading
+from irscope.cli.args import add_model_arguments, add_output_file, amount_of, load_options, open_from, progress_from, settings_from
+from irscope.cli.run import add_print_after, print_after, report_diagnostics, strict_code
 from irscope.diagnostics import Diagnostic
-from irscope.errors import ExitCode, IrscopeError, PassError, VerifyError
+from irscope.errors import ExitCode, IrscopeError, PassError, UsageError, VerifyError
 from irscope.files import write_stream, write_text
 from irscope.frontends.files.text import read_text
-from irscope.frontends.load import path_of
+from irscope.frontends.load import check_sizes, path_of
 from irscope.frontends.zoo.names import is_name
-from irscope.ir.printer import print_program
+from irscope.ir.graph import Node
+from irscope.ir.parser import parse_program
+from irscope.ir.places import is_within
+from irscope.ir.printer import print_node, print_program, value_names
 from irscope.ir.spelling import TEXT_VERSION
-from irscope.passes.graph.transforms import Verify
+from irscope.passes.graph.transforms import Annotate, Verify
 from irscope.passkit.base import Pass, Transform
 from irscope.passkit.instruments import DumpOnChange
-from irscope.passkit.pipeline import parse_pipeline
+from irscope.passkit.manager import Manager, read_reproducer
+from irscope.passkit.pipeline import parse_pipeline, script_in
 from irscope.passkit.registry import default_registry
 from irscope.report.printable import one_line
 from irscope.session import Model, kind_of, open_model
+
+
+class Show:
+    """Print a model in the text form, with inferred types.
+
+    The text is what `irscope run` reads as a .irs file, with the same answers; weights are never in it. What contradicts the rules of
+    operators is said on stderr.
+    """
+
+    examples = (
+        ("irscope show model.onnx", "what does the model compute, with the types of all values?"),
+        ("irscope show --op nn.conv --locations model.pt2", "which convolutions are there, from which lines of code?"),
+        ("irscope show -o model.irs model.onnx", "the same as a file that irscope reads, to cut a small case from?"),
+    )
+    common = ("--scope", "--op", "--limit", "--locations", "--bind", "--input", "--method", "--ort-level", "--compile", "--output")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser)
+        parser.add_argument("--scope", default="", help="only nodes of this module and those below it, such as layer1/0 or layer1.0")
+        parser.add_argument("--op", default="", help="only nodes of this operator, such as nn.conv")
+        parser.add_argument("--locations", action="store_true", help="with source lines")
+        parser.add_argument("--limit", type=amount_of(COUNT), metavar="N", help="at most this many nodes")
+        add_output_file(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        model = open_from(args)
+        [checked] = model.run(Verify()).reports
+        report_diagnostics([*model.diagnostics, *checked.diagnostics], args.verbose)
+        program = model.program
+        if args.scope or args.op:
+            names = value_names([program.graph, *program.functions.values()])
+            nodes = [node for body in program.bodies() for node in body if _is_selected(node, args.scope, args.op)]
+            text = "".join(f"{print_node(node, names, locations=args.locations)}\n" for node in nodes[: args.limit])
+        else:
+            # When Python lets go of tensors follows from the lines of a file, so that a text without them has another peak.
+            are_needed = program.traits.lifetimes == "eager" and args.limit is None
+            text = print_program(program, locations=args.locations or are_needed, limit=args.limit)
+        if args.output:
+            write_text(Path(args.output), [text])
+        else:
+            write_stream(sys.stdout, [text])
+        return strict_code(args, [model], [checked])
+
+
+def _is_selected(node: Node, scope: str, op: str) -> bool:
+    return (not op or node.op == op) and is_within(node.scope, scope)
+
 
 _CUT: Final = re.compile(r"^[ \t]*(?:#|//)[ \t]*-{5,}[ \t]*$", re.MULTILINE)
 """Between parts of a file, as mlir-opt has it."""
 _BETWEEN: Final = "# -----\n"
 
 
-class Command:
+class Opt:
     """Run transforms over a graph in the text form, and print the result: text in, text out, as mlir-opt does.
 
     The text comes from a file or from stdin, and goes to stdout or -o FILE; any other model is taken as `irscope show` prints it. The rules
@@ -169,3 +222,36 @@ def _rewritten(model: Model, passes: tuple[Pass, ...], args: argparse.Namespace)
     for diagnostic in _problems(model, args):
         raise PassError(f"the passes left a broken graph: {diagnostic.message}", code="IRS503", where=model.program.path)
     return print_program(model.program, locations=not args.strip_locations)
+
+
+class Repro:
+    """Run a crash reproducer again.
+
+    The file holds a graph without weights and the pass that failed on it. A reproducer may come from a stranger: a script that it names
+    runs only with --trust, or when --passes names it.
+    """
+
+    examples = (
+        ("irscope repro irscope-crash-4f2a.irs", "does the pass still fail on the graph that it failed on?"),
+        ("irscope repro --passes verify,shapes irscope-crash-4f2a.irs", "do other passes fail on it?"),
+        ("irscope repro --trust irscope-crash-4f2a.irs", "the same where the file names a script, which then runs?"),
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", help="an irscope-crash-*.irs file")
+        parser.add_argument("--passes", help="run this pipeline instead of the one in the file")
+        parser.add_argument("--trust", action="store_true", help="run the script that the file names: only for sources you trust")
+
+    def run(self, args: argparse.Namespace) -> int:
+        found = read_reproducer(Path(args.file))
+        pipeline = args.passes or found.pipeline
+        if not (args.passes or args.trust) and (script := script_in(pipeline)):
+            hint = "look at the script; --trust runs it, --passes names another"
+            raise UsageError(f"the reproducer names a script to run, {script}", code="IRS482", where=args.file, hint=hint)
+        sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
+        with reading(args.file, len(found.text)):
+            program = parse_program(found.text, path=args.file)
+            check_sizes(program)
+        Manager(program, annotate=Annotate()).run(pipeline)
+        write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])
+        return 0
