@@ -212,7 +212,7 @@ SCREENS: tuple[ScreenRecord, ...] = (
     ScreenRecord("params", "3", "Parameters", "Show the weights, by size or by module, and their values.", "params:ParamsScreen"),
     ScreenRecord("cost", "4", "Cost", "Show the least time of modules and nodes on a device, and what binds them.", "cost:CostScreen"),
     ScreenRecord("passes", "5", "Passes", "Run a pipeline step by step and see what each pass changed.", "passes.screen:PassesScreen"),
-    ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "compare:CompareScreen"),
+    ScreenRecord("compare", "6", "Compare", "Lay another model or a recording beside this one.", "compare:CompareScreen", True),
     ScreenRecord("reports", "7", "Reports", "Show the report of any pass, also of one of your own.", "reports:ReportsScreen", True),
     ScreenRecord(
         "graph", "8", "Graph", "Show what is around the selected node, and the whole graph folded by module.", "graph.screen:GraphScreen"

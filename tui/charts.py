@@ -26,6 +26,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 _LEAST_COLUMNS = 8
 _NEAR = 0.5
 """From this share of a limit on it is drawn: a line far above all bars would flatten them."""
+_LEAST_DIFFERENCE = 6
+"""Rows of bars from which on a difference has rows of its own."""
 _LEAST_BROKEN = 3
 """Rows of bars from which on the lowest may stand for what never changes."""
 
@@ -168,27 +170,27 @@ class StepChart(ABC):
         """The step that a column shows."""
         return int(self.chosen(width)[min(max(column, 0), width - 1)])
 
-    def chosen(self, width: int) -> Ints:
-        """For each column the step that it shows: the one with the largest total of those that fall into it."""
+    def chosen(self, width: int, amounts: Floats | None = None) -> Ints:
+        """Return for each column the step that it shows: of those that fall into it the one with the largest total, or amount."""
+        amounts = np.nan_to_num(self.total if amounts is None else amounts, nan=-1.0)[self.start : self.stop]
         span = self.stop - self.start
         times = self._times()
         if times is not None:
-            return self._chosen_by_time(width, *times)
+            return self._chosen_by_time(width, amounts, *times)
         if span <= width:
             columns = np.arange(width, dtype=np.int64)
             return self.start + np.searchsorted(np.arange(span) * width // span, columns, side="right") - 1
         # Rounded up, so that every step is in the column that column_of() names.
         starts = -(-np.arange(width, dtype=np.int64) * span // width)
         ends = np.append(starts[1:], span)
-        window = np.nan_to_num(self.total[self.start : self.stop], nan=-1.0)
         # The largest of each piece, then the first step that has it: no loop over steps.
-        largest = np.maximum.reduceat(window, starts)
-        hits = np.flatnonzero(window == np.repeat(largest, ends - starts))
+        largest = np.maximum.reduceat(amounts, starts)
+        hits = np.flatnonzero(amounts == np.repeat(largest, ends - starts))
         return self.start + hits[np.searchsorted(hits, starts)]
 
-    def _chosen_by_time(self, width: int, edges: Floats, low: float, high: float) -> Ints:
+    def _chosen_by_time(self, width: int, window: Floats, edges: Floats, low: float, high: float) -> Ints:
         """The same where the axis is time: a long step is in several columns, and many short ones are in one."""
-        starts, window = edges[:-1], np.nan_to_num(self.total[self.start : self.stop], nan=-1.0)
+        starts = edges[:-1]
         borders = _borders(width, low, high)
         # Steps that take no time begin where others do: none of them may be left out.
         first = np.minimum(np.searchsorted(starts, borders[:-1], "left"), np.searchsorted(starts, borders[:-1], "right") - 1)
@@ -492,45 +494,77 @@ def _legend_rows(entries: Iterable[Line], width: int) -> list[Line]:
     return [(*row[:-1], Span(row[-1].text.rstrip(), row[-1].role)) if row else row for row in rows]
 
 
-class BothLines(StepChart):
-    """Bytes alive on both sides of a comparison along one axis: common bytes, bytes of one side only, and both peaks."""
+class Beside(Stack):
+    """Bytes on two sides along one axis: common bytes, bytes of one side only, both peaks, and below how far they differ.
 
-    names_window_from = 1_000_000
+    The difference has a scale of its own, so that one of a few percent is seen.
+    """
 
-    def __init__(self, names: tuple[str, str], heights: tuple[Floats, Floats], labels: Sequence[str]) -> None:
-        super().__init__(np.maximum(*heights))
+    names_window_from = 16
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        heights: tuple[Floats, Floats],
+        *,
+        parts: tuple[str, str, str] | None = None,
+        places: Sequence[str] | None = None,
+        modelled: bool = False,
+    ) -> None:
+        """`parts` are names of common bytes and of bytes of one side only."""
+        a, b = heights
+        words = parts or ("both", f"only {names[0]}", f"only {names[1]}")
+        bands = dict(zip(words, (np.minimum(a, b), np.maximum(a - b, 0), np.maximum(b - a, 0)), strict=True))
+        masks = dict.fromkeys(bands, np.full(len(a), modelled, dtype=np.bool_)) if modelled else None
+        super().__init__(bands, places=places, modelled=masks)
         self.names = names
         self.heights = heights
-        self.labels = labels
-        """What stands at each place."""
+        self.difference: Floats = np.nan_to_num(b - a)
 
     def peak_of(self, side: int) -> int:
         """The first place at which a side is highest."""
         return int(np.argmax(self.heights[side]))
 
-    def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        first, second = (side[self.chosen(count)] for side in self.heights)
-        both = np.minimum(first, second)
-        bands = (both, first - both, second - both)
-        return band_lines(bands, float(self.total.max()), rows, [fill_of(part, symbols) for part in (_BOTH, _FIRST, _SECOND)], symbols)
+    @property
+    def marked_place(self) -> int | None:
+        return None
 
-    def legend(self, symbols: Symbols) -> Line:
-        """The legend of the fills."""
-        first, second = self.names
-        texts = {_BOTH: "both", _FIRST: f"only {first}", _SECOND: f"only {second}"}
-        return tuple(span for part, text in texts.items() for span in (fill_of(part, symbols), Span(f" {text}  ")))
+    def _strip(self, rows: int) -> int:
+        """Return how many rows the difference takes, a line of words among them."""
+        return 1 + max(2, rows // 4) if rows >= _LEAST_DIFFERENCE and self.difference.any() else 0
+
+    def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
+        strip = self._strip(rows)
+        lines = super().bars(count, rows - strip, symbols)
+        if not strip:
+            return lines
+        steps = self.chosen(count, np.abs(self.difference))
+        apart, most = self.difference[steps], float(np.abs(self.difference).max())
+        at = int(np.argmax(np.abs(self.difference)))
+        share = most / max(float(min(side[at] for side in self.heights)), 1.0)
+        words = (
+            f" difference, at most {humanise(int(most), self.kind)} ({share:.1%}) at {self.place(at)}: {self._more(at)} has more ",
+            f" difference, at most {humanise(int(most), self.kind)} ({share:.1%}) ",
+            f" at most {humanise(int(most), self.kind)} ",
+        )
+        text = next((symbols.clean(text) for text in words if display_width(text) + 4 <= count), "")
+        rule = symbols.glyphs.rule
+        title = (Span(f"{rule * 2}{text}{rule * (count - 2 - display_width(text))}", "faint"),)
+        below = band_lines([np.maximum(-apart, 0), np.maximum(apart, 0)], most, strip - 1, self._fills(symbols)[1:], symbols)
+        return [*lines, title, *below]
+
+    def _more(self, place: int) -> str:
+        """Return the side that has more at a place."""
+        return self.names[int(self.difference[place] > 0)]
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
         """Where each side is highest; one line for both where it is the same place."""
         peaks = [self.peak_of(side) for side in (0, 1)]
+        sides = zip(self.names, self.heights, strict=True)
+        amounts = [f"{name} {self.amount(side.max(initial=0), is_modelled=bool(self.modelled))}" for name, side in sides]
         if peaks[0] == peaks[1]:
-            return [self.mark_line(peaks[0], "both peaks", count, symbols)]
-        sides = zip(self.names, self.heights, peaks, strict=True)
-        return [self.mark_line(at, f"{name} peak {humanise(int(side[at]), Kind.BYTES)}", count, symbols) for name, side, at in sides]
-
-
-_BOTH, _FIRST, _SECOND = 0, 1, 3
-"""Fills and looks of common bytes, and of those of one side only."""
+            return [self.mark_line(peaks[0], f"both peaks: {', '.join(amounts)}", count, symbols)]
+        return [self.mark_line(at, f"peak of {text}", count, symbols) for at, text in zip(peaks, amounts, strict=True)]
 
 
 def _moved_in(line: Line, margin: int) -> Line:

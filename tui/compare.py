@@ -15,8 +15,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from irscope.errors import Cancelled, IrscopeError
+from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.files import is_recording
 from irscope.immutable import immutable
+from irscope.recording import read_recording
 from irscope.report.printable import cut_middle
 from irscope.report.report import Document, Report
 from irscope.report.table import Table
@@ -24,15 +26,18 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Plain, bare
 from irscope.tools.compare import ModelComparison, RunComparison, compare_compiled, compare_with, model_comparison, run_comparison
 from irscope.tools.compare.decides import compiled_headline
+from irscope.tools.compare.memory import compare_runs, read_run
 from irscope.tools.compare.model_report import timelines
 from irscope.tools.compare.models import SAME
 from irscope.tools.compare.weights import read_values, weight_change
 from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
 from irscope.tui.browse.model import Browse
-from irscope.tui.charts import BothLines
+from irscope.tui.charts import Beside
 from irscope.tui.command import Source, compare_eager_command
+from irscope.tui.memory.run import ShownRun
 from irscope.tui.recorder import ChildRun, new_file, record_command, simulate_command
+from irscope.tui.recording import run_of_recording
 from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.screen import ModelScreen
 from irscope.tui.session import NOW, Session
@@ -51,8 +56,8 @@ _OFF = 0.01
 _NODES, _MODULES, _WEIGHTS = "nodes", "modules", "parameters and buffers"
 """What tables are about; those that list only what differs say so in their titles."""
 _DIFFER = " that differ"
-_LEAST_CHART = 6
-"""Lines that the chart keeps for marks, bars, axis and legend."""
+_LEAST_CHART = 10
+"""Lines that the chart keeps below the first line of what is said, for marks, bars, the difference, axis and legend."""
 _ANOTHER_MODEL = "IRS661"
 """The code of a recording that is not of the open model, such as one of a training script that was simulated."""
 _LONGEST_NAME = 40
@@ -80,13 +85,13 @@ class Shown:
     report: Report
     is_of_run: bool
     """Whether it is a model beside a recording."""
-    lines: BothLines | None
+    lines: Beside | None
     tables: tuple[ReportTable, ...]
     place_of_row: tuple[int, ...]
     """For each row of the table of nodes its place on the axis."""
     everything: bool
-    compared: ModelComparison | RunComparison
-    """What was compared; the table of what is equal, too, and values of weights are taken from it later."""
+    compared: ModelComparison | RunComparison | None
+    """What was compared, None for two runs; the table of what is equal, too, and values of weights are taken from it later."""
     equal: Mapping[str, int]
     """By what a table is about, how many rows are left out because both sides are equal there."""
 
@@ -116,13 +121,13 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
         at = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
         places = [at.get(steps[0], 0) for steps in compared.groups]
         labels = [compared.steps[step].name if 0 <= step < len(compared.steps) else "" for step, _ in compared.axis]
-        lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels)
+        lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels, symbols)
     else:
         document = _said_of_compiler(model_comparison(compared, everything=everything), compared)
         places, labels = _model_places(compared, everything)
         heights = timelines(compared)
         of_compiler = compared.b.is_compiled and not compared.a.is_compiled
-        lines = None if heights is None else _lines(("eager", "compiled") if of_compiler else ("A", "B"), heights, labels)
+        lines = None if heights is None else _lines(("eager", "compiled") if of_compiler else ("A", "B"), heights, labels, symbols)
     (report,), is_of_run = document.reports, isinstance(compared, RunComparison)
     tables = tuple(ReportTable(_fitted(table, is_of_run), symbols) for table in _ordered(report) if len(table))
     equal = {} if isinstance(compared, RunComparison) or everything else _equal(compared)
@@ -143,10 +148,11 @@ def _equal(compared: ModelComparison) -> dict[str, int]:
     }
 
 
-def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str]) -> BothLines | None:
+def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str], symbols: Symbols) -> Beside | None:
     if not heights[0]:
         return None
-    return BothLines(names, (np.array(heights[0], dtype=np.float64), np.array(heights[1], dtype=np.float64)), labels)
+    a, b = (np.array(side, dtype=np.float64) for side in heights)
+    return Beside(names, (a, b), places=[symbols.clean(label) or "before the first node" for label in labels])
 
 
 def _model_places(compared: ModelComparison, everything: bool) -> tuple[list[int], list[str]]:
@@ -191,6 +197,30 @@ def _off_by(predicted: Plain, measured: Plain) -> float:
     if not isinstance(predicted, int | float) or not isinstance(measured, int | float):
         return math.inf
     return abs(predicted - measured) / max(abs(measured), 1)
+
+
+def _run_at(path: str) -> ShownRun:
+    """Return the run of a file; of a snapshot its requests alone, without a chart."""
+    if is_recording(Path(path)):
+        return run_of_recording(read_recording(Path(path)))
+    return ShownRun((path,), path, "", "", path=path)
+
+
+def shown_runs(a: ShownRun, b: ShownRun, symbols: Symbols) -> Shown:
+    """Return two runs as the screen needs them: over one axis, each over its whole length."""
+    if not a.path:
+        raise UsageError("this run is in no file that can be compared", hint="`irscope tui A.jsonl B.jsonl` compares recordings")
+    (report,) = compare_runs(*(read_run(Path(run.path)) for run in (a, b))).document().reports
+    said = [str(report.summary[key]) for key in ("verdict", "requests")]
+    heights = [None if run.memory is None else np.sum(list(run.memory.heights("category").values()), axis=0) for run in (a, b)]
+    lines = None
+    if a.memory is not None and b.memory is not None and heights[0] is not None and heights[1] is not None:
+        count = max(map(len, (a.memory.places, b.memory.places)))
+        first, second = (side[np.arange(count) * len(side) // count] for side in heights if side is not None)
+        longer = a if len(a.memory.places) == count else b
+        lines = Beside(("A", "B"), (first, second), places=longer.memory.places if longer.memory is not None else None)
+    tables = tuple(ReportTable(table.without_details(), symbols) for table in report.tables if len(table))
+    return Shown(replace(report, headline=tuple(said)), False, lines, tables, (), True, None, {})
 
 
 class Compare:
@@ -275,7 +305,7 @@ class Compare:
 
     def ask_for_values(self) -> str:
         """Have the values of weights compared; returns why that cannot be, if it cannot."""
-        if self.found is None or self.found.is_of_run:
+        if self.found is None or self.found.is_of_run or self.found.compared is None:
             return "The values of weights are compared with those of another model or checkpoint: o chooses one."
         if self.with_values:
             return "The values are compared already." if self.found.has_values else "The values are being read."
@@ -283,7 +313,7 @@ class Compare:
         return ""
 
     @property
-    def lines(self) -> BothLines | None:
+    def lines(self) -> Beside | None:
         """Both timelines, where they are known."""
         return None if self.found is None else self.found.lines
 
@@ -456,7 +486,7 @@ class Compare:
             return ""
         values = [humanise(int(height[self.place]), Kind.BYTES) for height in lines.heights]
         parts = [f"{name} {value}" for name, value in zip(lines.names, values, strict=True)]
-        return f"{lines.labels[self.place] or 'before the first node'}: {', '.join(parts)}"
+        return f"{lines.place(self.place)}: {', '.join(parts)}"
 
     # -- chart -------------------------------------------------------------------------------------------------
 
@@ -480,7 +510,7 @@ class Compare:
                 else "No timelines: sizes or events are missing."
             )
             return filled([*head, (), (Span(why, "faint"),)], height)
-        head = head[: max(0, height - _LEAST_CHART)]
+        head = head[: max(1, height - _LEAST_CHART)]
         cursor, legend = Span(clean(self.cursor_text())), lines.legend(self.symbols)
         below = [(*legend, Span("   "), cursor)] if height < _SHORT else [legend, (cursor,)]
         below = [cut_line(line, width, self.symbols) for line in below]
@@ -516,8 +546,8 @@ class CompareScreen(ModelScreen):
     FILTER_HINT = "words that occur in a row; !word: must not"
     DEFAULT_CSS = """
     CompareScreen #compare-panes { height: 1fr; layout: vertical; }
-    CompareScreen #both { height: 1fr; min-height: 8; }
-    CompareScreen #differences-pane { height: 1fr; }
+    CompareScreen #both { height: 3fr; min-height: 8; }
+    CompareScreen #differences-pane { height: 2fr; }
     CompareScreen.-tiny #both { display: none; }
     """
     PANES: ClassVar[dict[str, str]] = {"compare": "On this screen", "both": "Both timelines", "differences": "Differences"}
@@ -554,6 +584,8 @@ class CompareScreen(ModelScreen):
         self.compare: Compare = session.keep(self.NAME, lambda: Compare(session.browse))
         if session.compare_with:
             self.compare.choose(session.compare_with)
+        elif len(session.runs) > 1 and not self.compare.other:
+            self.compare.choose(session.runs[1].run.path)
         self._run: ChildRun | None = None
         """What is being recorded or simulated."""
 
@@ -579,8 +611,11 @@ class CompareScreen(ModelScreen):
         path, everything, with_values = asked
         env = dict(session.results.complete.env)
         known = None if compare.found is None else compare.found.compared
+        runs = [memory.run for memory in session.runs]
 
         def answer() -> Shown:
+            if runs:
+                return shown_runs(runs[0], next((run for run in runs[1:] if run.path == path), None) or _run_at(path), symbols)
             compared = (
                 known
                 if known is not None
@@ -679,6 +714,9 @@ class CompareScreen(ModelScreen):
         self.query_one("#other", Prompt).open(self.compare.other)
 
     def action_record(self) -> None:
+        if self.session.runs:
+            self.say("A run is compared with a recording or a snapshot: o chooses one.")
+            return
         if self._run is not None:
             self.say(self._run.text)
             return
@@ -768,6 +806,9 @@ class CompareScreen(ModelScreen):
         self.show()
 
     def action_eager(self) -> None:
+        if self.session.runs:
+            self.say("A run is compared with a recording or a snapshot: o chooses one.")
+            return
         self.compare.choose_compiled()
         self.asked()
         self.show()

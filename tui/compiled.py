@@ -19,7 +19,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
 from irscope.tui.amounts import amount
 from irscope.tui.analyses import result_of
-from irscope.tui.charts import Floats, Stack
+from irscope.tui.charts import Beside, Floats
 from irscope.tui.memory.lives import measured
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
 from irscope.tui.session import Session
@@ -363,15 +363,13 @@ class Side:
     is_modelled: bool
 
 
-class EagerBeside(Stack):
+class EagerBeside(Beside):
     """Bytes in use at each step of the compiled program, and at the nodes of eager whose work that is."""
 
     def __init__(self, eager: Side, compiled: Side, run: str, first: str) -> None:
         """`run` is which run of each is drawn, and `first` says what the first run takes where it is another one that needs more."""
-        a, b = eager.heights, compiled.heights
-        parts = {"both": np.minimum(a, b), "only eager": np.maximum(a - b, 0), "only compiled": np.maximum(b - a, 0)}
-        is_modelled = np.full(len(b), eager.is_modelled or compiled.is_modelled, dtype=np.bool_)
-        super().__init__(parts, modelled=dict.fromkeys(parts, is_modelled))
+        is_modelled = eager.is_modelled or compiled.is_modelled
+        super().__init__(("eager", "compiled"), (eager.heights, compiled.heights), modelled=is_modelled)
         self.sides = (eager, compiled)
         self.run = run
         self.first = first
@@ -396,7 +394,7 @@ class EagerBeside(Stack):
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
         return [
             self.mark_line(side.peak, f"{name} {self._text(side)} at {symbols.clean(side.at)}", count, symbols)
-            for name, side in zip(("eager", "compiled"), self.sides, strict=True)
+            for name, side in zip(self.names, self.sides, strict=True)
         ]
 
 

@@ -378,7 +378,7 @@ def test_the_sample_recordings_open(model_file: str, name: str) -> None:
     compare = Compare(browse(TWO_LAYERS, analysed=False))
     compare.choose(name)
     compare.take(compare.asks_for, shown(compare_with(open_model(path), SAMPLES / "recordings" / f"{name}.jsonl"), UNICODE))
-    text = drawn(compare)
+    text = drawn(compare, height=20)
     assert "nodes matched (100.0%)" in text
     assert "predicted" in text and "only measured" in text
 

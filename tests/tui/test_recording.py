@@ -45,6 +45,7 @@ from irscope.tui.recording import run_of_recording
 from irscope.tui.start import StartApp
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import Prompt
 from tests.tables import every
 from tests.tui import driving
 from tests.tui.driving import begun, start_headless
@@ -364,6 +365,29 @@ def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
         assert "the runs side by side" in shown(app) and "rank 2 of 2" in shown(app)
 
     driving.drive([run_of_recording(in_phases(rank)) for rank in range(3)], steps, size=size)
+
+
+@SIZES
+def test_two_runs_are_compared_by_their_files(size: tuple[int, int], tmp_path: Path) -> None:
+    """Keys: 6 where both were opened, else 6, o, the other file, enter."""
+    paths = [tmp_path / f"rank{rank}.jsonl" for rank in range(2)]
+    for rank, path in enumerate(paths):
+        write_recording(path, in_phases(rank))
+    runs = [run_of_recording(read_recording(path)) for path in paths]
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await driving.press(app, pilot, "6", *(["o"] if len(app.session.runs) == 1 else []))
+        if len(app.session.runs) == 1:
+            app.screen.query_one("#other", Prompt).value = str(paths[1])
+            await driving.press(app, pilot, "enter")
+        text = shown(app)
+        assert "requested is the same" in text or "A has 40.00 MiB at its peak" in text or "reserved is the same" in text
+        assert "difference, at most 10.00 MiB" in text and "only B" in text
+        assert "counters: what there was before" in text and "irscope tui" not in text
+        assert app.session["compare"].command(app.browse.source).startswith("irscope compare ")
+
+    for shown_ in (runs, runs[:1]):
+        driving.drive(shown_, steps, size=size)
 
 
 def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

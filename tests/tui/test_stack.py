@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from irscope.report.picture import colours_of
 from irscope.report.printable import display_width
 from irscope.report.units import Kind, humanise
-from irscope.tui.charts import BothLines, Limit, Stack
+from irscope.tui.charts import Beside, Limit, Stack
 from irscope.tui.text import ASCII, PARTS, UNICODE, Line, Span, Symbols, text_of
 
 
@@ -140,10 +140,21 @@ def test_borders_of_bands_are_drawn_to_an_eighth_of_a_cell(values: list[list[int
         assert abs(heights[looks[0]] - borders[0]) <= 1
 
 
-def test_five_percent_between_two_runs_is_seen() -> None:
-    first, second = np.full(30, 100.0), np.full(30, 95.0)
-    drawn = cells(BothLines(("A", "B"), (first, second), ["x"] * 30).bars(30, 8, UNICODE))
-    assert any(cell.behind is not None for line in drawn for cell in line)
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII])
+def test_five_percent_between_two_runs_is_seen_in_rows_of_its_own(symbols: Symbols) -> None:
+    """At one step of a thousand, where the chart shows a higher one in the same column."""
+    first = np.full(1000, 100.0)
+    first[::2] = 120
+    second = first.copy()
+    second[501] -= 5
+    lines = [text_of(line) for line in Beside(("A", "B"), (first, second)).bars(60, 12, symbols)]
+    assert len(lines) == 12
+    at = next(number for number, line in enumerate(lines) if "difference, at most 5 B" in line)
+    assert "(5.3%)" in lines[at] and len(lines) - at - 1 == 3
+    below = lines[at + 1 :]
+    assert all(len(line.split()) == 1 and line.index(line.split()[0]) == 30 for line in below)
+    same = Beside(("A", "B"), (first, first)).bars(60, 12, symbols)
+    assert not any("difference" in text_of(line) for line in same)
 
 
 def test_the_peak_and_the_cursor_are_marked() -> None:

@@ -415,7 +415,7 @@ class Memory(MemoryView):
         self.after = None if one is None or total is None or len(one.heights) != len(total) else BeforeAfter(total, one)
         if self.after is not None and self.stack is not None:
             self.after.limit = self.stack.limit
-            self.go_to(int(np.argmax(self.after.after)))
+            self.go_to(self.after.peak_of(1))
 
     def forget_whatifs(self) -> None:
         """Other sizes or another device: what was computed is about something else."""

@@ -23,7 +23,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
 from irscope.tui.browse.outline import Ints
-from irscope.tui.charts import Floats, Mask, Stack, fill_of, runs
+from irscope.tui.charts import Beside, Floats, Mask, Stack, fill_of, runs
 from irscope.tui.context import Target
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of, wrap
 
@@ -314,12 +314,8 @@ def orders(report: Report) -> Stack | None:
         return None
     written = numbers_of(series.data["as_written"])
     found = numbers_of(series.data["scheduled"]) if "scheduled" in series.data else written
-    parts = {
-        "both orders": np.minimum(written, found),
-        "only as written": np.maximum(written - found, 0),
-        "only in the order found": np.maximum(found - written, 0),
-    }
-    return Stack(parts)
+    parts = ("both orders", "only as written", "only in the order found")
+    return Beside(("as written", "order found"), (written, found), parts=parts)
 
 
 def order_text(report: Report) -> str:

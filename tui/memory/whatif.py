@@ -9,16 +9,16 @@ import numpy as np
 
 from irscope.errors import IrscopeError
 from irscope.immutable import immutable
-from irscope.report.celltext import SIGNS, signed
+from irscope.report.celltext import signed
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.tui.amounts import Floats
-from irscope.tui.charts import Ints, Stack
+from irscope.tui.charts import Beside, Ints
 from irscope.tui.memory.lives import measured
 from irscope.tui.memory.views import Verdict
 from irscope.tui.rows import RowTexts, TableColumn, TableModel
-from irscope.tui.text import Line, Symbols
+from irscope.tui.text import Symbols
 
 if TYPE_CHECKING:
     from irscope.ir.dim_arrays import Numbers
@@ -286,31 +286,13 @@ def _as_floats(cells: Iterator[Quantity]) -> Floats:
     return np.array([float(str(one.value)) for one in cells], dtype=np.float64)
 
 
-class BeforeAfter(Stack):
+class BeforeAfter(Beside):
     """Bytes at each step before a change and after it."""
 
     def __init__(self, before: Floats, one: WhatIf) -> None:
-        after = one.heights
-        parts = {
-            "with it": np.minimum(before, after),
-            "saved": np.maximum(before - after, 0),
-            "more than before": np.maximum(after - before, 0),
-        }
-        is_modelled = one.peak.provenance is not Provenance.EXACT
-        modelled = dict.fromkeys(parts, np.full(len(before), is_modelled, dtype=np.bool_))
-        super().__init__(parts, modelled=modelled)
-        self.before = before
-        self.after = after
+        parts = ("with it", "saved", "more than before")
+        super().__init__(("before", "then"), (before, one.heights), parts=parts, modelled=one.peak.provenance is not Provenance.EXACT)
         self.one = one
-
-    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
-        was, then = int(np.argmax(self.before)), int(np.argmax(self.after))
-        before = f"before {humanise(int(self.before[was]), self.kind)} at {self.place(was)}"
-        sign = SIGNS.get(self.one.peak.provenance, "")
-        return [
-            self.mark_line(was, before, count, symbols),
-            self.mark_line(then, f"then {sign}{humanise(int(self.after[then]), self.kind)}", count, symbols),
-        ]
 
 
 def tried_text(one: WhatIf, verdict: Verdict | None) -> str:
