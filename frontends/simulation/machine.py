@@ -66,8 +66,7 @@ class Machine:
     def __init__(self, target: Target, pending_frees: PendingFrees = "next_malloc", memory: int | None = None) -> None:
         self.target = target
         self.total = memory or target.device.memory_bytes or 0
-        release, context = "{}.{}".format(*target.torch), target.device.context_most
-        self.gpu = TapedAllocator(release, target.alloc_conf, self.total or None, pending_frees=pending_frees, others=context)
+        self.gpu = TapedAllocator.of(target, self.total or None, pending_frees, target.device.context_most)
         self.storages = Storages(self.free)
         self.pieces: dict[int, Piece] = {}
         """Those that live, by address."""

@@ -204,10 +204,24 @@ class Target:
     then unknown. Otherwise as after `torch.backends.cuda.enable_cudnn_sdp(False)`."""
 
     @property
+    def rules(self) -> str:
+        """Return what decides besides the device: "torch 2.13, expandable_segments:True"."""
+        return f"torch {self.release.name}" + (f", {self.alloc_conf}" if self.alloc_conf else "")
+
+    @property
     def text(self) -> str:
         """For headings: "NVIDIA H200, torch 2.13"."""
-        conf = f", {self.alloc_conf}" if self.alloc_conf else ""
-        return f"{self.device.title}, torch {self.release.name}{conf}"
+        return f"{self.device.title}, {self.rules}"
+
+    def to_json(self) -> dict[str, str]:
+        """Return what documents and summaries say of it; the allocator's options where there are any."""
+        conf = {"alloc_conf": self.alloc_conf} if self.alloc_conf else {}
+        return {"device": self.device.name, "torch": self.release.name, **conf}
+
+    @property
+    def is_expandable(self) -> bool:
+        """Return whether segments grow in place."""
+        return "expandable_segments:true" in self.alloc_conf.lower()
 
     @property
     def release(self) -> Release:

@@ -177,8 +177,8 @@ class Generation:
         return {
             "schema": SCHEMA,
             "model": wish.model,
+            **self.simulation.target.to_json(),
             "device": self.simulation.options.device or self.simulation.target.device.name,
-            "torch": "{}.{}".format(*self.simulation.target.torch),
             "prompt": wish.prompt,
             "new": wish.new,
             "batch": wish.batch,

@@ -275,8 +275,7 @@ def _history(process: Process, watch: Watch, options: Options, begin: int) -> li
     tape.starts, tape.spans = [0, begin, len(tape.events)], [Span("before", 0, 1), Span("recorded", 1, 2)]
     gpu = allocator_of(target, options)
     replayed = tape.replay(gpu, tape.numbers("central"), "all", addresses=True)
-    expandable = "expandable_segments:true" in target.alloc_conf.lower()
-    return trace(allocations_of_program(tape, replayed, expandable=expandable), first_step=1)
+    return trace(allocations_of_program(tape, replayed, expandable=target.is_expandable), first_step=1)
 
 
 def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:

@@ -323,11 +323,11 @@ class Simulation:
         return {
             "schema": SCHEMA,
             "script": self.script,
+            **self.target.to_json(),
             "device": options.device or self.target.device.name,
             "world": options.ranks,
             "rank": options.rank,
             "launched_as": self.launched_as,
-            "torch": "{}.{}".format(*self.target.torch),
             "outcome": self.outcome,
             "error": self.error,
             "line": self.line,
@@ -442,7 +442,7 @@ class Simulation:
         steps = len(self.steps)
         what = f"{self.script}, {steps} step{'' if steps == 1 else 's'}" if steps else self.script
         rank = f", rank {self.options.rank} of {self.options.ranks}" if self.options.world else ""
-        return f"{what}{rank}, as {self.launched_as}, torch {'{}.{}'.format(*self.target.torch)}"
+        return f"{what}{rank}, as {self.launched_as}, {self.target.rules}"
 
     def _deciding(self) -> Iterator[tuple[str, str]]:
         """The highest step, what it is made of, and what of it is the most."""

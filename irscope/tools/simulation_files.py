@@ -60,13 +60,13 @@ def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] 
 def allocator_log(simulation: Simulation) -> AllocatorLog:
     """Return what the allocator did, event by event."""
     target = simulation.target
-    expandable = "expandable_segments:true" in target.alloc_conf.lower()
-    log = allocations_of_program(simulation.tape, simulation.replay(watch="all"), expandable=expandable, refusal=_refusal(simulation))
+    replayed = simulation.replay(watch="all")
+    log = allocations_of_program(simulation.tape, replayed, expandable=target.is_expandable, refusal=_refusal(simulation))
     log.settings = {
         "PYTORCH_CUDA_ALLOC_CONF": target.alloc_conf,
-        "expandable_segments": expandable,
+        "expandable_segments": target.is_expandable,
         SNAPSHOT_DEVICE: simulation.options.device or target.device.name,
-        SNAPSHOT_TORCH: "{}.{}".format(*target.torch),
+        SNAPSHOT_TORCH: target.release.name,
     }
     return log
 
@@ -142,7 +142,7 @@ def _header(simulation: Simulation) -> Header:
         ModelRecord(Path(simulation.script).stem, "program", simulation.script),
         DeviceRecord("cuda", target.device.title, target.device.memory_bytes),
         f"irscope {irscope.__version__}",
-        versions={"torch": "{}.{}".format(*target.torch)},
+        versions={"torch": target.release.name},
         settings=settings,
         warmup=max(len(simulation.steps) - 1, 0),
         repeats=1,

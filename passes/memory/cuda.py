@@ -531,9 +531,7 @@ def _alive_tables(memory: DeviceMemory) -> tuple[Table, ...]:
 def counters_summary(memory: DeviceMemory) -> dict[str, object]:
     """Return what reports of `liveness` and `cuda-memory` have in common."""
     target = memory.target
-    found: dict[str, object] = {"device": target.device.name, "torch": "{}.{}".format(*target.torch)}
-    if target.alloc_conf:
-        found["alloc_conf"] = target.alloc_conf
+    found: dict[str, object] = {**target.to_json()}
     for moment in _MOMENTS:
         found[moment] = {counter: memory.counter(moment, counter) for counter in REPORTED}
     found["workspace_bytes"] = _workspace(memory)

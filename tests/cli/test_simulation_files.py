@@ -176,3 +176,13 @@ def test_settings_that_a_release_does_not_take_are_named(tmp_path: Path) -> None
     path.write_bytes(pickle.dumps(snapshot))
     [note] = [one for one in explain_file(path).report().notes if "does not take" in one]
     assert note.startswith("torch 2.8 does not take ") and "no_such_thing:3" in note and "expandable" not in note
+    # What the program set itself holds as well, and a release whose rules are not known is named.
+    divisions = {str(1 << power): 4 * (power > 7) for power in range(16)}
+    set_by_calls = {"max_split_size": 128 << 20, "garbage_collection_threshold": 0.5, "roundup_power2_divisions": divisions}
+    unset = {"max_split_size": -1, "garbage_collection_threshold": 0.0, "roundup_power2_divisions": dict.fromkeys(divisions, 0)}
+    for settings, offered in ((set_by_calls, 1), (unset, 3)):
+        snapshot["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False, "irscope_torch": "2.99", **settings}
+        path.write_bytes(pickle.dumps(snapshot))
+        found = explain_file(path)
+        assert [note for note in found.report().notes if "torch 2.99, which the file names, are not known" in note]
+        assert len([change for change in found.tried[1] if change.change.conf]) == offered

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Iterable
 from itertools import chain, count, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from irscope.devices.releases import DEFAULT_RELEASE, release_named
 from irscope.errors import UsageError
@@ -376,7 +376,7 @@ class CachingAllocator:
         self._ooms = 0
 
     @classmethod
-    def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc", others: int = 0) -> CachingAllocator:
+    def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc", others: int = 0) -> Self:
         """That of the version of torch, with the options, that a prediction is for."""
         return cls(target.release.name, target.alloc_conf, total_memory, pending_frees=pending_frees, others=others)
 

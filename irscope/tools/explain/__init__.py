@@ -30,7 +30,7 @@ from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.tools.compare.memory import MemoryComparison, Request, compare_runs, of_snapshot
-from irscope.tools.explain.changes import Outcome, try_changes
+from irscope.tools.explain.changes import Outcome, settings_of, try_changes
 from irscope.tools.explain.faults import Fault, faults_of
 from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History, rounded
 from irscope.tools.explain.recorded import snapshot_of
@@ -237,6 +237,8 @@ class Explanation:
     prediction: Prediction | None = None
     release: str = DEFAULT_RELEASE.name
     """Of torch, whose rules the requests are asked again by."""
+    unknown: str = ""
+    """The release that the file names, where its rules are not known."""
 
     @cached_property
     def faults(self) -> list[Fault]:
@@ -460,7 +462,8 @@ class Explanation:
         if why:
             notes.append(why)
         if self.tried[0] is not None:
-            notes.append(f"changes were tried by the rules of torch {self.release}; --torch names another release")
+            instead = f", as those of torch {self.unknown}, which the file names, are not known" if self.unknown else ""
+            notes.append(f"changes were tried by the rules of torch {self.release}{instead}; --torch names another release")
         if history.length and not history.has_stacks:
             notes.append("the history has no stacks: torch.cuda.memory._record_memory_history(stacks='python') writes them")
         if history.has_pools and not why:
@@ -540,23 +543,26 @@ def explain(
             known = ", ".join(map(str, snapshot.devices)) or "none"
             raise LoadError(f"has nothing of device {device}; of {known}", code="IRS663", where=snapshot.path)
         snapshot = snapshot.of_device(device)
-    chosen = _as_it_ran(snapshot, options or Options())
+    chosen, unknown = _as_it_ran(snapshot, options or Options())
     history = History(snapshot)
     if not len(history.blocks):
         raise LoadError("holds neither a history nor a block in use: nothing is to be explained", code="IRS663", where=snapshot.path)
     script = Path(target) if target.endswith(SCRIPTS) else None
-    found = Explanation(snapshot.path, history, Sources(script), release="{}.{}".format(*torch_version(chosen.torch)))
+    found = Explanation(snapshot.path, history, Sources(script), None, "{}.{}".format(*torch_version(chosen.torch)), unknown)
     if target:
         found.prediction = predict(snapshot, target, arguments, chosen, tries=tries)
     return found
 
 
-def _as_it_ran(snapshot: Snapshot, options: Options) -> Options:
-    """Return the options with the device, the release and the allocator's settings of the snapshot, where nobody said others."""
-    said = snapshot.settings
-    device, torch, conf = (str(said.get(key) or "") for key in (SNAPSHOT_DEVICE, SNAPSHOT_TORCH, "PYTORCH_CUDA_ALLOC_CONF"))
+def _as_it_ran(snapshot: Snapshot, options: Options) -> tuple[Options, str]:
+    """Return the options with the device, the release and the allocator's settings of the snapshot, where nobody said others; and the
+    release that it names, where its rules are not known."""
+    device, torch = (str(snapshot.settings.get(key) or "") for key in (SNAPSHOT_DEVICE, SNAPSHOT_TORCH))
+    conf, unknown = ",".join(settings_of(snapshot)), ""
     try:
-        torch_version(torch)
-    except UsageError:  # a release whose rules are not known
-        torch = ""
-    return replace(options, device=options.device or device, torch=options.torch or torch, alloc_conf=options.alloc_conf or conf)
+        torch_version(options.torch or torch)
+    except UsageError:
+        if options.torch:
+            raise
+        torch, unknown = "", torch
+    return replace(options, device=options.device or device, torch=options.torch or torch, alloc_conf=options.alloc_conf or conf), unknown

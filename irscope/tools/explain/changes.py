@@ -9,10 +9,12 @@ from typing import Final
 import numpy as np
 
 from irscope.errors import UsageError
+from irscope.frontends.files.snapshot import Snapshot
 from irscope.immutable import immutable
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.conf import LARGE_SEGMENT, segment_size
 from irscope.memory.run import Lives
+from irscope.report.printable import one_line
 from irscope.tools.explain.faults import Fault
 from irscope.tools.explain.history import History, Numbers
 
@@ -22,6 +24,10 @@ _SETTINGS: Final = ("expandable_segments:True", "max_split_size_mb:128", "roundu
 _COMMA: Final = re.compile(r",(?![^\[]*\])")
 _SCALED: Final = ("activation", "temporary", "input", "output", "loaded")
 _FINEST: Final = 1 / 64
+_UNLIMITED: Final = 1 << 50
+"""Bytes above which `max_split_size` limits nothing: PyTorch writes the largest number there is."""
+_LONGEST: Final = 200
+"""Of settings that are named."""
 
 
 @immutable(slots=False)
@@ -120,24 +126,36 @@ class Replays:
         return died, size
 
 
+def settings_of(snapshot: Snapshot) -> list[str]:
+    """Return the allocator's settings: the text of the variable, and what the program set besides."""
+    said = snapshot.settings
+    texts = (said.get(key) for key in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    text = next((found for found in texts if isinstance(found, str) and found), "")
+    # A comma within brackets parts no settings.
+    found = [part.strip() for part in _COMMA.split(text) if part.strip()]
+    split, collects, divisions = (said.get(key) for key in ("max_split_size", "garbage_collection_threshold", "roundup_power2_divisions"))
+    beside = {
+        "expandable_segments": "True" if said.get("expandable_segments") is True else "",
+        "max_split_size_mb": str(split >> 20) if isinstance(split, int) and 0 < split < _UNLIMITED else "",
+        "garbage_collection_threshold": str(collects) if isinstance(collects, float) and collects > 0 else "",
+    }
+    if isinstance(divisions, dict) and all(str(size).isdecimal() and isinstance(count, int) for size, count in divisions.items()):
+        parts = [f"{size}:{divisions[size]}" for size in sorted(divisions, key=int)]
+        beside["roundup_power2_divisions"] = f"[{','.join(parts)}]" if any(divisions.values()) else ""
+    return found + [f"{name}:{value}" for name, value in beside.items() if value and name not in text]
+
+
 def _conf_of(history: History, release: str) -> tuple[str, str]:
     """Return the allocator's settings, and those that this release does not take."""
-    settings = history.snapshot.settings
-    found = settings.get("PYTORCH_CUDA_ALLOC_CONF", "")
-    if not isinstance(found, str) or len(found) > 1000:
-        found = ""
-    if settings.get("expandable_segments") is True and "expandable_segments" not in found:
-        found = ",".join(filter(None, (found, "expandable_segments:True")))
     taken, refused = [], []
-    # A comma within brackets parts no settings.
-    for one in filter(None, (part.strip() for part in _COMMA.split(found))):
+    for one in settings_of(history.snapshot):
         try:
             CachingAllocator(release, one, PLENTY)
         except UsageError:
             refused.append(one)
         else:
             taken.append(one)
-    return ",".join(taken), ",".join(refused)
+    return ",".join(taken), one_line(",".join(refused))[:_LONGEST]
 
 
 def try_changes(history: History, faults: list[Fault], release: str) -> tuple[Outcome | None, list[Outcome], str]:
