@@ -249,6 +249,9 @@ def open_model(
     for name, only in program.only_sizes.items():
         hint = "" if only.size is None else typed(f"--bind {name}={only.size}")
         sink.add(Diagnostic(Severity.WARNING, "IRS203", only.text(name), hint=hint), about=name)
+    for name, (size, why) in program.table_sizes.items():
+        hint = typed(f"--bind {name}={size}")
+        sink.add(Diagnostic(Severity.WARNING, "IRS203", f"{name} can only be 1 or {size}: {why}", hint=hint), about=name)
     found = (*sink, *program.misstated, *default_registry().problems)
     return _with_manager(Model(manager, found, options, _graph_versions(program)))
 
@@ -374,15 +377,16 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
     roles = {named: role for role in ("seq", "batch") if (named := symbol_named(program, role)) is not None}
     sizes: dict[str, int] = {}
     from_file: set[str] = set()
+    certain = {**{name: size for name, (size, _) in program.table_sizes.items()}, **program.only_numbers}
     for name, symbol in program.symbols.items():
         low, high = bounds(symbol)
         example = program.examples.get(name)
         is_possible = example is not None and (low or 1) <= example and (high is None or example <= high)
-        sizes[name] = program.only_numbers.get(name, example if example is not None and is_possible else max(1, low or 1))
+        sizes[name] = certain.get(name, example if example is not None and is_possible else max(1, low or 1))
         if is_possible:
             from_file.add(name)
     growing = [name for name in sizes if name not in from_file and roles.get(name) != "batch"]
-    usual = {name: size for name, size in usual_sizes(program).items() if name in growing and name not in program.only_numbers}
+    usual = {name: size for name, size in usual_sizes(program).items() if name in growing and name not in certain}
     for name, size in _tied(program, sizes_that_run(program, sizes, growing, usual), growing).items():
         yield StatedSize(name, size, EXAMPLE_SIZE if name in from_file else ASSUMED_SIZE, roles.get(name, ""), short.get(name, ""))
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from irscope.diagnostics import Diagnostic
 from irscope.immutable import immutable, mutable
-from irscope.ir.dims import Dim, SymDim
+from irscope.ir.dims import Dim, SymDim, only_size
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, runs
 from irscope.ir.places import Scope
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type
@@ -58,6 +58,44 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
 
 # ----------------------------------------------------------------------------------------------------
 # Weights in few bits, as quantisers store them: several tensors for one weight.
+
+
+class Relation(enum.Enum):
+    """How two sizes are related wherever a model runs; the value is put between them."""
+
+    EQUAL = "is"
+    BROADCAST = "broadcasts with"
+    """They are equal, or one of them is 1."""
+    AT_MOST = "is at most"
+    """Above, floats do not hold every whole number; the model runs all the same."""
+    FITS = "fits into"
+    """The first is not larger."""
+
+
+@immutable
+class Constraint:
+    """Two sizes that a node relates: at others the model does not run."""
+
+    left: Dim
+    right: Dim
+    relation: Relation
+    why: str
+    """The operator and what it requires, with the node."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the symbols that both sizes are made of."""
+        sizes = (one for one in (self.left, self.right) if isinstance(one, SymDim))
+        return frozenset(str(each) for one in sizes for each in one.symbols())
+
+    def holds(self, left: int, right: int) -> bool:
+        """Return whether two numbers are related in that way."""
+        if self.relation is Relation.BROADCAST:
+            return left == right or 1 in (left, right)
+        return left <= right if self.relation is Relation.FITS else left == right
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.left} {self.relation.value} {self.right}"
 
 
 @immutable
@@ -236,6 +274,8 @@ class Program:
     """Assumptions about the run: what was not specified, and the value that was assumed."""
     only_sizes: dict[str, OnlySize] = field(default_factory=dict)
     """Symbols for which the graph allows one size alone, as nodes contradict every other."""
+    constraints: tuple[Constraint, ...] = ()
+    """What nodes that always run require of sizes that are formulas of named symbols."""
     has_graph: bool = True
     """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
@@ -281,6 +321,16 @@ class Program:
     def only_numbers(self) -> dict[str, int]:
         """The sizes of symbols that can have one alone."""
         return {name: only.size for name, only in self.only_sizes.items() if only.size is not None}
+
+    @property
+    def table_sizes(self) -> dict[str, tuple[int, Constraint]]:
+        """Symbols that are 1 or the length of what they are broadcast with, as of a table of positions, with that length."""
+        found: dict[str, tuple[int, Constraint]] = {}
+        for one in self.constraints:
+            solved = only_size(one.left, one.right) if one.relation is Relation.BROADCAST else None
+            if solved is not None and solved[1] is not None and solved[0] not in self.only_sizes:
+                found.setdefault(solved[0], (solved[1], one))
+        return found
 
     @property
     def watched(self) -> Observed | None:

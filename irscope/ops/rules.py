@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from irscope.ir.dims import Dim, SymDim, bounds, broadcast, dim_max, equal, total_of
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr
+from irscope.ir.program import Relation
 from irscope.ir.types import ScalarType, SequenceType, Shape, TensorType, Type, scalar, tensor
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.spec import CostRule, Infer, Lists, OpCall, RuleError, UnknownCost, numel
@@ -46,6 +47,7 @@ def broadcast_dim(call: OpCall, left: Dim, right: Dim) -> Dim:
         return call.same(left, right, "sizes that broadcast")
     if equal(left, right) is True:
         return left
+    call.context.assume(left, right, f"{call.spec.name}: sizes that broadcast", Relation.BROADCAST)
     # A side that cannot be 1 stays, whatever the other one stretches from.
     return fixed_sides[0] if fixed_sides else broadcast(left, right)
 

@@ -12,6 +12,7 @@ from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, bounds, equal, total_of, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
+from irscope.ir.program import Relation
 from irscope.ir.types import Layout, Shape, TensorType, Type
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Control, Factors, FusedAttention, OpRole
@@ -58,9 +59,10 @@ class RuleContext:
         self.reasons[str(made)] = (reason, decided_by)
         return made
 
-    def assume(self, left: Dim, right: Dim, why: str) -> None:
-        """Record that two sizes were taken as equal."""
-        self.assumptions.append((left, right, why))
+    def assume(self, left: Dim, right: Dim, why: str, relation: Relation = Relation.EQUAL) -> None:
+        """Record how two sizes are related wherever the model runs."""
+        if relation is not Relation.FITS:
+            self.assumptions.append((left, right, why))
 
     def note_size(self, size: Dim) -> Dim:
         """Remember a formula as the size of an axis: where the model runs it is not negative, whatever its bounds say."""
@@ -267,7 +269,7 @@ class OpCall:
         for real in numbers:
             for dim, limit in real.limits if real.is_known else ():
                 why = f"at most: floats of {limit.bit_length() - 1} bits hold every whole number only up to there"
-                self.context.assume(dim, limit, why)
+                self.context.assume(dim, limit, why, Relation.AT_MOST)
 
     def same(self, left: Dim, right: Dim, what: str) -> Dim:
         """Two sizes that the operator requires to be equal: proven, refuted (RuleError) or recorded as an assumption."""

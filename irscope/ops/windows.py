@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, exact_div, floordiv, less, product
 from irscope.ir.dtypes import DType
+from irscope.ir.program import Relation
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
@@ -75,8 +76,11 @@ def slid(call: OpCall, size: Dim, axis: Axis) -> Dim:
     if axis.stride < 1 or axis.dilation < 1:
         raise RuleError(f"strides and dilations of {call.spec.name} must be at least 1")
     padded = size + axis.before + axis.after
-    if less(padded, axis.reach) is True:
+    is_short = less(padded, axis.reach)
+    if is_short:
         raise RuleError(f"a window of {axis.reach} does not fit into {padded} elements ({call.spec.name})")
+    if is_short is None:
+        call.context.assume(axis.reach, padded, f"{call.spec.name}: a window fits", Relation.FITS)
     room = padded - axis.reach
     if not call.attr("ceil_mode") or auto_pad == "VALID":
         return call.context.note_size(floordiv(room, axis.stride) + 1)

@@ -24,6 +24,7 @@ from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
 from irscope.passes.memory.curve import Curve, Simulator, simulator
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import (
+    Allowed,
     Heights,
     Largest,
     Points,
@@ -105,6 +106,8 @@ class Fit:
     """At the largest size; at the smallest where nothing fits."""
     following: Need | None
     """One size further."""
+    following_size: int | None
+    """The next size that the model allows; None where there is none."""
     following_retries: tuple[int, ...] | None
     """How often PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it runs out of
     memory, or that is no question."""
@@ -331,8 +334,8 @@ class Search:
     def _largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         symbol = find_symbol(self.model.program, free)
         self._check_bound(symbol, others)
-        span = _Span(symbol, others, *self._limits(symbol))
-        bound = largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising)
+        span = _Span(symbol, others, Allowed(self.model.program, symbol, others))
+        bound = span.possible(largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising))
         unlimited = bound.limit == "range" and span.high is None
         found = sure = bound
         if bound.size is not None:
@@ -341,10 +344,10 @@ class Search:
             sure = self._sure(memory, span, found)
         size = found.size
         at = span.low if size is None else size
-        has_more = size is not None and (span.high is None or size < span.high) and not self._is_quick
-        following = self.need(symbol, at + 1, others) if has_more else None
+        after = None if size is None or self._is_quick else span.allowed.next(size)
+        following = None if after is None else self.need(symbol, after, others)
         asks_device = not self._is_quick and self._is_replayed and self.counter == "reserved" and not (size is None and span.high is None)
-        retries = self._retries(memory, span, at + 1) if asks_device and following is not None else None
+        retries = self._retries(memory, span, after) if asks_device and after is not None else None
         last = self._before_oom(memory, span, bound) if asks_device else None
         return Fit(
             model=self.model.program.path,
@@ -357,6 +360,7 @@ class Search:
             limit="nothing" if unlimited else found.limit,
             peak=self.need(symbol, at, others),
             following=following,
+            following_size=after,
             following_retries=retries,
             surely=None if unlimited else sure.size or 0,
             surely_peak=None if not sure.size else self.need(symbol, sure.size, others),
@@ -372,15 +376,6 @@ class Search:
             assumed=tuple(self.model.program.assumed),
         )
 
-    def _limits(self, symbol: str) -> tuple[int | None, int | None]:
-        """The sizes that the model allows. Raises UsageError where it allows none."""
-        only = self.model.program.only_sizes.get(symbol)
-        if only is None:
-            return self.model.program.symbols[symbol].bounds
-        if only.size is None:
-            raise UsageError(only.text(symbol), code="IRS620")
-        return only.size, only.size
-
     def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:
         """For ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits at all."""
         first, second = (find_symbol(self.model.program, name) for name in free)
@@ -388,11 +383,12 @@ class Search:
             raise UsageError(
                 f"{free[0]!r} and {free[1]!r} are one symbol", code="IRS337", hint=f"symbols: {', '.join(self.model.program.symbols)}"
             )
-        low = max(1, self.model.program.symbols[first].bounds[0] or 0)
+        low = Allowed(self.model.program, first, {}).low
         most = self.largest(memory, free[1], {**others, first: low})
         if not most.largest:
             return [self.largest(memory, free[0], {**others, second: most.smallest})]
-        sizes = [size for power in range(_DOUBLINGS) if (size := most.smallest << power) < most.largest]
+        allowed = Allowed(self.model.program, second, {first: low})
+        sizes = sorted({size for power in range(_DOUBLINGS) if (size := allowed.at_most(most.smallest << power)) < most.largest})
         return [self.largest(memory, free[0], {**others, second: size}) for size in (*sizes, most.largest)]
 
     def formula(self, others: Mapping[str, int]) -> str:
@@ -424,7 +420,7 @@ class Search:
         few = 0 if is_replayed or self.model.program.node_count > _FEW_NODES else _FEW_ANALYSES
         for measure in (replayed, analysed) if is_replayed else (analysed,):
             looks = self._looks if measure is replayed and self._is_replayed else few if self._is_quick else _ANALYSES
-            found = largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks)
+            found = span.possible(largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks))
             around = span.around(found.size)[: 1 if self._is_quick else None]
             if measure is analysed or all(measure(size) == analysed(size) for size in around):
                 break
@@ -447,6 +443,7 @@ class Search:
         found: dict[int, int] = {}
 
         def replayed(size: int) -> int:
+            size = span.allowed.at_most(size)
             if size not in found and self._has_arena:
                 self._tick()
                 found[size] = self._arena_bytes(span, size, end)
@@ -461,6 +458,7 @@ class Search:
             return found[size]
 
         def analysed(size: int) -> int:
+            size = span.allowed.at_most(size)
             self._tick()
             need = self.need(span.symbol, size, span.others)
             return need.bytes if end == "bytes" else _UNBOUNDED if need.most is None else need.most
@@ -515,6 +513,7 @@ class Search:
     def _retries(self, memory: int, span: _Span, size: int) -> tuple[int, ...] | None:
         """Return how often PyTorch empties its cache with just so much memory; None where it runs out."""
         assert self.simulator is not None
+        size = span.allowed.at_most(size)
         self._tick()
         if self._is_faithful:
             (counted,) = self.simulator.under(span.at(size), memory)
@@ -535,7 +534,7 @@ class Search:
             return memory if self._retries(memory, span, size) is not None else memory + 1
 
         looks = self._looks if self._is_faithful else _ANALYSES
-        return largest_by_measuring(overflow, memory, bound.size, span.low, span.high, looks)
+        return span.possible(largest_by_measuring(overflow, memory, bound.size, span.low, span.high, looks))
 
     def _heights(self, symbol: str, others: Mapping[str, int]) -> Heights:
         def heights(sizes: Sequence[int]) -> Sequence[int]:
@@ -609,12 +608,19 @@ class _Span:
 
     symbol: str
     others: Mapping[str, int]
-    least: int | None
-    high: int | None
+    allowed: Allowed
 
     @property
     def low(self) -> int:
-        return max(1, self.least or 0)
+        return self.allowed.low
+
+    @property
+    def high(self) -> int | None:
+        return self.allowed.high
+
+    def possible(self, found: Largest) -> Largest:
+        """Return the largest size that also runs."""
+        return found if found.size is None else replace(found, size=self.allowed.at_most(found.size))
 
     def at(self, size: int) -> Points:
         return Points({name: [number] for name, number in {**self.others, self.symbol: size}.items()}, {})
@@ -763,7 +769,7 @@ def _fit_report(found: Fit) -> Report:
         each = f", {at_size / time.value:,.0f} a second" if isinstance(time.value, float) else ""
         summary[key] = replace(time, note=f"at {at_size:,}{each}")
     if found.following is not None:
-        summary["one_further"] = _needed(found.following, f"at {found.largest + 1:,}{_goes_on(found)}")
+        summary["one_further"] = _needed(found.following, f"at {found.following_size or found.largest + 1:,}{_goes_on(found)}")
     if found.before_oom is not None and found.before_oom > found.largest + 1:
         size = f"up to {found.before_oom:,}" if found.runs_between else f"{found.before_oom:,}, though not all in between"
         summary["runs"] = f"{size}: PyTorch gives its cache back and tries again, which is slow"

@@ -17,7 +17,7 @@ from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.places import Blob, Literal, Scalar
-from irscope.ir.program import Program
+from irscope.ir.program import Program, Relation
 from irscope.ir.types import UNKNOWN_TENSOR, UNKNOWN_TYPE, ScalarType, TensorType, Type
 from irscope.ops.facts import Control
 from irscope.ops.reals import Real
@@ -60,12 +60,15 @@ class Reason:
 
 @immutable
 class Assumption:
-    """Two sizes taken as equal because an operator requires it."""
+    """Two sizes taken to be related because an operator requires it."""
 
     left: Dim
     right: Dim
     node: str
     why: str
+    relation: Relation = Relation.EQUAL
+    is_certain: bool = True
+    """Whether the node runs whenever the model does: it is in no branch or loop."""
 
 
 @mutable(slots=True, eq=False)
@@ -112,6 +115,8 @@ class Inferred:
     rank_reasons: dict[Value, Reason] = field(default_factory=dict)
     """For values whose rank or element type is unknown."""
     assumptions: list[Assumption] = field(default_factory=list)
+    fitting: list[Assumption] = field(default_factory=list)
+    """Sizes that others have to hold, as images their windows: too many to list."""
     problems: list[Problem] = field(default_factory=list)
     foreign: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with the number of nodes."""
@@ -179,7 +184,7 @@ class Inference(RuleContext):
         self.depth = 0
         self._node: Node | None = None
         self._explained: Reason | None = None
-        self._assumed: set[tuple[Dim, Dim]] = set()
+        self._assumed: set[tuple[Dim, Dim, Relation, bool]] = set()
         self._faulty: set[Node] = set()
         self._possible: dict[TensorType, bool] = {}
         self.keeps_answers = True
@@ -573,7 +578,7 @@ class Inference(RuleContext):
         for problem in found.problems[mark.problems :]:
             self._faulty.discard(problem.node)
         for assumed in found.assumptions[mark.assumptions :]:
-            self._assumed.discard((assumed.left, assumed.right))
+            self._assumed.discard((assumed.left, assumed.right, assumed.relation, assumed.is_certain))
         del found.problems[mark.problems :], found.assumptions[mark.assumptions :]
         found.foreign = mark.foreign
 
@@ -610,12 +615,19 @@ class Inference(RuleContext):
         """Return whether an unknown, by its text, is one of those made after the first so many; those of the file never are."""
         return name.startswith("?u") and name[2:].isdigit() and name in self.found.reasons and int(name[2:]) >= since
 
-    def assume(self, left: Dim, right: Dim, why: str) -> None:
-        """Record an equality once."""
+    def assume(self, left: Dim, right: Dim, why: str, relation: Relation = Relation.EQUAL) -> None:
+        """Record once how two sizes are related."""
+        if relation in (Relation.BROADCAST, Relation.FITS) and any(isinstance(one, SymDim) and one.is_unknown for one in (left, right)):
+            return  # a size that depends on data says nothing of those that a user may choose
+        if (left, right, relation, not self.depth) in self._assumed:
+            return
         self._remarks += 1
-        if (left, right) not in self._assumed:
-            self._assumed.add((left, right))
-            self.found.assumptions.append(Assumption(left, right, self._node.name if self._node else "", why))
+        self._assumed.add((left, right, relation, not self.depth))
+        made = Assumption(left, right, self._node.name if self._node else "", why, relation, is_certain=not self.depth)
+        if relation is not Relation.FITS:
+            self.found.assumptions.append(made)
+        elif made.is_certain:
+            self.found.fitting.append(made)
 
     def explain(self, reason: str, decided_by: DecidedBy) -> None:
         """Why the results of the current node have no rank."""

@@ -16,7 +16,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.printer import value_names
-from irscope.ir.program import OnlySize, Program
+from irscope.ir.program import Constraint, OnlySize, Program, Relation
 from irscope.ir.types import UNKNOWN_TYPE, OptionalType, ScalarType, SequenceType, TensorType, Type
 from irscope.ops.reals import Real
 from irscope.ops.registry import default_registry, find_op
@@ -51,7 +51,8 @@ class Shapes(Analysis[Inferred]):
                 ctx.sink.add(Diagnostic(Severity.WARNING, "IRS625", message), about=name)
         for problem in found.problems:
             ctx.sink.add(_diagnostic(problem), about=problem.text)
-        ctx.program.only_sizes = _only_sizes(found)
+        ctx.program.constraints = tuple(_constraints(found))
+        ctx.program.only_sizes = _only_sizes(ctx.program.constraints)
         for name, count in found.foreign.items():
             if ctx.program.traits.is_plan and name.startswith(GENERATED):
                 continue  # what a compiler generated has no record by nature; its costs are told as unknown
@@ -248,18 +249,25 @@ def _without_record(name: str, count: int) -> Diagnostic:
     return Diagnostic(Severity.ERROR, "IRS206", f"{dialect} has no operator {name}", hint=hint, count=count)
 
 
-def _only_sizes(found: Inferred) -> dict[str, OnlySize]:
+def _constraints(found: Inferred) -> Iterator[Constraint]:
+    """What operators that always run require of sizes that a user may choose."""
+    for one in (*found.assumptions, *found.fitting):
+        is_open = any(isinstance(size, SymDim) and size.is_unknown for size in (one.left, one.right))
+        if one.is_certain and one.relation is not Relation.AT_MOST and not is_open:
+            yield Constraint(one.left, one.right, one.relation, f"{one.why} at {one.node}")
+
+
+def _only_sizes(constraints: Iterable[Constraint]) -> dict[str, OnlySize]:
     """Symbols that equations of operators leave a single size; of several equations for a symbol the first, unless two contradict."""
     only: dict[str, OnlySize] = {}
-    for assumed in found.assumptions:
-        solved = only_size(assumed.left, assumed.right)
+    for one in constraints:
+        solved = only_size(one.left, one.right) if one.relation is Relation.EQUAL else None
         if solved is None:
             continue
         name, size = solved
         before = only.get(name)
         if before is None or (before.size is not None and before.size != size):
-            why = f"{assumed.why} at {assumed.node}: {assumed.left} is {assumed.right}"
-            only[name] = OnlySize(size if before is None else None, why)
+            only[name] = OnlySize(size if before is None else None, str(one))
     return only
 
 

@@ -191,7 +191,7 @@ class Body:
         """Reshapes are the operand; so are axes that change places where only ones move, or where a product of matrices takes them so."""
         for node in self.steps:
             spec = find_op(node.op)
-            if spec is not None and node.inputs and node.inputs[0] is not None and self._is_same(node, spec):
+            if spec is not None and node.outputs and node.inputs and node.inputs[0] is not None and self._is_same(node, spec):
                 self.roots[node.outputs[0]] = node.inputs[0]
             elif control_of(node) is Control.LOOP and node.regions:
                 region = node.regions[0]

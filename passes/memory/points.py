@@ -13,13 +13,16 @@ from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
 from irscope.ir.bind import known_symbols, open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
-from irscope.ir.dims import Dim
-from irscope.ir.program import Program
+from irscope.ir.dims import Dim, SymDim, bind, only_size
+from irscope.ir.program import Constraint, Program, Relation
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import SHAPES_HINT, size_hint
 from irscope.passes.lifetimes.timeline import Timeline
 
 MOST_POINTS = 100_000
+_MOST_LOOKED_AT = 1 << 16
+"""Sizes in a row that are looked at for one that no node contradicts: multiples of what one axis of an image has in practice."""
+_AT_ONCE = 1 << 10
 _EXAMPLE = "for example batch=1..128, batch=1,2,4,8 or batch=8..64..8"
 
 
@@ -62,7 +65,77 @@ def parse_points(texts: Iterable[str], program: Program) -> Points:
         for size in sizes[symbol]:
             check_size(program, symbol, size)
     columns = zip(*product(*sizes.values()), strict=True)
-    return Points(dict(zip(sizes, map(list, columns), strict=True)), names)
+    points = Points(dict(zip(sizes, map(list, columns), strict=True)), names)
+    broken = first_broken(program, points)
+    if broken is not None:
+        point, why = broken
+        told = ", ".join(f"{names[symbol]}={size}" for symbol, size in point.items())
+        raise UsageError(f"the model does not run at {told}: {why}", code="IRS620")
+    return points
+
+
+def first_broken(program: Program, points: Points) -> tuple[dict[str, int], str] | None:
+    """Return the first point that a node contradicts, with what it requires; None where there is none."""
+    at = Evaluator(points.columns)
+    first: tuple[int, str] | None = None
+    for one in program.constraints:
+        if not one.names <= points.columns.keys():
+            continue
+        left, right = (at.at(size).tolist() for size in (one.left, one.right))
+        number = next((number for number, pair in enumerate(zip(left, right, strict=True)) if not one.holds(*pair)), None)
+        if number is not None and (first is None or number < first[0]):
+            sides = ((one.left, left[number]), (one.right, right[number]))
+            first = number, ", ".join([str(one), *(f"{side} = {size}" for side, size in sides if isinstance(side, SymDim))])
+    return None if first is None else (list(points)[first[0]], first[1])
+
+
+class Allowed:
+    """The sizes of one symbol at which no node contradicts a model, with sizes for others."""
+
+    def __init__(self, program: Program, symbol: str, others: Mapping[str, int]) -> None:
+        """Raise UsageError where there is none."""
+        only = program.only_sizes.get(symbol)
+        if only is not None and only.size is None:
+            raise UsageError(only.text(symbol), code="IRS620")
+        known = {symbol, *others}
+        self._symbol, self._others = symbol, others
+        self._rules = [one for one in program.constraints if symbol in one.names and one.names <= known]
+        low, high = program.symbols[symbol].bounds
+        self.low = max(1, low or 0)
+        for one in self._rules:
+            solved = only_size(bind(one.left, others), bind(one.right, others)) if one.relation is not Relation.FITS else None
+            if solved is not None and solved[1] is not None:
+                high = min(solved[1], solved[1] if high is None else high)
+        self.high = high
+        first = self.next(self.low - 1)
+        if first is None:
+            why = next((str(one) for one in self._rules if not self._hold(one, range(self.low, self.low + 1)).all()), "")
+            raise UsageError(f"no size of {symbol} is possible: {why}", code="IRS620")
+        self.low = first
+
+    def _hold(self, rule: Constraint, sizes: range) -> np.ndarray:
+        at = Evaluator({self._symbol: sizes, **{name: [size] * len(sizes) for name, size in self._others.items()}})
+        pairs = zip(at.at(rule.left).tolist(), at.at(rule.right).tolist(), strict=True)
+        return np.array([rule.holds(left, right) for left, right in pairs], bool)
+
+    def _first(self, sizes: range) -> int | None:
+        """Return the first of some sizes in a row that is possible."""
+        for start in range(0, min(len(sizes), _MOST_LOOKED_AT), _AT_ONCE):
+            piece = sizes[start : start + _AT_ONCE]
+            possible = np.logical_and.reduce([self._hold(rule, piece) for rule in self._rules]) if self._rules else np.ones(1, bool)
+            if possible.any():
+                return piece[int(possible.argmax())]
+        return None
+
+    def next(self, size: int) -> int | None:
+        """Return the next larger size; None where there is none, or none near."""
+        end = size + 1 + _MOST_LOOKED_AT
+        return self._first(range(size + 1, end if self.high is None else min(end, self.high + 1)))
+
+    def at_most(self, size: int) -> int:
+        """Return the largest size that is not larger, but the smallest of all for one below it."""
+        found = self._first(range(size, self.low - 1, -1)) if self._rules and size > self.low else max(size, self.low)
+        return self.low if found is None else found
 
 
 def sizes_in(texts: Iterable[str]) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.places import Literal
-from irscope.ir.program import Program
+from irscope.ir.program import Program, Relation
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.spec import Known, OpCall, OpSpec, RuleError, WatchedValues
 from irscope.ops.values import static_shape
@@ -253,7 +253,7 @@ class _Session(Inference):
         self._opened[made] = number
         return made
 
-    def assume(self, left: Dim, right: Dim, why: str) -> None:
+    def assume(self, left: Dim, right: Dim, why: str, relation: Relation = Relation.EQUAL) -> None:
         """What is assumed changes no type."""
 
     # -- operators ---------------------------------------------------------------------------------------------

@@ -15,12 +15,14 @@ from irscope.ir.dims import mod, only_size, symbol
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.time import Time
 from irscope.passes.memory.curve import Sweep, Swept
+from irscope.passes.memory.points import Allowed
 from irscope.report import plot
 from irscope.report.chart import line_chart
 from irscope.report.plot import figure_of
 from irscope.report.table import Column, Series
 from irscope.report.units import Kind
 from irscope.report.values import quantity
+from irscope.tools.fit import fit
 
 TEXT = """irscope 1
 format "pt2"
@@ -179,6 +181,46 @@ def test_a_size_that_a_node_contradicts_is_refused_everywhere(tmp_path: Path, ca
     assert json.loads(capsys.readouterr().out)["largest"] == 1
     assert main(["run", "--passes", "flops", str(path)]) == 0
     assert "IRS203: batch can only be 1" in capsys.readouterr().err
+
+
+def constrained(tmp_path: Path, declared: str, body: str) -> Path:
+    path = tmp_path / "model.irs"
+    path.write_text(f'irscope 1\nformat "onnx"\nsymbol n [1,*]\ngraph @main {{\n  input %x: {declared}\n{body}\n  return %y\n}}\n')
+    return path
+
+
+HALVES = "  const %s: i64[2] = [-1, 8]\n  %y: f32[n//2,8] = view.reshape(%x, %s)"
+TABLE = "  input %t: f32[1,6,4]\n  %y: f32[2,6,4] = math.add(%x, %t)"
+WINDOW = "  input %w: f32[1,1,5]\n  %y: f32[1,1,n - 4] = nn.conv(%x, %w)"
+
+
+@pytest.mark.parametrize(
+    ("declared", "body", "bad", "good", "says"),
+    [
+        ("f32[n,4]", HALVES, "n=2,3", "n=2,4", "at n=3: view.reshape: 4*n elements divide by 8"),
+        ("f32[2,n,4]", TABLE, "n=1,5", "n=1,6", "at n=5: math.add: sizes that broadcast at y: n broadcasts with 6"),
+        ("f32[1,1,n]", WINDOW, "n=4,5", "n=5,9", "at n=4: nn.conv: a window fits at y: 5 fits into n"),
+    ],
+)
+def test_sizes_at_which_a_node_cannot_run_have_no_numbers(
+    declared: str, body: str, bad: str, good: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What holds for several sizes is checked at each: multiples, the length of a table or 1, at least a window."""
+    path = constrained(tmp_path, declared, body)
+    assert main(["sweep", "--over", bad, str(path)]) == 2
+    assert says in capsys.readouterr().err
+    assert main(["sweep", "--over", good, str(path)]) == 0
+
+
+def test_the_largest_size_is_one_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    halves = irscope.load(constrained(tmp_path, "f32[n,4]", HALVES))
+    assert (Allowed(halves.program, "n", {}).low, Allowed(halves.program, "n", {}).at_most(7)) == (2, 6)
+    found = fit(halves, "1MiB", free="n")
+    assert found.largest and found.largest % 2 == 0 and found.following_size == found.largest + 2
+    table = irscope.load(constrained(tmp_path, "f32[2,n,4]", TABLE))
+    assert [one.code for one in table.diagnostics] == ["IRS203"] and "n can only be 1 or 6" in table.diagnostics[0].message
+    assert fit(table, "1GiB", free="n").largest == 6
+    assert Allowed(irscope.load(constrained(tmp_path, "f32[1,1,n]", WINDOW)).program, "n", {}).low == 5
 
 
 def test_equations_without_a_solution_and_with_several() -> None:
