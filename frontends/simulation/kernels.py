@@ -17,7 +17,7 @@ from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of, lowered
 from irscope.frontends.eager.routes import KERNELS as SHAPES
-from irscope.frontends.simulation.known import OVERWRITES, Values, overload_of
+from irscope.frontends.simulation.known import OVERWRITES, ROUTES, Values, overload_of
 from irscope.frontends.simulation.machine import FRESH, Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
@@ -265,6 +265,8 @@ class Kernels:
                 if follows and values.may_compute(tensors, changed, blind):
                     computed = values.computed(op, args, kwargs, changed)
                 if counts:
+                    if computed is not None and values.is_assumed:
+                        values.note_assumed()
                     self._computed = computed
                     self._number = self._count(op.name(), args) if computed is None else 0
                     key += [self._number, *(tuple(one.shape) for one in tree_flatten(computed)[0] if isinstance(one, torch.Tensor))]
@@ -280,7 +282,16 @@ class Kernels:
                 values.keep(made, computed)
             return made
 
-        return kernel
+        return self._routing(op.name(), kernel) if op.name() in ROUTES else kernel
+
+    def _routing(self, name: str, kernel: Kernel) -> Kernel:
+        def routing(*args: Any, **kwargs: Any) -> Any:
+            made = kernel(*args, **kwargs)
+            if self.values.routing is not None:
+                self.values.route(name, args, kwargs, made)
+            return made
+
+        return routing
 
     def _count(self, name: str, args: Sequence[Any]) -> int:
         """Return how many results an operator will have that has as many as elements hold: by a known mask, or as nobody computes."""

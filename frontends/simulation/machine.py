@@ -37,7 +37,22 @@ UNOWNED: Final = frozenset({"activation", "temporary", *_CATEGORIES})
 class Piece:
     """One allocation, from malloc to free."""
 
-    __slots__ = ("address", "block", "bytes", "first", "heir", "kind", "known", "label", "number", "place", "scope", "size", "stream")
+    __slots__ = (
+        "address",
+        "assumed",
+        "block",
+        "bytes",
+        "first",
+        "heir",
+        "kind",
+        "known",
+        "label",
+        "number",
+        "place",
+        "scope",
+        "size",
+        "stream",
+    )
 
     def __init__(self, number: int, size: int, kind: str, label: str, stream: int) -> None:
         self.number = number
@@ -52,6 +67,8 @@ class Piece:
         """What torch sees; pieces without bytes have one too, by which they are found."""
         self.known: dict[int, torch.Tensor] | None = None
         """Bytes that came from the host, by where they begin."""
+        self.assumed = False
+        """Whether these follow from where rows of unknown numbers were taken to go."""
         self.place: Any = None
         self.scope: Any = None
         self.first: Piece | None = None
@@ -205,7 +222,7 @@ class Machine:
         # A piece of its own: the old one was allocated with its own size, and ends with it.
         made = Piece(self._numbers, size, piece.kind, piece.label, self.stream)
         self._numbers += 1
-        made.known, made.first = piece.known, piece.first or piece
+        made.known, made.assumed, made.first = piece.known, piece.assumed, piece.first or piece
         self._malloc(made)
         made.first.heir = made
         self._free(piece)

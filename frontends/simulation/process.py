@@ -93,6 +93,7 @@ class Process:
         if torch.distributed.is_available():
             self.world.install()
         self.kernels = Kernels(self.machine, buffers, self.world.values, self.number, listener)
+        self.kernels.values.note_assumed = self.note_routed
         self.watch: Watch | None = None
         self.answer_with: float | None = None
         """What values of device tensors are taken to be; None for zero."""
@@ -148,6 +149,11 @@ class Process:
         """The program has read a value of the device; those that the compiler reads are none of the program's."""
         if self.watch is not None and not self.compiler.busy:
             self.watch.answered(value, is_most)
+
+    def note_routed(self) -> None:
+        """The program goes on with values that follow from where rows were taken to go."""
+        if self.watch is not None and not self.compiler.busy and self.kernels.values.routing is not None:
+            self.watch.routed(self.kernels.values.routing)
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:

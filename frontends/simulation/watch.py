@@ -341,6 +341,11 @@ class Watch:
                     return known
         return None
 
+    def routed(self, routing: str) -> None:
+        """Note a line where it matters which experts tokens were taken to go to."""
+        line = self.line
+        self.answers.setdefault(line, Answer(line, routing)).count += 1
+
     def answered(self, value: Any, is_most: bool = False) -> None:
         """Note a value of the device that was read. Of several at a line the one that decides most is listed, words before numbers."""
         line = self.line

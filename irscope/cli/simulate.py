@@ -42,7 +42,7 @@ from irscope.report.printable import printable
 from irscope.report.report import Document, ModelInfo
 from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, check_script, simulate_script
-from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, run_with_fewest
+from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, run_otherwise
 from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation import Options, Simulation, error_line, world_of
 from irscope.tools.simulation_files import KINDS, write_simulation
@@ -119,6 +119,12 @@ class Command:
             type=float,
             metavar="VALUE",
             help="what the program gets for values of the device; default: 0, and for the elements of a mask that hold: all",
+        )
+        parser.add_argument(
+            "--routing",
+            choices=("balanced", "skewed"),
+            default="balanced",
+            help="which experts tokens go to where nobody computes it: all alike, or the same; default: balanced, the other end beside it",
         )
         parser.add_argument(
             "--events",
@@ -200,6 +206,7 @@ class Command:
             steps=(_FIT_STEPS if args.fit or args.grid or args.gpus else 0) if args.steps is None else args.steps,
             seconds=args.time,
             answer=args.answer,
+            routing=args.routing,
             allow_unknown=args.allow_unknown_kernels,
             pending_frees=frees,
             both_ends=args.events == "both",
@@ -236,8 +243,11 @@ class Command:
 
     def _whole(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation, *, interrupted: bool) -> int:
         """Answer with a run of one rank, and with what further runs tell."""
-        if found.counts_all and options.both_ends and not _served and found.outcome in ("finished", "steps", "oom"):
-            found.fewest = run_with_fewest(program, options)
+        if options.both_ends and not _served and found.outcome in ("finished", "steps", "oom"):
+            if found.counts_all:
+                found.fewest = run_otherwise(program, replace(options, answer=0), "masks without elements")
+            if found.routes and options.routing == "balanced":
+                found.skewed = run_otherwise(program, replace(options, routing="skewed"), "all tokens to the same experts")
         return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
 
     def _runs(self, args: argparse.Namespace, program: Program, options: Options) -> int:

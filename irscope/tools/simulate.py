@@ -86,6 +86,7 @@ def simulate(
         seconds=seconds,
         answer=answer,
         allow_unknown=allow_unknown,
+        routing="balanced",
         link=link,
         keep_files=keep_files,
     )
@@ -346,6 +347,7 @@ def _prepared(target: Target, options: Options) -> Process:
         raise UsageError("one process simulates one device", code="IRS644", hint="start another process for another one")
     else:
         _process.begin_again()
+    _process.kernels.values.routing = options.routing if options.answer is None else None
     _process.answer_with, _process.kernels.allow_unknown = options.answer, options.allow_unknown
     return _process
 

@@ -93,7 +93,13 @@ def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
     line = ["simulate", *(["--world", str(options.world), "--rank", str(options.rank)] if options.world else [])]
     line += ["--events", _events(options), "--local", str(options.local)]
     line += ["--steps", str(options.steps), "--time", str(options.seconds)]
-    given = {"--device": options.device, "--torch": options.torch, "--alloc-conf": options.alloc_conf, "--answer": options.answer}
+    given = {
+        "--device": options.device,
+        "--torch": options.torch,
+        "--alloc-conf": options.alloc_conf,
+        "--answer": options.answer,
+        "--routing": options.routing,
+    }
     given["--link"] = f"{options.link}B/s" if options.link else ""
     line += [part for setting in options.settings for part in ("--set", setting)] + ["--no-limit"] * options.boundless
     line += ["--allow-unknown-kernels"] * options.allow_unknown + ["--keep-files"] * options.keep_files
@@ -244,10 +250,10 @@ class Children:
         return found
 
 
-def run_with_fewest(program: Program, options: Options) -> dict[str, Any] | None:
-    """The document of a program where no element of a mask holds whose values nobody computes; None where it fails then."""
+def run_otherwise(program: Program, options: Options, what: str) -> dict[str, Any] | None:
+    """The document of a program at another end of what nobody computes; None where it fails then."""
     with Children(program) as children:
-        [document] = children.run([replace(options, answer=0, both_ends=False, keep_files=False)], "masks without elements")
+        [document] = children.run([replace(options, both_ends=False, keep_files=False)], what)
     return document if document["outcome"] in ("finished", "steps") else None
 
 

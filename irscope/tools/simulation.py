@@ -32,6 +32,7 @@ from irscope.tools.simulation_clock import BEFORE, Clocked, ClockedStep, clocked
 
 if TYPE_CHECKING:
     from irscope.frontends.simulation.compilations import Buffer, Compilations, Kernel
+    from irscope.frontends.simulation.known import Routing
     from irscope.frontends.simulation.overlay import Written
     from irscope.frontends.simulation.watch import Answer, Mark, Step
     from irscope.frontends.simulation.world import Look, Traffic
@@ -79,6 +80,8 @@ class Options:
     """Whether operators whose kernels do not run here are counted by their fake implementations."""
     """What device values that the program reads are taken to be; None for zero."""
     pending_frees: PendingFrees = "next_malloc"
+    routing: Routing | None = None
+    """Which experts tokens are taken to go to where nobody computes it, or, without it or with an answer, how many: all to each."""
     both_ends: bool = True
     """Whether reports also tell what there is where work on other streams is done only when the host waits for it."""
     link: float = 0
@@ -175,6 +178,8 @@ class Simulation:
     """What the program wrote, apart from files that were there."""
     fewest: Mapping[str, Any] | None = None
     """The document of the same program where no element of a mask holds whose values nobody computes; None where that is not known."""
+    skewed: Mapping[str, Any] | None = None
+    """The document of the same program where all tokens go to the same experts; None where that is not known."""
     looks: Sequence[Look] = ()
     """When NCCL's watchdog let go of what the program sent."""
     collectives: Sequence[Traffic] = ()
@@ -211,6 +216,11 @@ class Simulation:
     def counts_all(self) -> list[Answer]:
         """Where all elements of a mask were taken to hold, as nobody computes how many do."""
         return [one for one in self.answers if one.is_most]
+
+    @property
+    def routes(self) -> list[Answer]:
+        """Where it mattered which experts tokens were taken to go to."""
+        return [one for one in self.answers if self.options.routing is not None and one.value == self.options.routing]
 
     @property
     def launched_as(self) -> str:
@@ -341,6 +351,7 @@ class Simulation:
             "lazy": self._other_json(self.lazy),
             "in_flight": self._other_json(self.in_flight),
             "fewest": None if self.fewest is None else {key: self.fewest[key] for key in ("steps", "peak")},
+            "skewed": None if self.skewed is None else {key: self.skewed[key] for key in ("steps", "peak")},
             "missing_bytes": self.missing() if self.outcome == "oom" else None,
             "collectives": [
                 {"op": one.op, "group": one.group, "ranks": ranks_text(one.members), "calls": one.calls, "bytes": one.bytes}
@@ -468,6 +479,9 @@ class Simulation:
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
             yield "the range", f"more is reserved where {' or '.join(late)}"
+        if self.skewed is not None:
+            most = bytes_text(self.skewed["peak"]["reserved"])
+            yield "assumed", f"tokens go to all experts alike, see IRS646; where all go to the same {most} are reserved"
         if self.fewest is not None:
             least = bytes_text(self.fewest["peak"]["reserved"])
             yield "at most", f"all elements of masks that nobody computes hold here, see IRS646; where none does {least} are reserved"
@@ -566,8 +580,14 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
             f"{made_up.line} read a value of the device, which nobody computes, and got {made_up.value}; the program failed at "
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
-    elif read := [one for one in simulation.answers if not one.is_most]:
+    elif read := [one for one in simulation.answers if not one.is_most and one not in simulation.routes]:
         yield "IRS646", f"values of device tensors were read and taken to be {read[0].value}: {_lines(read)}"
+    if simulation.routes:
+        how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
+        yield (
+            "IRS646",
+            f"tokens were taken to go to {how}, as nobody computes where: {_lines(simulation.routes)}; --routing takes the other",
+        )
     if simulation.counts_all:
         failed = f"; the program failed at {simulation.line}, perhaps of that" if made_up is not None and made_up.is_most else ""
         yield (
@@ -605,11 +625,12 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
             )
         return f"does not fit on {device}" + ("" if missing is None else f" by {bytes_text(missing)} or more") + where
     peak = document.get("peak", {}).get("reserved", 0)
-    lazy, in_flight, none = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ("lazy", "in_flight", "fewest"))
+    ends = ("lazy", "in_flight", "fewest", "skewed")
+    lazy, in_flight, none, skewed = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ends)
     late = max((lazy, in_flight), key=lambda size: (size != peak, size))
     if room is None:
         return f"unknown: nobody told how much memory {device} has; {bytes_text(max(peak, late))} are reserved"
-    few, *_, many = sorted((peak, late, none))
+    few, *_, many = sorted((peak, late, none, skewed))
     if document["outcome"] not in ("finished", "steps") and many <= room:
         why = "interrupted" if document["error"] == INTERRUPTED else "the program did not end by itself"
         return f"unknown: {why}; until then {bytes_text(many)} of {bytes_text(room)} are reserved on {device}" + where
@@ -624,6 +645,11 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
             f"depends on how many elements of masks hold: {bytes_text(room - none)} of {bytes_text(room)} left "
             f"on {device} where none does, "
             f"{bytes_text(many - room)} short where all do" + where
+        )
+    if max(peak, late) <= room < skewed:
+        return (
+            f"depends on which experts tokens go to: {bytes_text(room - max(peak, late))} of {bytes_text(room)} left "
+            f"on {device} where they go to all alike, {bytes_text(many - room)} short where all go to the same" + where
         )
     if many > room and late == in_flight and late != lazy:
         return (
@@ -847,16 +873,23 @@ def _other_ends(simulation: Simulation) -> Iterator[Table]:
     if simulation.in_flight is not None:
         yield _two_ends(simulation, simulation.in_flight, "where NCCL's watchdog sees collectives done at once, and late: a step later")
     if simulation.fewest is not None and simulation.steps:
-        yield _fewest(simulation, simulation.fewest)
+        yield _beside(
+            simulation, simulation.fewest, "peaks where all elements of masks hold that nobody computes, and where none does", "all, none"
+        )
+    if simulation.skewed is not None and simulation.steps:
+        yield _beside(
+            simulation, simulation.skewed, "peaks where tokens go to all experts alike, and where all go to the same", "alike, same"
+        )
 
 
-def _fewest(simulation: Simulation, fewest: Mapping[str, Any]) -> Table:
-    pairs = list(zip(simulation.steps, fewest["steps"], strict=False))
+def _beside(simulation: Simulation, other: Mapping[str, Any], title: str, ways: str) -> Table:
+    """Steps beside those of another run."""
+    pairs = list(zip(simulation.steps, other["steps"], strict=False))
     figures = [(step.peak[key], one[key]["peak"]) for key in ("active", "reserved") for step, one in pairs]
     count = len(pairs)
     rows = alike([str(number) for number in range(1, count + 1)], [figures[at] + figures[at + count] for at in range(count)])
-    columns = ["steps", "active, all:bytes", "active, none:bytes", "reserved, all:bytes", "reserved, none:bytes"]
-    return Table.of(rows, columns, "peaks where all elements of masks hold that nobody computes, and where none does")
+    columns = [f"{key}, {way}:bytes" for key in ("active", "reserved") for way in ways.split(", ")]
+    return Table.of(rows, ["steps", *columns], title)
 
 
 def _two_ends(simulation: Simulation, late: Replayed, when: str) -> Table:

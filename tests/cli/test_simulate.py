@@ -1017,3 +1017,57 @@ for _ in range(2):
     weights = 4 * (512 * 512 + 3 * 512)
     assert first["by_category"]["parameter"] == first["by_category"]["gradient"] == weights
     assert first["by_category"]["buffer"] == 4 * 2 * 512 + 8
+
+
+# Three ways in which routers send each of 1,024 tokens to 2 of 8 experts; `KNOWN` computes on the host where they go.
+ROUTED = """
+import sys, torch
+from torch import nn
+from torch.nn import functional as F
+E, K = 8, 2
+gate = nn.Linear(64, E).cuda()
+experts = nn.ModuleList(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(E)).cuda()
+optimizer = torch.optim.SGD([*gate.parameters(), *experts.parameters()], 0.1)
+for step in range(2):
+    x = torch.randn(1024, 64, device="cuda")
+    weight, chosen = torch.topk(F.softmax(gate(x), -1), K)
+    if "known" in sys.argv:
+        chosen = (torch.arange(1024 * K).view(-1, K) % E).cuda()
+    y, sizes = torch.zeros_like(x), []
+    if "counted" in sys.argv:
+        order = chosen.flatten().argsort()
+        sizes = torch.bincount(chosen.flatten(), minlength=E).tolist()
+        for expert, part in zip(experts, (order // K).split(sizes)):
+            y = y.index_add(0, part, expert(x[part]))
+        y = y * weight.sum(-1, keepdim=True)
+    else:
+        masks = F.one_hot(chosen, E).permute(2, 1, 0) if "masks" in sys.argv else [(chosen == e).T for e in range(E)]
+        for expert, mask in zip(experts, masks):
+            slot, token = torch.where(mask)
+            sizes.append(len(token))
+            if len(token):
+                y = y.index_add(0, token, expert(x[token]) * weight[token, slot, None])
+    y.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(sizes)
+"""
+
+
+@pytest.mark.parametrize("way", ["plain", "masks", "counted"])
+def test_tokens_whose_experts_nobody_computes_go_to_all_alike(tmp_path: Path, way: str) -> None:
+    done = simulate(tmp_path, ROUTED, "--format", "json", arguments=(way,))
+    assert done.returncode == 0 and done.stderr.startswith("[256, 256, 256, 256, 256, 256, 256, 256]\n"), done.stderr
+    found = json.loads(done.stdout)
+    known = json.loads(simulate(tmp_path, ROUTED, "--format", "json", arguments=(way, "known")).stdout)
+    # What is known lies beside the choice of `topk`, which its backward wants: 1,024 x 2 numbers of 8 bytes.
+    peaks = [[step["requested"]["peak"] for step in one["steps"]] for one in (found, known)]
+    assert [peak + 1024 * 2 * 8 for peak in peaks[0]] == peaks[1]
+    assert (
+        known["skewed"] is None and "balanced" not in str(known["answers"]) and {one["value"] for one in found["answers"]} == {"balanced"}
+    )
+    [said] = [one["message"] for one in found["diagnostics"] if one["code"] == "IRS646"]
+    assert said.startswith("tokens were taken to go to all experts alike, as nobody computes where: ")
+    skewed = simulate(tmp_path, ROUTED, "--format", "json", "--routing", "skewed", arguments=(way,))
+    assert skewed.stderr.startswith("[1024, 1024, 0, 0, 0, 0, 0, 0]\n")
+    assert found["skewed"]["peak"] == json.loads(skewed.stdout)["peak"]

@@ -189,6 +189,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "lazy",
         "in_flight",
         "fewest",
+        "skewed",
         "missing_bytes",
         "phases",
         "launched_as",
