@@ -26,22 +26,22 @@ def api_page() -> str:
 def _facade(name: str) -> Iterator[str]:
     module = importlib.import_module(name)
     yield f"## {name}\n\n{_doc(module)}\n"
-    for public in sorted(module.__all__, key=lambda one: (one.startswith("__"), one.lower())):
-        offered = getattr(module, public)
-        if not public.startswith("__"):
-            yield from _entry(public, offered)
-
-
-def _entry(name: str, offered: object) -> Iterator[str]:
-    if inspect.isclass(offered):
-        yield f"### {name}\n\n{_doc(offered)}\n"
-        members = [line for member, found in vars(offered).items() if not member.startswith("_") and (line := _member(member, found))]
-        if members:
-            yield "\n".join(members) + "\n"
-    elif inspect.isfunction(offered):
-        yield f"### {name}\n\n```python\n{_signature(name, offered, annotated=True)}\n```\n\n{_doc(offered)}\n"
-    else:
-        yield f"### {name}\n\n{type(offered).__name__ if not isinstance(offered, dict) else 'A table'}: {_summary_of_value(offered)}\n"
+    offered = {public: getattr(module, public) for public in sorted(module.__all__, key=str.lower) if not public.startswith("__")}
+    for public, found in offered.items():
+        if inspect.isclass(found):
+            members = [line for member, made in vars(found).items() if not member.startswith("_") and (line := _member(member, made))]
+            yield "\n".join([f"### {public}\n\n{_doc(found)}\n", *members, *([""] if members else [])])
+        elif name == FACADES[0] and inspect.isfunction(found):
+            yield f"### {public}\n\n```python\n{_signature(public, found, annotated=True)}\n```\n\n{_doc(found)}\n"
+    rest = {public: found for public, found in offered.items() if not inspect.isclass(found)}
+    if name != FACADES[0] and rest:
+        yield "### Functions and values\n"
+        for public, found in rest.items():
+            if inspect.isfunction(found):
+                yield f"- `{_signature(public, found)}`: {_doc(found)}"
+            else:
+                yield f"- `{public}`: {_summary_of_value(found)}"
+        yield ""
 
 
 def _summary_of_value(offered: object) -> str:
