@@ -458,18 +458,10 @@ def _foreign(body: BodyReader, node: Json) -> None:
 
 
 _RULES: dict[str, Callable[[BodyReader, Json], None]] = {
-    "cond": _cond,
-    "while_loop": _while_loop,
-    "wrap_with_set_grad_enabled": _inline,
-    "wrap_with_autocast": _inline,
-    "invoke_subgraph": _inline,
-    "strict_mode": _inline,
-    "wrap_activation_checkpoint": _inline,
-    "tag_activation_checkpoint": _inline,
-    "scan": _scan,
-    "map_impl": _map,
-    "map": _map,
-}
+    "cond": _cond, "while_loop": _while_loop, "wrap_with_set_grad_enabled": _inline, "wrap_with_autocast": _inline,
+    "invoke_subgraph": _inline, "strict_mode": _inline, "wrap_activation_checkpoint": _inline, "tag_activation_checkpoint": _inline,
+    "scan": _scan, "map_impl": _map, "map": _map,
+}  # fmt: skip
 
 
 # -- weights of the layout that torch.export wrote before torch 2.8: archives inside the archive -----------------------

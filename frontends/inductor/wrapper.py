@@ -17,7 +17,7 @@ from irscope.frontends.inductor.plan import Held, Kernel, Made, Origin, Plan, lo
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.frontends.torch_lowering.signatures import Argument
 from irscope.ir.dims import Dim, SymDim
-from irscope.ir.dtypes import DType
+from irscope.ir.dtypes import DTYPES_BY_TEXT, LONG_NAMES, DType
 from irscope.ir.places import Loc
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, scalar
@@ -54,18 +54,13 @@ _SILENT: Final = frozenset(
 )
 _STREAMS: Final = frozenset({"get_raw_stream", "get_cuda_stream", "current_stream", "get_external_object_by_index", "Stream", "Event"})
 _KERNEL_DTYPES: Final[Mapping[str, DType]] = {
+    **{name: dtype for name, dtype in DTYPES_BY_TEXT.items() if name[0] in "iu" and name[1:].isdigit()},
+    **{f"{name}_t": dtype for name, dtype in LONG_NAMES.items() if name.startswith(("int", "uint"))},
     "fp64": DType.F64, "fp32": DType.F32, "fp16": DType.F16, "bf16": DType.BF16, "fp8e4nv": DType.F8E4M3FN, "fp8e5": DType.F8E5M2,
-    "i64": DType.I64, "i32": DType.I32, "i16": DType.I16, "i8": DType.I8, "i1": DType.BOOL, "u64": DType.U64, "u32": DType.U32,
-    "u16": DType.U16, "u8": DType.U8,
-    "double": DType.F64, "float": DType.F32, "half": DType.F16, "bfloat16": DType.BF16, "int64_t": DType.I64, "int32_t": DType.I32,
-    "int16_t": DType.I16, "int8_t": DType.I8, "bool": DType.BOOL, "uint8_t": DType.U8, "uint16_t": DType.U16, "uint32_t": DType.U32,
-    "uint64_t": DType.U64,
+    "double": DType.F64, "float": DType.F32, "half": DType.F16, "bfloat16": DType.BF16, "bool": DType.BOOL, "i1": DType.BOOL,
 }  # fmt: skip
-_FRAGMENT_DTYPES: Final[Mapping[str, DType]] = {
-    "f64": DType.F64, "f32": DType.F32, "f16": DType.F16, "bf16": DType.BF16, "i64": DType.I64, "i32": DType.I32, "i16": DType.I16,
-    "i8": DType.I8, "u8": DType.U8, "b8": DType.BOOL, "u64": DType.U64, "u32": DType.U32, "u16": DType.U16, "c64": DType.C64,
-    "c128": DType.C128,
-}  # fmt: skip
+"""Names of Triton and of C++."""
+_FRAGMENT_DTYPES: Final[Mapping[str, DType]] = {**DTYPES_BY_TEXT, "b8": DType.BOOL}
 
 
 class NotRead(Exception):

@@ -89,22 +89,7 @@ def onnx_version() -> str:
 
 
 __all__: Final = [
-    "IR_VERSION",
-    "AttributeProto",
-    "FunctionProto",
-    "GraphProto",
-    "ModelProto",
-    "NodeProto",
-    "OpSchema",
-    "OperatorSetIdProto",
-    "SchemaError",
-    "SparseTensorProto",
-    "TensorProto",
-    "TensorShapeProto",
-    "TypeProto",
-    "ValueInfoProto",
-    "function_body",
-    "get_schema",
-    "onnx_opset_version",
-    "onnx_version",
-]
+    "IR_VERSION", "AttributeProto", "FunctionProto", "GraphProto", "ModelProto", "NodeProto", "OpSchema", "OperatorSetIdProto",
+    "SchemaError", "SparseTensorProto", "TensorProto", "TensorShapeProto", "TypeProto", "ValueInfoProto", "function_body", "get_schema",
+    "onnx_opset_version", "onnx_version",
+]  # fmt: skip

@@ -25,18 +25,9 @@ Table: TypeAlias = "Mapping[str, Rule | Mapping[int, Rule]]"
 """Rules by operator; where meanings changed, by the version of the operator set from which on they hold."""
 
 _READERS: dict[str, Callable[[Call, str], Attr]] = {
-    "int": Call.integer,
-    "Dim": Call.integer,
-    "bool": Call.flag,
-    "float": Call.number,
-    "any": Call.number,
-    "str": Call.text,
-    "int[]": Call.integers,
-    "Dims": Call.integers,
-    "float[]": Call.numbers,
-    "str[]": Call.texts,
-    "dtype": Call.dtype,
-}
+    "int": Call.integer, "Dim": Call.integer, "bool": Call.flag, "float": Call.number, "any": Call.number, "str": Call.text,
+    "int[]": Call.integers, "Dims": Call.integers, "float[]": Call.numbers, "str[]": Call.texts, "dtype": Call.dtype,
+}  # fmt: skip
 """How the kinds of attributes in operators' records are read; what may be any number in a record is a float in ONNX."""
 
 

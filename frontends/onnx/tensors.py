@@ -33,15 +33,9 @@ _MOST_ELEMENTS = 2**62
 
 _EXTERNAL = 1
 _TYPED_FIELDS: dict[DType, str] = {
-    DType.F32: "float_data",
-    DType.C64: "float_data",
-    DType.F64: "double_data",
-    DType.C128: "double_data",
-    DType.I64: "int64_data",
-    DType.U32: "uint64_data",
-    DType.U64: "uint64_data",
-    DType.STR: "string_data",
-}
+    DType.F32: "float_data", DType.C64: "float_data", DType.F64: "double_data", DType.C128: "double_data", DType.I64: "int64_data",
+    DType.U32: "uint64_data", DType.U64: "uint64_data", DType.STR: "string_data",
+}  # fmt: skip
 
 _RARELY_LEARNED = frozenset({DType.I64, DType.I32, DType.U64, DType.U32, DType.BOOL, DType.STR})
 

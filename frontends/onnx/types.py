@@ -23,73 +23,26 @@ from irscope.ir.types import UNKNOWN_TYPE, Type, map_of, optional, sequence, ten
 from irscope.weights.tensors import pattern_values
 
 DTYPES: dict[int, DType] = {
-    0: DType.UNKNOWN,
-    1: DType.F32,
-    2: DType.U8,
-    3: DType.I8,
-    4: DType.U16,
-    5: DType.I16,
-    6: DType.I32,
-    7: DType.I64,
-    8: DType.STR,
-    9: DType.BOOL,
-    10: DType.F16,
-    11: DType.F64,
-    12: DType.U32,
-    13: DType.U64,
-    14: DType.C64,
-    15: DType.C128,
-    16: DType.BF16,
-    17: DType.F8E4M3FN,
-    18: DType.F8E4M3FNUZ,
-    19: DType.F8E5M2,
-    20: DType.F8E5M2FNUZ,
-    21: DType.U4,
-    22: DType.I4,
-    23: DType.F4E2M1,
-    24: DType.F8E8M0,
-    25: DType.U2,
-    26: DType.I2,
-    27: DType.F6E2M3,
-    28: DType.F6E3M2,
-}
+    0: DType.UNKNOWN, 1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 8: DType.STR,
+    9: DType.BOOL, 10: DType.F16, 11: DType.F64, 12: DType.U32, 13: DType.U64, 14: DType.C64, 15: DType.C128, 16: DType.BF16,
+    17: DType.F8E4M3FN, 18: DType.F8E4M3FNUZ, 19: DType.F8E5M2, 20: DType.F8E5M2FNUZ, 21: DType.U4, 22: DType.I4, 23: DType.F4E2M1,
+    24: DType.F8E8M0, 25: DType.U2, 26: DType.I2, 27: DType.F6E2M3, 28: DType.F6E3M2,
+}  # fmt: skip
 """TensorProto.DataType to element type; written as numbers because older onnx packages lack the newer names."""
 
 NUMBERS: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items()}
 DTYPES_BY_NAME: dict[str, DType] = {
-    "FLOAT": DType.F32,
-    "UINT8": DType.U8,
-    "INT8": DType.I8,
-    "UINT16": DType.U16,
-    "INT16": DType.I16,
-    "INT32": DType.I32,
-    "INT64": DType.I64,
-    "STRING": DType.STR,
-    "BOOL": DType.BOOL,
-    "FLOAT16": DType.F16,
-    "DOUBLE": DType.F64,
-    "UINT32": DType.U32,
-    "UINT64": DType.U64,
-    "COMPLEX64": DType.C64,
-    "COMPLEX128": DType.C128,
-}
+    "FLOAT": DType.F32, "UINT8": DType.U8, "INT8": DType.I8, "UINT16": DType.U16, "INT16": DType.I16, "INT32": DType.I32,
+    "INT64": DType.I64, "STRING": DType.STR, "BOOL": DType.BOOL, "FLOAT16": DType.F16, "DOUBLE": DType.F64, "UINT32": DType.U32,
+    "UINT64": DType.U64, "COMPLEX64": DType.C64, "COMPLEX128": DType.C128,
+}  # fmt: skip
 """Names that the string form of Cast's `to` uses (opset 1 to 5)."""
 
 NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.BOOL: np.dtype("?"),
-    DType.U8: np.dtype("<u1"),
-    DType.I8: np.dtype("<i1"),
-    DType.U16: np.dtype("<u2"),
-    DType.I16: np.dtype("<i2"),
-    DType.U32: np.dtype("<u4"),
-    DType.I32: np.dtype("<i4"),
-    DType.U64: np.dtype("<u8"),
-    DType.I64: np.dtype("<i8"),
-    DType.F16: np.dtype("<f2"),
-    DType.F32: np.dtype("<f4"),
-    DType.F64: np.dtype("<f8"),
-    DType.C64: np.dtype("<c8"),
-    DType.C128: np.dtype("<c16"),
+    **{DType[f"{kind.upper()}{bits}"]: np.dtype(f"<{kind}{bits // 8}") for kind in "iu" for bits in (8, 16, 32, 64)},
+    **{DType[f"F{bits}"]: np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    **{DType[f"C{bits}"]: np.dtype(f"<c{bits // 8}") for bits in (64, 128)},
 }
 
 

@@ -727,16 +727,9 @@ def _first(text: str) -> str:
 
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _VERBOSE: Final = (
-    "Developer debug context",
-    "Set TORCHDYNAMO_VERBOSE",
-    "The above exception was",
-    "For more details about",
-    "Hint:",
-    "For debugging",
-    "Caused by:",
-    "consider using data-dependent friendly",
-    "args[",
-)
+    "Developer debug context", "Set TORCHDYNAMO_VERBOSE", "The above exception was", "For more details about", "Hint:", "For debugging",
+    "Caused by:", "consider using data-dependent friendly", "args[",
+)  # fmt: skip
 _MORE: Final = ' For more information, run with TORCH_LOGS="+dynamic".'
 _CODE: Final = re.compile(r"from user code|Found from *:|User stack:", re.IGNORECASE)
 """Before the program's lines."""

@@ -36,18 +36,9 @@ _GONE: Final = "\1gone"
 """A file in a folder named like one that was removed. No program calls a file so."""
 _SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
 _CACHES: Final = (
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_DATASETS_CACHE",
-    "TORCH_HOME",
-    "TORCH_EXTENSIONS_DIR",
-    "TRITON_HOME",
-    "TRITON_CACHE_DIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "CUDA_CACHE_PATH",
-    "NUMBA_CACHE_DIR",
-    "MPLCONFIGDIR",
-)
+    "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_HOME", "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "NUMBA_CACHE_DIR", "MPLCONFIGDIR",
+)  # fmt: skip
 """Variables that name folders of what was downloaded or compiled, whose values are not the program's."""
 _CACHED: Final = ("huggingface", "torch", "torch_extensions", "triton", "matplotlib", "fontconfig", "pip", "uv")
 """Folders of the same kind below ~/.cache. Others there may be the program's own: nanochat has its checkpoints in one."""

@@ -19,21 +19,10 @@ from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import around_compilations
 
 NAMES: Final = (
-    "ddp.gradient_as_bucket_view",
-    "ddp.static_graph",
-    "ddp.bucket_cap_mb",
-    "fsdp.reshard_after_forward",
-    "fsdp.param_dtype",
-    "fsdp.reduce_dtype",
-    "optimizer.foreach",
-    "optimizer.fused",
-    "zero_grad.set_to_none",
-    "checkpoint",
-    "compile.activation_memory_budget",
-    "compile.donated_buffer",
-    "compile.reorder_for_peak_memory",
-    "compile.cudagraphs",
-)
+    "ddp.gradient_as_bucket_view", "ddp.static_graph", "ddp.bucket_cap_mb", "fsdp.reshard_after_forward", "fsdp.param_dtype",
+    "fsdp.reduce_dtype", "optimizer.foreach", "optimizer.fused", "zero_grad.set_to_none", "checkpoint", "compile.activation_memory_budget",
+    "compile.donated_buffer", "compile.reorder_for_peak_memory", "compile.cudagraphs",
+)  # fmt: skip
 """What `--set` knows."""
 _DTYPES: Final = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 _BUDGET: Final = "activation_memory_budget"

@@ -20,15 +20,9 @@ from typing import Any, Final
 from irscope.frontends.simulation.imports import ChangedImports
 
 _PACKAGES: Final = (
-    "triton",
-    "triton.backends",
-    "triton.compiler",
-    "triton.language",
-    "triton.language.extra",
-    "triton.language.extra.cuda",
-    "triton.runtime",
-    "triton.tools",
-)
+    "triton", "triton.backends", "triton.compiler", "triton.language", "triton.language.extra", "triton.language.extra.cuda",
+    "triton.runtime", "triton.tools",
+)  # fmt: skip
 _MODULES: Final = (
     *_PACKAGES,
     "triton.backends.compiler",

@@ -657,48 +657,20 @@ def dotted(node: ast.expr) -> str | None:
 
 
 _EVALUATORS: dict[type[ast.expr], Callable[..., Item]] = {
-    ast.Constant: Expressions._constant,
-    ast.Name: Expressions._name,
-    ast.List: Expressions._list,
-    ast.Tuple: Expressions._tuple,
-    ast.Dict: Expressions._dict,
-    ast.Attribute: Expressions._attribute,
-    ast.Subscript: Expressions._subscript,
-    ast.IfExp: Expressions._if_expression,
-    ast.UnaryOp: Expressions._unary,
-    ast.BinOp: Expressions._binary,
-    ast.Compare: Expressions._compare,
-    ast.Call: Expressions._call,
-}
+    ast.Constant: Expressions._constant, ast.Name: Expressions._name, ast.List: Expressions._list, ast.Tuple: Expressions._tuple,
+    ast.Dict: Expressions._dict, ast.Attribute: Expressions._attribute, ast.Subscript: Expressions._subscript,
+    ast.IfExp: Expressions._if_expression, ast.UnaryOp: Expressions._unary, ast.BinOp: Expressions._binary,
+    ast.Compare: Expressions._compare, ast.Call: Expressions._call,
+}  # fmt: skip
 
 
 # -- constants from tensors of one known element, as traced code uses them for sizes ----------------------------------
 
 
-_FOLDED = frozenset(
-    {
-        "add",
-        "sub",
-        "mul",
-        "floor_divide",
-        "floordiv",
-        "remainder",
-        "neg",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "min",
-        "max",
-        "minimum",
-        "maximum",
-        "div",
-        "rsub",
-        "abs",
-    }
-)
+_FOLDED = frozenset({
+    "add", "sub", "mul", "floor_divide", "floordiv", "remainder", "neg", "eq", "ne", "lt", "le", "gt", "ge", "min", "max", "minimum",
+    "maximum", "div", "rsub", "abs",
+})  # fmt: skip
 TRUTHS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 

@@ -570,29 +570,10 @@ _TARGETS = re.compile(
     r"\s*(?::\s*[^=]+?)?\s*(?P<operator>[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)"
 )
 _WORD = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)(?!\w|\s*\(|\s*=(?!=)|[\"'])").findall
-_NO_VARIABLES = frozenset(
-    {
-        "self",
-        "torch",
-        "nn",
-        "F",
-        "math",
-        "np",
-        "return",
-        "if",
-        "else",
-        "not",
-        "and",
-        "or",
-        "in",
-        "is",
-        "for",
-        "lambda",
-        "None",
-        "True",
-        "False",
-    }
-)
+_NO_VARIABLES = frozenset({
+    "self", "torch", "nn", "F", "math", "np", "return", "if", "else", "not", "and", "or", "in", "is", "for", "lambda", "None", "True",
+    "False",
+})  # fmt: skip
 _ITEM = re.compile(r"""^[rbuf]?(?P<key>"[^"]*"|'[^']*')\s*:""")
 
 

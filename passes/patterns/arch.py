@@ -334,19 +334,10 @@ def features_of(
 
 
 _STANDING_OUT = frozenset({Family.CONVOLUTION, Family.RECURRENT})
-_PARTS = frozenset(
-    [
-        OpRole.LOOKUP,
-        OpRole.EXPERTS,
-        OpRole.BEST,
-        OpRole.STATE_SCAN,
-        OpRole.RUNNING_SUM,
-        OpRole.BOXES,
-        OpRole.UPSAMPLE,
-        OpRole.FILTERS,
-        OpRole.CODED_PRODUCT,
-    ]
-)
+_PARTS = frozenset([
+    OpRole.LOOKUP, OpRole.EXPERTS, OpRole.BEST, OpRole.STATE_SCAN, OpRole.RUNNING_SUM, OpRole.BOXES, OpRole.UPSAMPLE, OpRole.FILTERS,
+    OpRole.CODED_PRODUCT,
+])  # fmt: skip
 
 
 def _stands_out(spec: OpSpec) -> bool:

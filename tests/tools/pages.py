@@ -85,18 +85,11 @@ def recording_schema() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
-    "docs/api.md": api_page,
-    "docs/irscope.1": man_page,
-    "docs/performance.md": performance_page,
-    "docs/codes.md": codes_page,
-    "docs/commands.md": commands_page,
-    "docs/report.schema.json": report_schema,
-    "docs/compare.schema.json": compare_schema,
-    "docs/check.schema.json": check_schema,
-    "docs/table.schema.json": table_schema,
-    "docs/recording.schema.json": recording_schema,
+    "docs/api.md": api_page, "docs/irscope.1": man_page, "docs/performance.md": performance_page, "docs/codes.md": codes_page,
+    "docs/commands.md": commands_page, "docs/report.schema.json": report_schema, "docs/compare.schema.json": compare_schema,
+    "docs/check.schema.json": check_schema, "docs/table.schema.json": table_schema, "docs/recording.schema.json": recording_schema,
     "irscope/cli/helptext.json": help_table,
-}
+}  # fmt: skip
 
 _CELL: dict[str, Json] = {
     "description": "A raw value. null is unknown; a string where a number is expected is its formula, or nan, inf or -inf.",

@@ -83,21 +83,9 @@ class OrtNode:
     """One node."""
 
     __slots__ = (
-        "attrs",
-        "bodies",
-        "captured",
-        "domain",
-        "graph",
-        "index",
-        "inputs",
-        "made_from",
-        "name",
-        "op",
-        "outputs",
-        "provider",
-        "read",
+        "attrs", "bodies", "captured", "domain", "graph", "index", "inputs", "made_from", "name", "op", "outputs", "provider", "read",
         "version",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -17,20 +17,10 @@ from irscope.ir.types import TensorType, Type, tensor
 from irscope.ops.ort import runs_halves
 
 _CPU: Final = "CPUExecutionProvider"
-WITHOUT_KERNEL: Final = frozenset(
-    [
-        "Bernoulli",
-        "CastLike",
-        "CenterCropPad",
-        "GroupNormalization",
-        "HardSwish",
-        "Mish",
-        "NegativeLogLikelihoodLoss",
-        "SoftmaxCrossEntropyLoss",
-        "SwiGLU",
-        "Swish",
-    ]
-)
+WITHOUT_KERNEL: Final = frozenset([
+    "Bernoulli", "CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "NegativeLogLikelihoodLoss",
+    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
+])  # fmt: skip
 """Operators of the standard domain for which the CPU provider has no kernel at all: `get_all_opkernel_def()` of onnxruntime 1.31."""
 _ON_CUDA: Final = frozenset({"HardSwish"})
 """Those that the CUDA provider has a kernel for."""

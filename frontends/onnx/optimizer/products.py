@@ -34,22 +34,10 @@ from irscope.ir.types import TensorType, tensor
 
 # -- matrix products ------------------------------------------------------------------------------------------------------
 
-_GEMM_ACTIVATIONS: Final = frozenset(
-    {
-        "Elu",
-        "HardSigmoid",
-        "LeakyRelu",
-        "ParametricSoftplus",
-        "Relu",
-        "ScaledTanh",
-        "Selu",
-        "Sigmoid",
-        "Softplus",
-        "Softsign",
-        "Tanh",
-        "ThresholdedRelu",
-    }
-)
+_GEMM_ACTIVATIONS: Final = frozenset({
+    "Elu", "HardSigmoid", "LeakyRelu", "ParametricSoftplus", "Relu", "ScaledTanh", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh",
+    "ThresholdedRelu",
+})  # fmt: skip
 _DEFAULTS: Final[dict[str, dict[str, AttrValue]]] = {
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": float(np.float32(0.2)), "beta": 0.5},

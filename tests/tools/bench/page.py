@@ -26,15 +26,9 @@ _INTRODUCTION: Final = """\
 The figures with a goal or a peer; `benchmarks/` has all. CPU seconds are of all processes. **ratio** is the measured figure divided by
 that of a peer in the same run; a goal is for the ratio if there is one. *Loop* is a fixed loop of plain Python on the suite's machine."""
 _TITLES: Final = {
-    "start": "Start",
-    "ir": "The IR",
-    "onnx_big": "Large ONNX graphs",
-    "live": "Live code",
-    "flops": "FLOPs",
-    "searches": "Searches",
-    "placement": "Addresses",
-    "weights": "Weights",
-}
+    "start": "Start", "ir": "The IR", "onnx_big": "Large ONNX graphs", "live": "Live code", "flops": "FLOPs", "searches": "Searches",
+    "placement": "Addresses", "weights": "Weights",
+}  # fmt: skip
 _AFTER: Final = {
     "onnx_big": "[conformance.md](conformance.md#large-graphs) has more of these graphs.",
     "searches": "[scheduling.md](scheduling.md#figures) and [training.md](training.md#figures) say what other graphs gave.",

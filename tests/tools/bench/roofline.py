@@ -32,17 +32,9 @@ from tests.tools.zoo.export import cache_folder
 from tests.tools.zoo.torchvision_shim import load_torchvision
 
 VISION = (
-    "resnet18",
-    "resnet50",
-    "vgg11",
-    "mobilenet_v2",
-    "efficientnet_b0",
-    "densenet121",
-    "regnet_y_800mf",
-    "convnext_tiny",
-    "swin_t",
+    "resnet18", "resnet50", "vgg11", "mobilenet_v2", "efficientnet_b0", "densenet121", "regnet_y_800mf", "convnext_tiny", "swin_t",
     "vit_b_16",
-)
+)  # fmt: skip
 TOKENS = 128
 
 

@@ -19,36 +19,11 @@ Engine = Callable[[bytes], dict[str, Answer]]
 
 # Numbers of TensorProto.DataType, independent of the frontend's own table.
 DTYPE_NUMBERS = {
-    DType.F32: 1,
-    DType.U8: 2,
-    DType.I8: 3,
-    DType.U16: 4,
-    DType.I16: 5,
-    DType.I32: 6,
-    DType.I64: 7,
-    DType.STR: 8,
-    DType.BOOL: 9,
-    DType.F16: 10,
-    DType.F64: 11,
-    DType.U32: 12,
-    DType.U64: 13,
-    DType.C64: 14,
-    DType.C128: 15,
-    DType.BF16: 16,
-    DType.F8E4M3FN: 17,
-    DType.F8E4M3FNUZ: 18,
-    DType.F8E5M2: 19,
-    DType.F8E5M2FNUZ: 20,
-    DType.U4: 21,
-    DType.I4: 22,
-    DType.F4E2M1: 23,
-    DType.F8E8M0: 24,
-    DType.U2: 25,
-    DType.I2: 26,
-    DType.F6E2M3: 27,
-    DType.F6E3M2: 28,
-    DType.UNKNOWN: 0,
-}
+    DType.F32: 1, DType.U8: 2, DType.I8: 3, DType.U16: 4, DType.I16: 5, DType.I32: 6, DType.I64: 7, DType.STR: 8, DType.BOOL: 9,
+    DType.F16: 10, DType.F64: 11, DType.U32: 12, DType.U64: 13, DType.C64: 14, DType.C128: 15, DType.BF16: 16, DType.F8E4M3FN: 17,
+    DType.F8E4M3FNUZ: 18, DType.F8E5M2: 19, DType.F8E5M2FNUZ: 20, DType.U4: 21, DType.I4: 22, DType.F4E2M1: 23, DType.F8E8M0: 24,
+    DType.U2: 25, DType.I2: 26, DType.F6E2M3: 27, DType.F6E3M2: 28, DType.UNKNOWN: 0,
+}  # fmt: skip
 
 
 def irscope(model: bytes) -> dict[str, Answer]:

@@ -182,15 +182,8 @@ def segformer() -> Export:
 
 
 MODELS: dict[str, Callable[[], Export]] = {
-    "bert": bert,
-    "llama": llama,
-    "vit": vit,
-    "resnet": resnet,
-    "gpt2": gpt2,
-    "cached": cached,
-    "wav2vec": wav2vec,
-    "segformer": segformer,
-}
+    "bert": bert, "llama": llama, "vit": vit, "resnet": resnet, "gpt2": gpt2, "cached": cached, "wav2vec": wav2vec, "segformer": segformer,
+}  # fmt: skip
 
 
 def export(name: str, optimize: bool, path: Path) -> None:

@@ -256,16 +256,7 @@ def _aoti() -> Iterator[Seed]:
 
 
 FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
-    "onnx": _onnx,
-    "pt2": _exported,
-    "torchscript": _torchscript,
-    "checkpoint": _checkpoints,
-    "gguf": _gguf,
-    "irs": _irs,
-    "recording": _recordings,
-    "device": _devices,
-    "reproducer": _reproducers,
-    "inductor": _inductor,
-    "aoti": _aoti,
-}
+    "onnx": _onnx, "pt2": _exported, "torchscript": _torchscript, "checkpoint": _checkpoints, "gguf": _gguf, "irs": _irs,
+    "recording": _recordings, "device": _devices, "reproducer": _reproducers, "inductor": _inductor, "aoti": _aoti,
+}  # fmt: skip
 _SAMPLES = {"pt2": ("zip", ("net.pt2",)), "torchscript": ("zip", ("net.pt",))}

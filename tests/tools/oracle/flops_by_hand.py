@@ -92,18 +92,7 @@ def lstm(steps: int = _TOKENS, width: int = 512, layers: int = 2) -> int:
 
 
 BY_HAND: dict[str, Callable[[], int]] = {
-    "resnet50_tv": resnet50,
-    "resnet50_hf": resnet50,
-    "vgg16_tv": vgg16,
-    "vit_b_16_tv": vit_b_16,
-    "vit_b16_hf": vit_b_16,
-    "vit_b16_hf_eager": vit_b_16,
-    "gpt2_hf": gpt2,
-    "gpt2_hf_eager": gpt2,
-    "bert_base_hf": bert_base,
-    "llama12_hf": llama12,
-    "mixtral_small_hf": mixtral_small,
-    "t5_small_hf": t5_small,
-    "whisper_tiny_hf": whisper_tiny,
-    "lstm_2x512": lstm,
-}
+    "resnet50_tv": resnet50, "resnet50_hf": resnet50, "vgg16_tv": vgg16, "vit_b_16_tv": vit_b_16, "vit_b16_hf": vit_b_16,
+    "vit_b16_hf_eager": vit_b_16, "gpt2_hf": gpt2, "gpt2_hf_eager": gpt2, "bert_base_hf": bert_base, "llama12_hf": llama12,
+    "mixtral_small_hf": mixtral_small, "t5_small_hf": t5_small, "whisper_tiny_hf": whisper_tiny, "lstm_2x512": lstm,
+}  # fmt: skip

@@ -109,15 +109,8 @@ _TRANSFORMERS: dict[str, _Recipe] = {
     ),
 }
 _TORCHVISION = (
-    "resnet50",
-    "vgg16",
-    "mobilenet_v2",
-    "efficientnet_b0",
-    "convnext_tiny",
-    "swin_t",
-    "vit_b_16",
-    "fcn_resnet50",
-)
+    "resnet50", "vgg16", "mobilenet_v2", "efficientnet_b0", "convnext_tiny", "swin_t", "vit_b_16", "fcn_resnet50",
+)  # fmt: skip
 
 
 def entries() -> dict[str, Entry]:

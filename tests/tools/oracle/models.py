@@ -194,15 +194,6 @@ def pair() -> tuple[Tensor, ...]:
 
 
 MODELS: dict[type[nn.Module], Callable[[], tuple[Tensor, ...]]] = {
-    Residual: image,
-    InPlace: image,
-    Views: sequence,
-    Lists: image,
-    Locals: sequence,
-    Reused: image,
-    DropoutEval: sequence,
-    Reshapes: image,
-    ChannelsLast: image,
-    Attention: sequence,
-    Mutated: pair,
-}
+    Residual: image, InPlace: image, Views: sequence, Lists: image, Locals: sequence, Reused: image, DropoutEval: sequence,
+    Reshapes: image, ChannelsLast: image, Attention: sequence, Mutated: pair,
+}  # fmt: skip

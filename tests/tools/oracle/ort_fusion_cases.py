@@ -12,15 +12,9 @@ import onnx.parser
 
 _FILE = Path(__file__).parents[2] / "data" / "ort_fusions.txt"
 _DTYPES = {
-    "f32": np.float32,
-    "f16": np.float16,
-    "f64": np.float64,
-    "i64": np.int64,
-    "i32": np.int32,
-    "u8": np.uint8,
-    "i8": np.int8,
+    "f32": np.float32, "f16": np.float16, "f64": np.float64, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "i8": np.int8,
     "bool": np.bool_,
-}
+}  # fmt: skip
 _OPSET = 17
 
 

@@ -15,15 +15,9 @@ import onnxruntime
 OFF = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 ON = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 _TYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(int8)": np.int8,
-    "tensor(uint8)": np.uint8,
-    "tensor(bool)": np.bool_,
-}
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8, "tensor(bool)": np.bool_,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

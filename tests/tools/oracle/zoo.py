@@ -35,59 +35,15 @@ from tests.tools.zoo.models import catalogue
 Model = Literal["eager", "ssa"]
 
 # A sample of each package: one model a family, or a few where they differ.
-TORCHVISION = tuple(
-    [
-        "alexnet",
-        "convnext_tiny",
-        "densenet121",
-        "efficientnet_b0",
-        "fcn_resnet50",
-        "googlenet",
-        "inception_v3",
-        "mc3_18",
-        "mnasnet1_0",
-        "mobilenet_v2",
-        "mobilenet_v3_small",
-        "mvit_v1_b",
-        "regnet_x_800mf",
-        "regnet_y_400mf",
-        "resnet18",
-        "resnet50",
-        "shufflenet_v2_x1_0",
-        "squeezenet1_1",
-        "swin_t",
-        "swin_v2_t",
-        "vgg11_bn",
-        "vit_b_32",
-    ]
-)
-TRANSFORMERS = tuple(
-    [
-        "albert",
-        "bart",
-        "bert",
-        "clip",
-        "convnext",
-        "deit",
-        "dinov2",
-        "distilbert",
-        "electra",
-        "gemma",
-        "gpt2",
-        "gpt_neo",
-        "llama",
-        "mistral",
-        "opt",
-        "phi3",
-        "qwen2",
-        "roberta",
-        "segformer",
-        "swin",
-        "t5",
-        "vit",
-        "whisper",
-    ]
-)
+TORCHVISION = tuple([
+    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "fcn_resnet50", "googlenet", "inception_v3", "mc3_18", "mnasnet1_0",
+    "mobilenet_v2", "mobilenet_v3_small", "mvit_v1_b", "regnet_x_800mf", "regnet_y_400mf", "resnet18", "resnet50", "shufflenet_v2_x1_0",
+    "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11_bn", "vit_b_32",
+])  # fmt: skip
+TRANSFORMERS = tuple([
+    "albert", "bart", "bert", "clip", "convnext", "deit", "dinov2", "distilbert", "electra", "gemma", "gpt2", "gpt_neo", "llama",
+    "mistral", "opt", "phi3", "qwen2", "roberta", "segformer", "swin", "t5", "vit", "whisper",
+])  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 _DETECTION = (
-    "fasterrcnn_mobilenet_v3_large_320_fpn",
-    "fasterrcnn_mobilenet_v3_large_fpn",
-    "fasterrcnn_resnet50_fpn",
-    "fasterrcnn_resnet50_fpn_v2",
-    "fcos_resnet50_fpn",
-    "keypointrcnn_resnet50_fpn",
-    "maskrcnn_resnet50_fpn",
-    "maskrcnn_resnet50_fpn_v2",
-    "retinanet_resnet50_fpn",
-    "retinanet_resnet50_fpn_v2",
-    "ssd300_vgg16",
-    "ssdlite320_mobilenet_v3_large",
-)
+    "fasterrcnn_mobilenet_v3_large_320_fpn", "fasterrcnn_mobilenet_v3_large_fpn", "fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2",
+    "fcos_resnet50_fpn", "keypointrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn_v2", "retinanet_resnet50_fpn",
+    "retinanet_resnet50_fpn_v2", "ssd300_vgg16", "ssdlite320_mobilenet_v3_large",
+)  # fmt: skip
 _ON_DATA = "Could not guard on data-dependent expression"
 """The number of boxes, experts or tokens that an `if` in the model asks for is known only when it runs."""
 
