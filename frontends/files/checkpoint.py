@@ -13,9 +13,9 @@ from irscope.budget import admit, claim
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
+from irscope.frontends.detect import lfs_pointer
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, Stub, Unpickled, pickled_payload, pickled_type, read_pickle, span_bytes
-from irscope.frontends.foreign import lfs_pointer
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
 from irscope.frontends.zoo.names import configured_by, settings_in
 from irscope.ir.dims import SymDim

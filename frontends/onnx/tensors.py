@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
-from irscope.frontends.foreign import lfs_pointer
+from irscope.frontends.detect import lfs_pointer
 from irscope.frontends.onnx.protos import SparseTensorProto, TensorProto
 from irscope.frontends.onnx.reader import BAD_LOCATION, BAD_TENSOR, MISSING_DATA, ModelFile, refuse, short
 from irscope.frontends.onnx.types import DTYPES, MOST_AXES, pack_field, packed_size, unpack
