@@ -239,9 +239,10 @@ def install_foreign(kernels: Kernels) -> None:
         return original(op, device_types, _guarded(kernels, op, function))
 
     kind.register_kernel = register_kernel
-    _extensions(kernels)
+    operators = CompiledOperators(kernels)
+    operators.install()
+    _extensions(kernels, operators)
     _libraries(kernels)
-    CompiledOperators(kernels).install()
 
 
 def _guarded(kernels: Kernels, op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,7 +340,7 @@ def _in_generation(frame: FrameType | None, value: Any) -> Any:
     return value
 
 
-def _extensions(kernels: Kernels) -> None:
+def _extensions(kernels: Kernels, operators: CompiledOperators) -> None:
     """Extensions are compiled at run time by these functions; those of the host alone work as ever."""
     from torch.utils import cpp_extension
 
@@ -351,6 +352,7 @@ def _extensions(kernels: Kernels) -> None:
             sources = kwargs.get("sources", args[0] if args and original.__name__ == "load" else ())
             sources = [sources] if isinstance(sources, str) else list(sources or ())
             if kwargs.get("cuda_sources") or kwargs.get("with_cuda") or any(str(one).endswith((".cu", ".cuh")) for one in sources):
+                operators.declare(sources, kwargs.get("cpp_sources") or (args[0] if args and original.__name__ != "load" else ()))
                 return _Extension(kernels, name)
             return original(name, *args, **kwargs)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -13,6 +15,7 @@ from irscope.frontends.simulation.kernels import Kernel, Kernels
 
 _BITS: Final = 64
 """Boxes of which a number of the mask of torchvision's nms tells whether they overlap (csrc/ops/cuda/nms_kernel.cu)."""
+_LIBRARY: Final = re.compile(r"\bTORCH_LIBRARY(?:_FRAGMENT)?\(\s*(\w+)\s*,\s*(\w+)\s*\)")
 _DIFFERENTIABLE: Final = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
 
 
@@ -22,6 +25,7 @@ class CompiledOperators:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._libraries: dict[str, torch.library.Library] = {}
+        self._defined: list[torch.library.Library] = []
 
     def install(self) -> None:
         """From here on."""
@@ -40,6 +44,31 @@ class CompiledOperators:
 
         operators.load_library = load_library
         ChangedImports({"torchvision.extension": self._complete}).install()
+
+    def declare(self, files: Sequence[str], texts: str | Sequence[str]) -> None:
+        """Define the operators of an extension that is compiled at run time, as its sources do: they write to what they are given."""
+        sources = [Path(one).read_text("utf-8", "replace") for one in map(str, files) if Path(one).is_file()]
+        for text in (*sources, *([texts] if isinstance(texts, str) else texts)):
+            for found in _LIBRARY.finditer(text):
+                body = text[found.end() :].partition("\n}")[0]
+                for said in re.finditer(rf"\b{found[2]}\.def\(\s*((?:\"[^\"]*\"\s*)+)", body):
+                    self._define(found[1], "".join(re.findall(r"\"([^\"]*)\"", said[1])))
+
+    def _define(self, space: str, schema: str) -> None:
+        name, has_schema, _ = schema.partition("(")
+        if not has_schema or hasattr(getattr(torch.ops, space), name):
+            return
+        self._defined.append(torch.library.Library(space, "FRAGMENT"))
+        self._defined[-1].define(schema)
+        op = getattr(getattr(torch.ops, space), name).default
+        self._impl(space, name, self._kernels.kernel_of(op) if op._schema.returns else self._writing(f"{space}::{name}"), "CUDA")
+
+    def _writing(self, name: str) -> Kernel:
+        def kernel(*args: Any, **kwargs: Any) -> None:
+            self._kernels.machine.forget([*args, *kwargs.values()])
+            self._kernels.tell_unknown(name)
+
+        return kernel
 
     def _impl(self, space: str, name: str, kernel: Kernel, key: str) -> None:
         library = self._libraries.get(space)

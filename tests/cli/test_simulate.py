@@ -971,6 +971,26 @@ print("empty", used() - before)
 """
 
 
+def test_operators_of_an_extension_that_is_compiled_at_run_time_are_those_of_its_sources(tmp_path: Path) -> None:
+    """As RWKV's: they are called by their names in `torch.ops` and write to what they are given."""
+    declared = (
+        'TORCH_LIBRARY(own, m) {\n  m.def("forward(Tensor x, "\n        "Tensor(a!) y) -> ()");\n  m.def("made(Tensor x) -> Tensor");\n}\n'
+    )
+    (tmp_path / "op.cpp").write_text(f"#include <torch/library.h>\n{declared}")
+    (tmp_path / "op.cu").write_text("")
+    text = """
+import torch
+from torch.utils.cpp_extension import load
+load(name="own", sources=["op.cpp", "op.cu"], is_python_module=False)
+x, y = torch.ones(3, device="cuda"), torch.tensor([1, 2]).cuda()
+print(torch.ops.own.forward(x, y), y.tolist())
+torch.ops.own.made(x)
+"""
+    done = simulate(tmp_path, text)
+    assert done.returncode == 4 and done.stdout.startswith("None [0, 0]\n") and "own.made.default has no rule" in done.stderr, done.stderr
+    assert "IRS645" in done.stdout and "own::forward" in done.stdout
+
+
 def test_kernels_of_a_library_of_operators_do_not_run(tmp_path: Path) -> None:
     """Where a program loads one, what it registers for CUDA meets no device: its fake implementation says what it makes."""
     text = """
