@@ -29,9 +29,10 @@ _NAMES: Final = 24
 """Columns for the names of options."""
 
 
-def _described(name: str) -> Described:
-    described: Described = json.loads(TABLE.read_text(encoding="utf-8"))[name]
-    return described
+def described(name: str) -> Described:
+    """Return the entry of a command."""
+    entry: Described = json.loads(TABLE.read_text(encoding="utf-8"))[name]
+    return entry
 
 
 def example_lines(examples: Iterable[Sequence[str]]) -> list[str]:
@@ -41,18 +42,18 @@ def example_lines(examples: Iterable[Sequence[str]]) -> list[str]:
 
 def help_parser(name: str) -> argparse.ArgumentParser:
     """A parser that prints the whole help of a command; it reads nothing."""
-    described = _described(name)
+    entry = described(name)
     parser = argparse.ArgumentParser(
         prog=f"irscope {name}",
-        description=described["description"],
-        epilog="\n".join(example_lines(described["examples"])),
+        description=entry["description"],
+        epilog="\n".join(example_lines(entry["examples"])),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
     own = {group.title: group for group in parser._action_groups}
-    groups = [own.get(title) or parser.add_argument_group(title) for title in described["groups"]]
+    groups = [own.get(title) or parser.add_argument_group(title) for title in entry["groups"]]
     exclusive: dict[int, argparse._MutuallyExclusiveGroup] = {}
-    for argument in described["arguments"]:
+    for argument in entry["arguments"]:
         flags, group = argument.pop("flags"), groups[argument.pop("group")]
         into: argparse._ActionsContainer = group
         if (number := argument.pop("exclusive", None)) is not None:
@@ -67,16 +68,16 @@ def help_parser(name: str) -> argparse.ArgumentParser:
 
 def short_help(name: str) -> str:
     """Return the first screen of a command's help: what it answers, three examples, the options that are used most."""
-    described = _described(name)
+    entry = described(name)
     width = shutil.get_terminal_size().columns - 2
-    shown = [argument for argument in described["arguments"] if argument.get("help") != argparse.SUPPRESS]
+    shown = [argument for argument in entry["arguments"] if argument.get("help") != argparse.SUPPRESS]
     places = [argument for argument in shown if not argument["flags"]]
     options = {flag: argument for argument in shown for flag in argument["flags"]}
-    common = [options[flag] for flag in described["common"]]
+    common = [options[flag] for flag in entry["common"]]
     usage = " ".join([f"usage: irscope {name} [options]", *map(_place, places)])
     rest = [
         "",
-        *example_lines(described["examples"][:_EXAMPLES]),
+        *example_lines(entry["examples"][:_EXAMPLES]),
         "",
         "arguments and most used options:" if places else "most used options:",
         *(_row(argument, width) for argument in (*places, *common)),
@@ -84,7 +85,7 @@ def short_help(name: str) -> str:
         f"`irscope {name} --help all` lists all {len({id(one) for one in options.values()})} options in groups.",
     ]
     used = len("\n".join(rest).splitlines()) + 2
-    return "\n".join([usage, "", *_paragraphs(described["description"], _SCREEN - used, width), *rest, ""])
+    return "\n".join([usage, "", *_paragraphs(entry["description"], _SCREEN - used, width), *rest, ""])
 
 
 def _paragraphs(description: str, lines: int, width: int) -> Iterator[str]:

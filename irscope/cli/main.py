@@ -77,8 +77,11 @@ PURPOSE = (
 """What the help begins with."""
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 """All of them."""
-_SHARED: Final = {"listings": ("devices", "config", "cache", "zoo"), "textform": ("show", "opt", "repro")}
-"""Modules of several commands, each a class of its name; another command has a module of its name, with the class `Command`."""
+_SHARED: Final = {
+    **{name.lower(): ("listings", name) for name in ("Devices", "Config", "Cache", "Zoo")},
+    **{name.lower(): ("textform", name) for name in ("Show", "Opt", "Repro")},
+}
+"""Module and class of small commands that share one; another command has a module of its name, with the class `Command`."""
 
 
 class CommandType(Protocol):
@@ -307,9 +310,8 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 def command_named(name: str) -> CommandType:
     """The command of a name that COMMANDS has."""
-    shared = next((module for module, names in _SHARED.items() if name in names), "")
-    module = importlib.import_module(f"irscope.cli.{shared or name.replace('-', '_')}")
-    return cast("CommandType", getattr(module, name.capitalize() if shared else "Command")())
+    module, kind = _SHARED.get(name, (name.replace("-", "_"), "Command"))
+    return cast("CommandType", getattr(importlib.import_module(f"irscope.cli.{module}"), kind)())
 
 
 def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:

@@ -497,7 +497,7 @@ class Judged:
     def change(self) -> float | None:
         """The share by which the number changed; None where that is not known or no share."""
         now, base = self.now.value, None if self.base is None else self.base.value
-        if not _is_number(now) or not _is_number(base) or not base:
+        if not _is_real_number(now) or not _is_real_number(base) or not base:
             return None
         return float(now - base) / float(base)  # type: ignore[operator]  # both are numbers
 
@@ -742,7 +742,7 @@ def _beyond(budget: Budget, now: Quantity, value: object) -> str:
     said = humanise(value, kind) if isinstance(value, int | float) else "unknown"
     sign = "at least " if now.value is None else "~" if now.provenance is Provenance.MODELLED else ""
     limit = budget.limit
-    if isinstance(limit, bool) or not _is_number(value) or value == limit or not limit:
+    if isinstance(limit, bool) or not _is_real_number(value) or value == limit or not limit:
         return f"it is {sign}{said}"
     over = abs(value - limit)  # type: ignore[operator]  # both are numbers
     return f"it is {sign}{said}, {humanise(over, kind)} {'too much' if value > limit else 'too little'}"  # type: ignore[operator]
@@ -776,7 +776,7 @@ def _why_unknown(one: CheckedModel, name: str) -> str:
     return "the file does not say" if made.identity.nodes is not None else "the file holds weights but no graph"
 
 
-def _is_number(value: object) -> bool:
+def _is_real_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

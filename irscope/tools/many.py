@@ -128,7 +128,7 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
     else:
         reports = tuple(_summary_reports(rows, names))
     first = replace(reports[0], notes=(*notes, *reports[0].notes), headline=tuple(headline))
-    return Document(reports=(first, *reports[1:]), subjects=subjects, own_json=lambda document: _json(document, rows, chosen))
+    return Document(reports=(first, *reports[1:]), subjects=subjects, own_json=lambda document: _table_json(document, rows, chosen))
 
 
 def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> Table:
@@ -215,7 +215,7 @@ def short_names(texts: Sequence[str]) -> tuple[list[str], str]:
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-def _json(document: Document, rows: Sequence[Row], chosen: Chosen | None) -> ManyJson:
+def _table_json(document: Document, rows: Sequence[Row], chosen: Chosen | None) -> ManyJson:
     """Rows as the first table has them, which --sort, --filter and --top have been at."""
     (table, *_) = document.reports[0].tables
     return {
