@@ -145,81 +145,36 @@ def _recurrent_route(name: str) -> Route:
             return NotImplemented
         if not torch.backends.cudnn.enabled:
             return NotImplemented  # PyTorch's own kernels run, one step after the other
-        packed = isinstance(args[3], list | tuple)
-        return _packed(name, *args) if packed else _padded(name, *args)
+        return recurrent(name, args, isinstance(args[3], list | tuple), _in_rows)
 
     return route
 
 
-def _padded(
-    name: str,
-    x: torch.Tensor,
-    hidden: Any,
-    weights: Sequence[torch.Tensor],
-    has_biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> Any:
-    x = x.transpose(0, 1) if batch_first else x
-    made = _cudnn(name, x, hidden, weights, has_biases, layers, dropout, train, bidirectional, [])
-    return (made[0].transpose(0, 1) if batch_first else made[0], *made[1:])
+def _in_rows(x: Any, h: Any, c: Any, weights: list[torch.Tensor]) -> tuple[Any, ...]:
+    x = x.contiguous()
+    # On the device the weights lie in one buffer, which is saved for the backward; any view of them represents it here.
+    buffer = weights[0].detach().flatten()
+    return x, h.contiguous(), None if c is None else c.contiguous(), weights, buffer
 
 
-def _packed(
-    name: str,
-    data: torch.Tensor,
-    batch_sizes: torch.Tensor,
-    hidden: Any,
-    weights: Sequence[torch.Tensor],
-    has_biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-) -> Any:
-    return _cudnn(name, data, hidden, weights, has_biases, layers, dropout, train, bidirectional, [int(size) for size in batch_sizes])
-
-
-def _cudnn(
-    name: str,
-    x: torch.Tensor,
-    hidden: Any,
-    weights: Sequence[torch.Tensor],
-    has_biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_sizes: list[int],
-) -> tuple[torch.Tensor, ...]:
+def recurrent(name: str, args: Sequence[Any], packed: bool, prepare: Callable[..., tuple[Any, ...]]) -> tuple[torch.Tensor, ...]:
+    """Run `torch.lstm` or its like by cuDNN, on padded sequences or packed ones; `prepare` is given input, states and weights, and returns
+    them as the kernel takes them, with the buffer that the weights lie in."""
+    first, sizes = False, ()
+    if packed:
+        x, sizes, hidden, weights, _, layers, dropout, train, bidirectional = args
+    else:
+        x, hidden, weights, _, layers, dropout, train, bidirectional, first = args
     h, c = hidden if name == "lstm" else (hidden, None)
-    directions = 2 if bidirectional else 1
-    per_layer = len(weights) // (layers * directions)
-    units = c.shape[-1] if c is not None else h.shape[-1]
-    projection = h.shape[-1] if c is not None and h.shape[-1] != units else 0
-    made = torch.ops.aten._cudnn_rnn(
-        x.contiguous(),
-        list(weights),
-        per_layer,
-        # On the device the weights lie in one buffer, which is saved for the backward; any view of them represents it here.
-        weights[0].detach().flatten(),
-        h.contiguous(),
-        None if c is None else c.contiguous(),
-        RNN_MODES[name],
-        units,
-        projection,
-        layers,
-        False,
-        dropout,
-        train,
-        bidirectional,
-        batch_sizes,
-        None,
-    )
-    return made[:3] if name == "lstm" else made[:2]  # type: ignore[no-any-return]
+    x = x.transpose(0, 1) if first else x
+    units = h.shape[-1] if c is None else c.shape[-1]
+    projected = h.shape[-1] if h.shape[-1] != units else 0
+    per_layer = len(weights) // (layers * (2 if bidirectional else 1))
+    x, h, c, weights, buffer = prepare(x, h, c, list(weights))
+    geometry = (RNN_MODES[name], units, projected, layers, False, dropout, train, bidirectional, [int(size) for size in sizes], None)
+    made = torch.ops.aten._cudnn_rnn(x, weights, per_layer, buffer, h, c, *geometry)
+    output = made[0].transpose(0, 1) if first else made[0]
+    return (output, *made[1:3]) if name == "lstm" else (output, made[1])
 
 
 # -- products of matrices ----------------------------------------------------------------------------------------------

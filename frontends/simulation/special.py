@@ -20,7 +20,7 @@ import torch
 
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.record import dtype_of
-from irscope.frontends.eager.routes import RNN_MODES
+from irscope.frontends.eager.routes import RNN_MODES, recurrent
 from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.kernels import Kernel, Kernels, UnknownKernel, resize_tensor
 from irscope.frontends.simulation.machine import Machine
@@ -598,47 +598,14 @@ def recurrent_composites() -> dict[str, Kernel]:
 
 
 def _by_cudnn(name: str, *, packed: bool) -> Kernel:
-    def kernel(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
-        sizes: list[int] = []
-        first = False
-        if packed:
-            sizes, hidden, weights, _, layers, dropout, train, bidirectional = [int(one) for one in rest[0]], *rest[1:]
-        else:
-            hidden, weights, _, layers, dropout, train, bidirectional, first = rest
-        h, c = hidden if name == "lstm" else (hidden, None)
-        x = x.transpose(0, 1) if first else x
-        weights = list(weights)
-        units = h.shape[-1] if c is None else c.shape[-1]
-        projected = h.shape[-1] if h.shape[-1] != units else 0
-        whole = sum(one.numel() for one in weights)
-        buffer = None
+    def prepared(x: Any, h: Any, c: Any, weights: list[torch.Tensor]) -> tuple[Any, ...]:
         if torch.is_autocast_enabled("cuda"):
-            x, h, c, weights, buffer = _cast(torch.get_autocast_dtype("cuda"), x, h, c, weights)
-        elif len({one.untyped_storage()._cdata for one in weights}) == 1 and weights[0].untyped_storage().nbytes() >= whole * x.itemsize:
-            buffer = weights[0].detach().as_strided((whole,), (1,), 0)
-        per_layer = len(weights) // (layers * (2 if bidirectional else 1))
-        made = _aten._cudnn_rnn(
-            x,
-            weights,
-            per_layer,
-            buffer,
-            h,
-            c,
-            RNN_MODES[name],
-            units,
-            projected,
-            layers,
-            False,
-            dropout,
-            train,
-            bidirectional,
-            sizes,
-            None,
-        )
-        output = made[0].transpose(0, 1) if first else made[0]
-        return (output, *made[1:3]) if name == "lstm" else (output, made[1])
+            return _cast(torch.get_autocast_dtype("cuda"), x, h, c, weights)
+        whole = sum(one.numel() for one in weights)
+        is_one = len({one.untyped_storage()._cdata for one in weights}) == 1 and weights[0].untyped_storage().nbytes() >= whole * x.itemsize
+        return x, h, c, weights, weights[0].detach().as_strided((whole,), (1,), 0) if is_one else None
 
-    return kernel
+    return lambda *args: recurrent(name, args, packed, prepared)
 
 
 def _cast(
