@@ -160,7 +160,7 @@ def _in_rows(x: Any, h: Any, c: Any, weights: list[torch.Tensor]) -> tuple[Any, 
 def recurrent(name: str, args: Sequence[Any], packed: bool, prepare: Callable[..., tuple[Any, ...]]) -> tuple[torch.Tensor, ...]:
     """Run `torch.lstm` or its like by cuDNN, on padded sequences or packed ones; `prepare` is given input, states and weights, and returns
     them as the kernel takes them, with the buffer that the weights lie in."""
-    first, sizes = False, ()
+    first, sizes = False, list[int]()
     if packed:
         x, sizes, hidden, weights, _, layers, dropout, train, bidirectional = args
     else:

@@ -10,10 +10,10 @@ from typing import Any
 from irscope.budget import admit, claim
 from irscope.errors import LoadError, form_problem
 from irscope.frontends.files.archive import Archive
-from irscope.frontends.files.pickled import literal_of, span_bytes
+from irscope.frontends.files.pickled import lies_by_rows, literal_of, span_bytes
 from irscope.frontends.torch_lowering.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_lowering.expressions import Symbols
-from irscope.ir.dims import Dim, SymDim, equal, unknown
+from irscope.ir.dims import Dim, SymDim, unknown
 from irscope.ir.dtypes import DType
 from irscope.ir.places import Loc, Payload, Scope, relative_name
 from irscope.ir.types import TensorType, tensor
@@ -71,7 +71,7 @@ class Types:
         if meta.get("layout", _STRIDED) not in (0, _STRIDED):
             return tensor(dtype, shape, device, "sparse")
         strides = tuple(self.dim(stride) for stride in meta.get("strides") or ())
-        row_major = len(strides) != len(shape) or _is_row_major(shape, strides)
+        row_major = len(strides) != len(shape) or lies_by_rows(shape, strides)
         return tensor(dtype, shape, device, None if row_major else strides)
 
 
@@ -81,19 +81,6 @@ def device_text(device: Json) -> str:
         return ""
     index = device.get("index")
     return str(device["type"]) if index is None else f"{device['type']}:{index}"
-
-
-def _is_row_major(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:
-    expected: Dim = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if not isinstance(size, SymDim) and size == 0:
-            return True
-        if not isinstance(size, SymDim) and size == 1:
-            continue
-        if equal(stride, expected) is not True:
-            return False
-        expected = expected * size
-    return True
 
 
 def devices(graph: Json) -> Iterator[str]:

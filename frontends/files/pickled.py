@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickletools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import IO, Any, TypeAlias, cast
 
@@ -19,7 +19,7 @@ from irscope.errors import LoadError
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, STORAGE_DTYPES
 from irscope.immutable import immutable, mutable
-from irscope.ir.dims import SymDim
+from irscope.ir.dims import Dim, SymDim, equal
 from irscope.ir.dtypes import STRUCT_CODES, DType
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType, tensor
@@ -467,18 +467,23 @@ def literal_of(data: bytes, type_: TensorType) -> Literal | None:
     return Literal(layout.unpack_from(data))
 
 
+def lies_by_rows(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
+    """Return whether strides are known to be those of a row-major tensor, whatever they are along axes of one element."""
+    expected: Dim = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if not isinstance(size, SymDim) and size == 0:
+            return True
+        if not isinstance(size, SymDim) and size == 1:
+            continue
+        if equal(stride, expected) is not True:
+            return False
+        expected = expected * size
+    return True
+
+
 def pickled_type(found: PickledTensor, device: str = "") -> TensorType:
     """The type of a tensor that a pickle describes; strides are kept only where they are not row-major."""
-    expected = 1
-    row_major = len(found.strides) == len(found.shape)
-    for size, stride in zip(reversed(found.shape), reversed(found.strides), strict=False):
-        if size == 0:
-            row_major = True
-            break
-        if size != 1 and stride != expected:
-            row_major = False
-            break
-        expected *= size
+    row_major = len(found.strides) == len(found.shape) and lies_by_rows(found.shape, found.strides)
     return tensor(found.dtype, found.shape, device, None if row_major else found.strides)
 
 

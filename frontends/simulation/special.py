@@ -28,6 +28,7 @@ from irscope.frontends.simulation.vision import CompiledOperators
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Layout, Shape, tensor
 from irscope.memory.tape import Ran
+from irscope.ops.layouts import row_major
 from irscope.ops.registry import find_op
 from irscope.ops.scratch.ordering import cub_merge_sort, cub_unique
 from irscope.ops.spec import OpCall
@@ -479,7 +480,8 @@ def recurrent_kernels(kernels: Kernels) -> dict[str, Kernel]:
         buffer = _flat(weights)
         at = 0
         for one in weights:
-            one.set_(buffer.untyped_storage(), at, one.shape, _rows(one.shape))
+            rows: Any = row_major(one.shape)
+            one.set_(buffer.untyped_storage(), at, one.shape, rows)
             at += one.numel()
         return buffer
 
@@ -551,7 +553,8 @@ def recurrent_kernels(kernels: Kernels) -> dict[str, Kernel]:
             given = x.contiguous()
             flat, at = buffer.new_empty(buffer.shape), 0
             for place, one in enumerate(weights):
-                made[place] = flat.as_strided(one.shape, _rows(one.shape), at)
+                rows: Any = row_major(one.shape)
+                made[place] = flat.as_strided(one.shape, rows, at)
                 at += one.numel()
             del given
         del of_c, of_h  # in the reverse of the order in which they came
@@ -574,14 +577,6 @@ def _of_inputs(
     dx, dhx = given.new_empty(given.shape), hidden.new_empty(hidden.shape)
     dcx = hidden.new_empty((0,)) if cell is None else cell.new_empty(cell.shape)
     return dx, dhx, dcx
-
-
-def _rows(shape: Sequence[int]) -> tuple[int, ...]:
-    steps, step = [], 1
-    for size in reversed(shape):
-        steps.append(step)
-        step *= size
-    return tuple(reversed(steps))
 
 
 def _flat(weights: Sequence[torch.Tensor]) -> torch.Tensor:
