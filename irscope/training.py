@@ -20,16 +20,7 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 Category: TypeAlias = Literal[
     "parameter", "buffer", "input", "gradient", "optimizer state", "communication", "activation", "temporary", "workspace", "tuning"
 ]
-CATEGORIES: tuple[Category, ...] = (
-    "parameter",
-    "buffer",
-    "input",
-    "gradient",
-    "optimizer state",
-    "activation",
-    "temporary",
-    "workspace",
-)
+CATEGORIES: tuple[Category, ...] = ("parameter", "buffer", "input", "gradient", "optimizer state", "activation", "temporary", "workspace")
 """`activation` is what the forward made and autograd keeps for the backward, `temporary` what else comes and goes."""
 WORLD_CATEGORIES: tuple[Category, ...] = (*CATEGORIES[:5], "communication", *CATEGORIES[5:])
 """The same for one rank of a world: `communication` is what collectives touch and nobody else claims."""

@@ -84,10 +84,7 @@ def add_model_arguments(
     """MODEL and what a user may say about it. `memory` is False for a command whose --memory is not the device's."""
     count = "?" if optional else "+" if many else None
     parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs=count,
-        help="file, torchvision:NAME, ./train.py:build, hub folder; `irscope zoo` lists names",
+        "model", metavar="MODEL", nargs=count, help="file, torchvision:NAME, ./train.py:build, hub folder; `irscope zoo` lists names"
     )
     add_input_arguments(parser, reading_budget)
     inputs, device = group_of(parser, MODEL_OPTIONS), group_of(parser, DEVICE_OPTIONS)
@@ -221,12 +218,7 @@ def _format_of(own: Sequence[str]) -> Callable[[str], str]:
 
 
 def add_output_arguments(
-    parser: argparse.ArgumentParser,
-    formats: Sequence[str] = FORMATS,
-    *,
-    to_file: bool = True,
-    rows: int | None = None,
-    plots: str = "",
+    parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS, *, to_file: bool = True, rows: int | None = None, plots: str = ""
 ) -> None:
     """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text; `plots` says what
     --plot draws, for commands whose reports have curves."""

@@ -440,10 +440,5 @@ def as_json(checked: Checked) -> Iterable[str]:
     return json_lines(check_json(checked))
 
 
-OUTPUTS: Final[Mapping[str, Callable[[Checked], Iterable[str]]]] = {
-    "junit": junit,
-    "github": github,
-    "markdown": markdown,
-    "json": as_json,
-}
+OUTPUTS: Final[Mapping[str, Callable[[Checked], Iterable[str]]]] = {"junit": junit, "github": github, "markdown": markdown, "json": as_json}
 """What can be written beside the answer, each by an option of its name."""

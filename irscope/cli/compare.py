@@ -29,12 +29,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.files.snapshot import is_snapshot
 from irscope.recording import Recording, read_recording
 from irscope.session import Model, open_model
-from irscope.tools.compare import (
-    compare_models,
-    compare_recording,
-    open_for,
-    run_comparison,
-)
+from irscope.tools.compare import compare_models, compare_recording, open_for, run_comparison
 from irscope.tools.compare.decides import DECISIVE_MEASURES, decide, decisive_document, decisive_measures
 from irscope.tools.compare.document import Verdict, judge, parse_thresholds
 from irscope.tools.compare.memory import MEMORY_MEASURES, compare_runs, is_memory_run, read_run
@@ -71,10 +66,7 @@ class Command:
         ("irscope compare old.onnx new.onnx", "what did an optimiser, an exporter or a change make different?"),
         ("irscope compare --fail-on 'peak>5%,flops>0%' old.onnx new.onnx", "does it need more memory or FLOPs than before? (exit code 1)"),
         ("irscope compare --ort-level-b all model.onnx model.onnx", "what do the optimisations of ONNX Runtime change?"),
-        (
-            "irscope compare --compile-b ./vision.py:build ./vision.py:build",
-            "what does torch.compile change?",
-        ),
+        ("irscope compare --compile-b ./vision.py:build ./vision.py:build", "what does torch.compile change?"),
         ("irscope compare --train --compile-b ./vision.py:build ./vision.py:build", "what does it change in a training step?"),
         ("irscope compare before.safetensors after.safetensors", "which weights changed, and how far?"),
         ("irscope compare model.pt2 run.jsonl", "how far is the prediction from a real run?"),

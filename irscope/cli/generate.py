@@ -144,15 +144,7 @@ class Command:
 
     @staticmethod
     def _serve(args: argparse.Namespace) -> int:
-        for name, usual in (
-            ("batch", 1),
-            ("cache", ""),
-            ("beams", 1),
-            ("sample", False),
-            ("chunk", 0),
-            ("assistant", ""),
-            ("tui", False),
-        ):
+        for name, usual in (("batch", 1), ("cache", ""), ("beams", 1), ("sample", False), ("chunk", 0), ("assistant", ""), ("tui", False)):
             if getattr(args, name) != usual:
                 raise UsageError(f"--{name} is the engine's matter", code="IRS698", hint="an engine makes batches and caches by itself")
         found = serve(

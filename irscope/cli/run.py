@@ -11,16 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
-from irscope.cli.args import (
-    FORMATS,
-    add_amount,
-    add_model_arguments,
-    add_output_arguments,
-    group_of,
-    open_from,
-    selection,
-    write_answer,
-)
+from irscope.cli.args import FORMATS, add_amount, add_model_arguments, add_output_arguments, group_of, open_from, selection, write_answer
 from irscope.devices import find_device
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, LoadError, PassError, UsageError

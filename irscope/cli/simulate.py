@@ -95,11 +95,7 @@ class Command:
             help="the GPU, as in h100; `irscope devices` lists them; default: see irscope config, else h200",
         )
         add_memory_argument(parser)
-        add_amount(
-            job,
-            "--world",
-            help="ranks of the job, as torchrun starts it; default: python starts it, without RANK and the rest",
-        )
+        add_amount(job, "--world", help="ranks of the job, as torchrun starts it; default: python starts it, without RANK and the rest")
         job.add_argument(
             "--rank", default="0", metavar="R", help="which of them this is; `all`: one of each class that differs; default: 0"
         )
@@ -133,12 +129,7 @@ class Command:
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
             "default: at once, and the report tells where the other makes a difference, and where NCCL's watchdog being a step late does",
         )
-        add_amount(
-            device,
-            "--link",
-            default=0,
-            help="what a device can send to others, such as 450GB/s: times of collectives",
-        )
+        add_amount(device, "--link", default=0, help="what a device can send to others, such as 450GB/s: times of collectives")
         trials.add_argument(
             "--try",
             dest="tries",

@@ -12,15 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from irscope.cli.args import (
-    add_model_arguments,
-    add_step_arguments,
-    check_terminal,
-    load_options,
-    opened_for,
-    step_from,
-    step_words,
-)
+from irscope.cli.args import add_model_arguments, add_step_arguments, check_terminal, load_options, opened_for, step_from, step_words
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable

@@ -356,10 +356,7 @@ def _limit(call: OpCall, name: str) -> tuple[bool, Array | None]:
 
 def _evaluate_clamp(call: OpCall) -> Known | None:
     found = call.value("x")
-    for name, on_arrays, on_dims, on_reals in (
-        ("min", np.maximum, dim_max, reals.largest),
-        ("max", np.minimum, dim_min, reals.smallest),
-    ):
+    for name, on_arrays, on_dims, on_reals in (("min", np.maximum, dim_max, reals.largest), ("max", np.minimum, dim_min, reals.smallest)):
         given, limit = _limit(call, name)
         if found is None or (given and limit is None):
             return None
@@ -434,12 +431,7 @@ def _infer(call: OpCall) -> Type:
 
 
 def _compare(
-    name: str,
-    summary: str,
-    on_arrays: OnArrays,
-    on_dims: OnDims,
-    verdict: Callable[[Real, Real], bool | None],
-    **facts: Unpack[Facts],
+    name: str, summary: str, on_arrays: OnArrays, on_dims: OnDims, verdict: Callable[[Real, Real], bool | None], **facts: Unpack[Facts]
 ) -> OpSpec:
     def evaluate(call: OpCall) -> Known | None:
         sides = pair(call)

@@ -331,12 +331,7 @@ def _evaluate_take(call: OpCall) -> Known | None:
 
 
 def read(
-    schema: str,
-    infer: Any,
-    evaluate: Callable[[OpCall], Any] | None,
-    summary: str,
-    cost: CostRule = picked,
-    **facts: Unpack[Facts],
+    schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, cost: CostRule = picked, **facts: Unpack[Facts]
 ) -> OpSpec:
     """A record of an operator that reads where indices say."""
     return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary, **facts)

@@ -185,10 +185,7 @@ _LEARNING = (
     ),
     _record("learn.binarizer(Tensor x, *, float threshold=0.0) -> Tensor", like("x"), per_element(1), "1 above a threshold, else 0."),
     _record(
-        "learn.array_feature_extractor(Tensor x, Tensor indices) -> Tensor",
-        _infer_extracted,
-        moved,
-        "Picks elements of the last axis.",
+        "learn.array_feature_extractor(Tensor x, Tensor indices) -> Tensor", _infer_extracted, moved, "Picks elements of the last axis."
     ),
     _record(
         "learn.feature_vectorizer(Tensor[] parts, *, int[] widths=[]) -> Tensor",

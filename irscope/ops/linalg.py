@@ -13,21 +13,7 @@ from irscope.ops.cost import Cost
 from irscope.ops.matmul import as_result, plain_arrays
 from irscope.ops.rules import joint_sizes, like, products
 from irscope.ops.scratch.composites import cdist_rule, solver_rule
-from irscope.ops.spec import (
-    Absent,
-    CostRule,
-    Facts,
-    Family,
-    Infer,
-    Known,
-    OpCall,
-    OpSpec,
-    RuleError,
-    UnknownCost,
-    numel,
-    op,
-    sizes,
-)
+from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 
 _REAL_PART = {DType.C64: DType.F32, DType.C128: DType.F64}
 _COMPLEX_OF = {DType.F32: DType.C64, DType.F64: DType.C128}
@@ -119,10 +105,7 @@ def _infer_eigen(symmetric: bool) -> Infer:
         shape, x = _matrices(call), call.tensor("x")
         vectors = x.dtype if symmetric else _COMPLEX_OF.get(x.dtype, x.dtype)
         values = _REAL_PART.get(x.dtype, x.dtype) if symmetric else vectors
-        return call.fit(
-            tensor(values, None if shape is None else shape[:-1], x.device),
-            tensor(vectors, shape, x.device),
-        )
+        return call.fit(tensor(values, None if shape is None else shape[:-1], x.device), tensor(vectors, shape, x.device))
 
     return infer
 

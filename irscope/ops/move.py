@@ -300,12 +300,7 @@ def first_copy(call: OpCall) -> Known | None:
 
 
 def move(
-    schema: str,
-    infer: Any,
-    evaluate: Callable[[OpCall], Any] | None,
-    summary: str,
-    family: Family = Family.MOVE,
-    **facts: Unpack[Facts],
+    schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, family: Family = Family.MOVE, **facts: Unpack[Facts]
 ) -> OpSpec:
     """A record of an operator that only moves elements."""
     return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, summary=summary, **facts)

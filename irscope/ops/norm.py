@@ -224,13 +224,7 @@ def _cost_bias_gelu(call: OpCall) -> Cost:
     return Cost(elementwise=count * (4 if call.given("bias") else 3), transcendental=count)
 
 
-def _norm(
-    schema: str,
-    infer: Infer,
-    cost: CostRule,
-    summary: str,
-    **facts: Unpack[Facts],
-) -> OpSpec:
+def _norm(schema: str, infer: Infer, cost: CostRule, summary: str, **facts: Unpack[Facts]) -> OpSpec:
     return op(schema, Family.NORMALIZATION, infer=infer, cost=cost, summary=summary, **facts)
 
 

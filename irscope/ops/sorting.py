@@ -220,15 +220,7 @@ def _sorting(
     cost: CostRule | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    return op(
-        schema,
-        Family.SORTING,
-        infer=infer,
-        cost=cost or per_input(reduction=1),
-        evaluate=evaluate,
-        summary=summary,
-        **facts,
-    )
+    return op(schema, Family.SORTING, infer=infer, cost=cost or per_input(reduction=1), evaluate=evaluate, summary=summary, **facts)
 
 
 def _evaluate_sort(call: OpCall) -> list[Known] | None:

@@ -689,19 +689,7 @@ def op(
     **facts: Unpack[Facts],
 ) -> OpSpec:
     """Make an operator's record from its schema text and rules."""
-    return OpSpec(
-        schema,
-        family,
-        infer,
-        cost,
-        evaluate,
-        needs_values,
-        shares,
-        has_effect,
-        random,
-        summary,
-        **facts,
-    )
+    return OpSpec(schema, family, infer, cost, evaluate, needs_values, shares, has_effect, random, summary, **facts)
 
 
 def memory_events(call: OpCall, target: Target) -> tuple[MemoryEvent, ...]:

@@ -100,13 +100,7 @@ def chart_lines(series: Series, width: int | None, glyphs: Glyphs, encoding: str
 
 
 def _draw(
-    series: Series,
-    columns: Sequence[Column],
-    heights: Sequence[Number | None],
-    width: int,
-    glyphs: Glyphs,
-    encoding: str,
-    name: str,
+    series: Series, columns: Sequence[Column], heights: Sequence[Number | None], width: int, glyphs: Glyphs, encoding: str, name: str
 ) -> Iterator[str]:
     places, marks = axis(series)
     known = [height for height in heights if height is not None]

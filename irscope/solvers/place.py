@@ -85,12 +85,7 @@ class Preferences:
     def __init__(self, problem: Problem) -> None:
         width = problem.upper - problem.lower
         self.count = len(problem)
-        self._criteria: dict[str, Numbers] = {
-            "W": -width,
-            "A": -width * problem.size,
-            "Z": -problem.size,
-            "L": problem.lower,
-        }
+        self._criteria: dict[str, Numbers] = {"W": -width, "A": -width * problem.size, "Z": -problem.size, "L": problem.lower}
         self._problem = problem
 
     def order(self, word: str) -> Numbers:

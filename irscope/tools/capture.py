@@ -113,13 +113,7 @@ def train_module(
 
 
 def _step_program(
-    module: nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    made: StepSetup,
-    settings: Settings,
-    name: str,
-    sink: DiagnosticSink,
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: StepSetup, settings: Settings, name: str, sink: DiagnosticSink
 ) -> Program:
     from irscope.frontends.eager.steps import Plan
     from irscope.frontends.simulation import train_module as trained

@@ -74,9 +74,7 @@ from irscope.report.card import (
     Part,
     StatedSize,
 )
-from irscope.report.card import (
-    UNKNOWN as NOT_KNOWN,
-)
+from irscope.report.card import UNKNOWN as NOT_KNOWN
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity, as_assumed, derived, plain, quantity

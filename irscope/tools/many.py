@@ -238,12 +238,7 @@ def _row_json(row: Row) -> TableRowJson:
         "intervals": {} if card is None else card["intervals"],
         "error": None
         if error is None
-        else {
-            "code": error.code,
-            "message": one_line(error.message),
-            "where": one_line(error.where),
-            "hint": one_line(error.hint),
-        },
+        else {"code": error.code, "message": one_line(error.message), "where": one_line(error.where), "hint": one_line(error.hint)},
     }
     if row.reports:
         made["summaries"] = {one.options or one.pass_name: summary_json(one.summary, one.units) for one in row.reports}

@@ -261,11 +261,7 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
     first = next(iter(found.values()))
     categories = first.categories
     rows = [
-        (
-            batch,
-            *[memory.worst(counter) for counter in REPORTED],
-            *[memory.at_peak().get(category, 0) for category in categories],
-        )
+        (batch, *[memory.worst(counter) for counter in REPORTED], *[memory.at_peak().get(category, 0) for category in categories])
         for batch, memory in found.items()
     ]
     columns = (

@@ -515,10 +515,7 @@ def _ratio(signal: float, error: float) -> float:
 def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
     """Add the errors of whole rows; `absmax` is the largest magnitude of the whole tensor."""
     noise.signal += _sum_of_squares(rows)
-    scaled: dict[str, tuple[Array32, Any]] = {
-        TENSOR: (rows, np.float32(absmax)),
-        CHANNEL: (rows, np.abs(rows).max(axis=1, keepdims=True)),
-    }
+    scaled: dict[str, tuple[Array32, Any]] = {TENSOR: (rows, np.float32(absmax)), CHANNEL: (rows, np.abs(rows).max(axis=1, keepdims=True))}
     for granularity in dict.fromkeys(choice.granularity for choice in noise.choices):
         if group := _group_of(granularity):
             grouped = _rows_in_groups(rows, group)

@@ -153,13 +153,7 @@ def _tensor_counters(run: str, current: int, peak: int) -> Counters:
 
 
 def record_module(
-    module: torch.nn.Module,
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
-    output: Path,
-    *,
-    repeats: int = 20,
-    warmup: int = 3,
+    module: torch.nn.Module, arguments: Sequence[Any], keywords: Mapping[str, Any], output: Path, *, repeats: int = 20, warmup: int = 3
 ) -> Recording:
     """Run a module as it is, on the device where its parameters are, and write a recording of it."""
     named = dict(keywords)

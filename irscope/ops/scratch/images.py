@@ -6,17 +6,7 @@ from typing import Literal
 
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.scratch.recorder import (
-    Scratch,
-    count,
-    is_channels_last,
-    is_contiguous,
-    nbytes,
-    number,
-    rule,
-    same,
-    sizes,
-)
+from irscope.ops.scratch.recorder import Scratch, count, is_channels_last, is_contiguous, nbytes, number, rule, same, sizes
 from irscope.ops.spec import Temporaries
 
 _INDEX = 8

@@ -334,14 +334,7 @@ def math_attention(scratch: Scratch, made: Attention, make: str | None) -> str:
 
 
 def _weighted(
-    scratch: Scratch,
-    made: Attention,
-    wanted: DType,
-    scores: TensorType,
-    v: TensorType,
-    make: str | None,
-    weights: str,
-    rest: list[str],
+    scratch: Scratch, made: Attention, wanted: DType, scores: TensorType, v: TensorType, make: str | None, weights: str, rest: list[str]
 ) -> str:
     """The values' weighted sum; where it was made in single precision, it and the weights are rounded at the end."""
     if not is_half(wanted):

@@ -457,12 +457,7 @@ class CheckpointPlanner:
     """Plans for one problem; what was found for one budget helps with the next."""
 
     def __init__(
-        self,
-        problem: CheckpointProblem,
-        *,
-        seed: int = 0,
-        watch: Callable[[str], None] | None = None,
-        simulator: Simulator | None = None,
+        self, problem: CheckpointProblem, *, seed: int = 0, watch: Callable[[str], None] | None = None, simulator: Simulator | None = None
     ) -> None:
         self.simulator = simulator or Simulator(problem)
         self.problem = problem = self.simulator.problem
@@ -630,13 +625,7 @@ class CheckpointPlanner:
         point = self._tidied(self.archive.within(budget) or self.archive.lowest)
         met = point.cost.peak <= budget
         return Planned(
-            budget,
-            point.cost.peak,
-            point.cost.seconds,
-            point.plan,
-            point.method,
-            bound,
-            met and (proven or self._is_proven(budget, bound)),
+            budget, point.cost.peak, point.cost.seconds, point.plan, point.method, bound, met and (proven or self._is_proven(budget, bound))
         )
 
 

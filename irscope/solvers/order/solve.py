@@ -542,11 +542,7 @@ class Ordering:
 
 
 def best_order(
-    problem: OrderProblem,
-    seconds: float = 10,
-    seed: int = 0,
-    limit: LatencyLimit | None = None,
-    watch: Callable[[str], None] | None = None,
+    problem: OrderProblem, seconds: float = 10, seed: int = 0, limit: LatencyLimit | None = None, watch: Callable[[str], None] | None = None
 ) -> Ordering:
     """Search until the best order is proven best or so many CPU seconds of this thread are used; never worse than the order as written.
 

@@ -39,21 +39,7 @@ _RESUMED: Final = "what was analysed is kept: the same command goes on when ther
 _BEGUN: Final = frozenset({".lock", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm", "index.sqlite-journal"})
 """All that is in a folder of results where a full disk ended the first audit before it said what it was for."""
 _NOT_HERE: Final = "pip install pyarrow fsspec"
-_FIRST: Final = (
-    "uri",
-    "name",
-    "status",
-    "reason",
-    "fits",
-    "peak",
-    "parameters",
-    "flops",
-    "time",
-    "family",
-    "format",
-    "nodes",
-    "size",
-)
+_FIRST: Final = ("uri", "name", "status", "reason", "fits", "peak", "parameters", "flops", "time", "family", "format", "nodes", "size")
 """Columns of the table of models that come first; what else a card has follows by name."""
 _LARGEST_WHOLE: Final = 1 << 63
 _ROWS_OF_GROUP: Final = 20_000

@@ -209,10 +209,7 @@ def answer(dataset: Dataset, name: str) -> Document:
 
 def _subjects(dataset: Dataset) -> tuple[Subject, ...]:
     about = dataset.about
-    return (
-        Subject("results", (str(dataset.folder),)),
-        Subject("device", (",".join(about.get("devices") or ()) or "the default",)),
-    )
+    return (Subject("results", (str(dataset.folder),)), Subject("device", (",".join(about.get("devices") or ()) or "the default",)))
 
 
 # -- the report --------------------------------------------------------------------------------------------------------

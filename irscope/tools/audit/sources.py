@@ -173,11 +173,7 @@ def _of_list(source: str, listing: Listing) -> Iterator[Item]:
                         f"{text!r} in a list would be another list", code="IRS720", where=source, hint="name all lists by themselves"
                     )
                 if text and is_script(text) and not listing.trust:
-                    raise UsageError(
-                        f"{text} is made by a script, which a list runs only with --trust",
-                        code="IRS720",
-                        where=source,
-                    )
+                    raise UsageError(f"{text} is made by a script, which a list runs only with --trust", code="IRS720", where=source)
                 if text and not text.startswith("#"):
                     yield from _of_source(text, listing)
     except OSError as error:

@@ -59,12 +59,7 @@ _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
 
 
 def open_for(
-    path: Path,
-    recording: Recording,
-    options: LoadOptions | None = None,
-    settings: Settings | None = None,
-    *,
-    as_in_file: bool = False,
+    path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None, *, as_in_file: bool = False
 ) -> Model:
     """The model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first.
 

@@ -101,12 +101,7 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
     units = {**{name: kinds[name] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
     weights = weights_headline(compared)
     if compared.has_graph:
-        headline: tuple[str, ...] = (
-            *(_compiled_verdict(rows) if compiled else ()),
-            *_fits_text(decision),
-            _changes(rows, _SAID),
-            *weights,
-        )
+        headline: tuple[str, ...] = (*(_compiled_verdict(rows) if compiled else ()), *_fits_text(decision), _changes(rows, _SAID), *weights)
     else:
         headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
     shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
@@ -181,12 +176,7 @@ def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
 def _both_and_difference(a: Quantity, b: Quantity) -> dict[str, Cell]:
     """Both numbers, their difference and how large it is."""
     known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
-    return {
-        "a": a,
-        "b": b,
-        "difference": b - a if known else None,
-        "change": derived(share_of(a.value, b.value), a, b) if known else None,
-    }
+    return {"a": a, "b": b, "difference": b - a if known else None, "change": derived(share_of(a.value, b.value), a, b) if known else None}
 
 
 _COMPILED: Final[Mapping[str, Kind]] = {
