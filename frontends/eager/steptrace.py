@@ -18,6 +18,7 @@ from irscope.frontends.eager.steps import Plan, Recorded, record_steps
 from irscope.ir.graph import Names, Node, Role, paused_gc
 from irscope.ir.places import Scope, root_scope
 from irscope.ir.program import Program
+from irscope.memory.moments import passes
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
 from irscope.training import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name
@@ -228,14 +229,8 @@ class _Converter:
         op = recorded.record.ops[storage.born]
         made = [one.storage for one in op.results if isinstance(one, Tensor)]
         name = piece_name(self._names[op.number], made.index(storage) if storage in made else 0)
-        return ("activation" if self._is_kept(storage, op) else "temporary"), name
-
-    def _is_kept(self, storage: Storage, op: Op) -> bool:
-        """Return whether it is allocated in the forward and alive when the backward begins."""
-        if op.phase != "forward":
-            return False
-        begins = next((start for start in self._backward_starts if start > op.number), None)
-        return begins is not None and (storage.died is None or storage.died > begins)
+        died = len(recorded.record.ops) if storage.died is None else storage.died - 1
+        return ("temporary" if op.phase != "forward" or passes(op.number, died, self._backward_starts) else "activation"), name
 
     # -- operators -------------------------------------------------------------------------------------------------
 

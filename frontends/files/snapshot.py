@@ -27,25 +27,6 @@ _GRAIN: Final = 512
 
 
 @immutable
-class TraceEvent:
-    """What the allocator did."""
-
-    action: str
-    """alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom, snapshot."""
-    address: int
-    size: int
-    stream: int
-    frames: tuple[Frame, ...]
-    note: str = ""
-    """What somebody wrote to it: irscope the category."""
-
-    @property
-    def line(self) -> str:
-        """The innermost line of the program itself; else of the innermost frame of Python."""
-        return line_of(self.frames)
-
-
-@immutable
 class Annotation:
     """Where something that has a name begins or ends."""
 
@@ -95,19 +76,15 @@ class Snapshot:
     """The device that it is about; None for the one that did most."""
 
     @property
-    def trace(self) -> Iterator[TraceEvent]:
-        """Yield what the allocator did on the device."""
-        columns = self.columns
-        stacks = [self.frames(number) for number in range(len(columns.stacks))]
-        rows = self.own
-        parts = (getattr(columns, name)[rows].tolist() for name in ("action", "address", "size", "stream", "stack", "note"))
-        for action, address, size, stream, stack, note in zip(*parts, strict=True):
-            yield TraceEvent(columns.actions[action], address, size, stream, stacks[stack], columns.notes[note])
-
-    @property
     def own(self) -> NDArray[np.int64]:
         """The entries of the device."""
         return self.rows[self.device] if 0 <= self.device < len(self.rows) else np.zeros(0, dtype=np.int64)
+
+    def acts(self, *actions: str) -> NDArray[np.bool_]:
+        """Return which entries of the device are one of these."""
+        codes = [number for number, name in enumerate(self.columns.actions) if name in actions]
+        found: NDArray[np.bool_] = np.isin(self.columns.action[self.own], codes)
+        return found
 
     @cached_property
     def device(self) -> int:
@@ -271,6 +248,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def rounded(size: int) -> int:
-    """The block of a request where no option rounds otherwise."""
-    return -(-size // _GRAIN) * _GRAIN
+def rounded(size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the blocks of requests, where no option rounds otherwise."""
+    return (size + _GRAIN - 1) // _GRAIN * _GRAIN

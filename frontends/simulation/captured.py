@@ -742,7 +742,6 @@ def _tape(
 
     A run with as many operators has them in the same order; of another one the first steps are its own, and the last has the rest.
     """
-    (alive,) = source.alive_at([before])
     count = len(shown.record.ops)
     starts: list[int] = []
     spans: list[Span] = []
@@ -758,22 +757,10 @@ def _tape(
         ]
         begin = gone
     starts.append(begin)
-    given_back = source.given_back()
-    kept = [slot for slot, kind in enumerate(source.kinds) if kind == "workspace" and slot not in given_back and slot not in alive]
-    return Tape(
-        events=list(source.events[before:begin]),
-        sizes=list(source.sizes),
-        kinds=list(source.kinds),
-        labels=list(source.labels),
-        spreads=dict(spreads),
-        streams=dict(source.streams),
-        phases=[(max(at - before, 0), phase) for at, phase in source.phases if at >= before],
-        actions=[replace(one, at=one.at - before) for one in source.actions if one.at >= before],
-        resident=list(alive),
-        kept=kept,
-        starts=[at - before for at in starts],
-        spans=spans,
-    )
+    found = source.section(before, begin)
+    others = {*source.given_back(), *found.resident}
+    kept = [slot for slot, kind in enumerate(source.kinds) if kind == "workspace" and slot not in others]
+    return replace(found, spreads=dict(spreads), kept=kept, starts=[at - before for at in starts], spans=spans)
 
 
 def step_starts(tape: Tape[Any], run: Recording, firsts: Mapping[int, int]) -> Iterator[int]:

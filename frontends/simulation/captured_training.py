@@ -315,22 +315,17 @@ class _Steps(Run):
         """The tape with a step for each operator of all training steps."""
         noted = self._noted
         end = noted.begins[-1][1]
-        events = list(source.events[before:end])
+        found = source.section(before, end)
         kinds = ["temporary" if kind not in _KNOWN else kind for kind in source.kinds]
         phases: list[tuple[int, str]] = [(at - before, phase) for at, phase in noted.phases]
         spans = [
             Span(name, first, last) for name, ((first, _), (last, _)) in zip(_names(self._plan.steps), pairwise(noted.begins), strict=True)
         ]
-        return Tape(
-            events=events,
-            sizes=list(source.sizes),
-            kinds=kinds_by_life(kinds, events, phases),
-            labels=list(source.labels),
+        return replace(
+            found,
+            kinds=kinds_by_life(kinds, found.events, phases),
             spreads=dict(self._recorder.spreads),
-            streams=dict(source.streams),
             phases=phases,
-            actions=[replace(one, at=one.at - before) for one in source.actions if before <= one.at <= end],
-            resident=next(source.alive_at([before])),
             starts=[at - before for at in (*step_starts(source, self._recorder.found, dict(noted.begins[:-1])), end)],
             spans=spans,
         )

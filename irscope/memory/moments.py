@@ -233,6 +233,12 @@ def _number_of(kind: str, label: str, owner: object) -> int:
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
+def passes(born: int, died: int, backwards: Sequence[int]) -> bool:
+    """Return whether what a forward made is gone before the next backward begins; where none follows it stays."""
+    following = bisect_right(backwards, born)
+    return following < len(backwards) and died < backwards[following]
+
+
 def kinds_by_life(kinds: Sequence[str], events: Sequence[int], phases: Sequence[tuple[int, str]]) -> list[str]:
     """Return what each slot of a training program is for: of the activations, only what a forward makes and the next backward finds is
     kept; the rest is temporary. Where no backward follows, a forward's activations stay what they are."""
@@ -244,8 +250,7 @@ def kinds_by_life(kinds: Sequence[str], events: Sequence[int], phases: Sequence[
         if event < 0 or found[event] != ACTIVATION:
             continue
         at = bisect_right(places, place) - 1
-        following = bisect_right(backwards, place)
-        if (at >= 0 and phases[at][1] != "forward") or (following < len(backwards) and gone.get(event, len(events)) < backwards[following]):
+        if (at >= 0 and phases[at][1] != "forward") or passes(place, gone.get(event, len(events)), backwards):
             found[event] = TEMPORARY
     return found
 

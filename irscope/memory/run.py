@@ -6,8 +6,9 @@ A moment is a number of requests: at 0 nothing was asked for yet, at n the first
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -42,6 +43,21 @@ def totals_of(rows: Iterable[Row]) -> dict[str, int]:
     for category, _, _, size, _ in rows:
         found[category] += size
     return dict(found)
+
+
+def heights_of(changes: Sequence[tuple[str, int]], before: Iterable[tuple[str, int]] = ()) -> dict[str, list[int]]:
+    """Return the bytes of each category before and after each change, for changes of which nobody tells the blocks."""
+    there: Counter[str] = Counter()
+    for name, size in before:
+        there[name] += size
+    names = dict.fromkeys([*there, *(name for name, _ in changes)])
+    return {name: [*accumulate((size * (of == name) for of, size in changes), initial=there[name])] for name in names}
+
+
+def highest_of(heights: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return what there is by category where the sum is highest, the first of several."""
+    totals = list(map(sum, zip(*heights.values(), strict=True)))
+    return {name: column[totals.index(max(totals))] for name, column in heights.items()}
 
 
 class Lives:

@@ -436,6 +436,19 @@ class Tape(Generic[Owner]):
         found.reserved.append((0, 0))
         return found
 
+    def section(self, begin: int, end: int) -> Tape[Any]:
+        """Return the requests between two places, behind what is taken before; without spans, and without owners."""
+        return Tape(
+            events=list(self.events[begin:end]),
+            sizes=list(self.sizes),
+            kinds=list(self.kinds),
+            labels=list(self.labels),
+            streams=dict(self.streams),
+            phases=[(max(at - begin, 0), phase) for at, phase in self.phases if at >= begin],
+            actions=[replace(one, at=one.at - begin) for one in self.actions if begin <= one.at <= end],
+            resident=next(self.alive_at([begin])),
+        )
+
     def until(self, moment: tuple[int, int]) -> Tape[Owner]:
         """The first requests and actions, so many of each, as one span."""
         events, actions = moment

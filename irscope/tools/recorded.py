@@ -16,6 +16,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import TensorType
+from irscope.memory.run import heights_of, highest_of
 from irscope.passes.cost.bounds import Rates, rate_name
 from irscope.recording.records import OpRecord, Problem, Recording, Sample, Times, figures, peak_of, without_workspaces
 from irscope.report.picture import Panel, bars, largest_bars, panels_of
@@ -562,35 +563,13 @@ def _versions_text(recording: Recording) -> str:
 
 def peak_parts(recording: Recording, *, workspaces: bool = True) -> dict[str, int]:
     """Bytes by category at the highest moment of the recorded step; they add up to its peak, with the workspaces of kernels or without."""
+    return {name: size for name, size in highest_of(_heights_of(recording, workspaces=workspaces)).items() if size}
+
+
+def _heights_of(recording: Recording, *, workspaces: bool = True) -> dict[str, list[int]]:
+    """Bytes by category before the step and after each of its events."""
     events = recording.run("warm") if workspaces else without_workspaces(recording.run("warm"))
-    alive: dict[str, int] = {}
-    for one in recording.held:
-        alive[one.category] = alive.get(one.category, 0) + one.bytes
-    if not alive and not events:
-        return {}
-    total = most = sum(alive.values())
-    found = dict(alive)
-    for event in events:
-        alive[event.category] = alive.get(event.category, 0) + event.bytes
-        total += event.bytes
-        if total > most:
-            most, found = total, dict(alive)
-    return {name: size for name, size in found.items() if size}
-
-
-def curves_of(recording: Recording) -> tuple[list[float] | None, dict[str, list[int]]]:
-    """Bytes by category after each event of the step, and microseconds since it began where these are told."""
-    events = recording.run("warm")
-    names = list(dict.fromkeys([*(one.category for one in recording.held), *(event.category for event in events)]))
-    now = {name: sum(one.bytes for one in recording.held if one.category == name) for name in names}
-    found = {name: [size] for name, size in now.items()}
-    for event in events:
-        now[event.category] += event.bytes
-        for name in names:
-            found[name].append(now[name])
-    times = [event.time_us for event in events]
-    known = [time for time in times if time is not None]
-    return ([0.0, *known] if len(known) == len(times) else None), found
+    return heights_of([(event.category, event.bytes) for event in events], ((block.category, block.bytes) for block in recording.held))
 
 
 def _series(recording: Recording) -> Iterator[Series]:
@@ -609,7 +588,7 @@ def _series(recording: Recording) -> Iterator[Series]:
 
 def memory_series(recording: Recording) -> Series:
     """Memory by category over the ranks of a step's operators, each at its highest moment."""
-    _, found = curves_of(recording)
+    found = _heights_of(recording)
     totals = [sum(column) for column in zip(*found.values(), strict=True)]
     highest: dict[int, int] = {}
     last = 0

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from irscope.files import is_recording
-from irscope.frontends.files.snapshot import Snapshot, is_snapshot, read_snapshot, rounded
+from irscope.frontends.files.snapshot import Snapshot, is_snapshot, line_of, read_snapshot, rounded
 from irscope.immutable import immutable
+from irscope.memory.run import heights_of, highest_of
 from irscope.memory.tape import COUNTERS, REPORTED
 from irscope.recording import COLD, WARM, Recording, peak_of, read_recording, without_workspaces
 from irscope.report.report import Document, ModelInfo, Report
@@ -123,45 +126,37 @@ def of_snapshot(snapshot: Snapshot) -> MemoryRun:
     allocated = sum(block.size for block in used if block.state == "active_allocated")
     active = sum(block.size for block in used)
     reserved = sum(segment.size for segment in held)
-    requests: list[Request] = []
+    columns, rows, requests = snapshot.columns, snapshot.own, list[Request]()
+    frames = [snapshot.frames(number) for number in range(len(columns.stacks))]
+    asked = [(next((frame.name for frame in stack if frame.name), ""), line_of(stack)) for stack in frames]
     notes: dict[int, tuple[str, str, str]] = {}
-    now = {"requested": 0, "allocated": 0, "active": 0, "reserved": 0}
-    most = dict(now)
-    for event in snapshot.trace:
-        if event.action == "alloc":
-            what = next((frame.name for frame in event.frames if frame.name), "")
-            notes[event.address] = what, event.line, event.note
-            requests.append(Request(event.size, what, "", event.line, event.note))
-            now["requested"] += event.size
-            now["allocated"] += rounded(event.size)
-            now["active"] += rounded(event.size)
-        elif event.action in ("free_requested", "free"):
-            what, line, note = notes.pop(event.address, ("", "", event.note))
-            requests.append(Request(-event.size, what, "", line, note))
-            now["requested"] -= event.size
-            now["allocated"] -= rounded(event.size)
-        elif event.action == "free_completed":
-            now["active"] -= rounded(event.size)
-        elif event.action in ("segment_alloc", "segment_map"):
-            now["reserved"] += event.size
-        elif event.action in ("segment_free", "segment_unmap"):
-            now["reserved"] -= event.size
-        most = {key: max(size, now[key]) for key, size in most.items()}
+    parts = (columns.action, columns.address, columns.size, columns.stack, columns.note)
+    for action, address, size, stack, note in zip(*(column[rows].tolist() for column in parts), strict=True):
+        if columns.actions[action] == "alloc":
+            what, line, said = notes[address] = (*asked[stack], columns.notes[note])
+            requests.append(Request(size, what, "", line, said))
+        elif columns.actions[action] in ("free_requested", "free"):
+            what, line, said = notes.pop(address, ("", "", columns.notes[note]))
+            requests.append(Request(-size, what, "", line, said))
+    sizes, blocks = columns.size[rows], rounded(columns.size[rows])
+    changes = {
+        "requested": (sizes, ("alloc",), ("free_requested", "free")),
+        "allocated": (blocks, ("alloc",), ("free_requested", "free")),
+        "active": (blocks, ("alloc",), ("free_completed",)),
+        "reserved": (sizes, ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")),
+    }
+    curves = {
+        key: np.cumsum(np.append(0, size * (snapshot.acts(*more).astype(np.int64) - snapshot.acts(*less))))
+        for key, (size, more, less) in changes.items()
+    }
     end = {"requested": requested, "allocated": allocated, "active": active, "reserved": reserved}
-    levels: dict[str, dict[str, int]] = {_ALL: {key: end[key] - now[key] + most[key] for key in COUNTERS}}
-    return MemoryRun(snapshot.path, "snapshot", requests, levels, requested - now["requested"])
+    levels: dict[str, dict[str, int]] = {_ALL: {key: end[key] + int(curve.max() - curve[-1]) for key, curve in curves.items()}}
+    return MemoryRun(snapshot.path, "snapshot", requests, levels, requested - int(curves["requested"][-1]))
 
 
 def _categories(run: MemoryRun) -> dict[str, int]:
     """Return what is alive at the highest moment of the requests, by category; what was there before them is one of its own."""
-    now = most = 0
-    alive: dict[str, int] = {}
-    found: dict[str, int] = {}
-    for one in run.requests:
-        now += one.size
-        alive[one.category] = alive.get(one.category, 0) + one.size
-        if now > most:
-            most, found = now, dict(alive)
+    found = highest_of(heights_of([(one.category, one.size) for one in run.requests]))
     rest = run.before + sum(size for size in found.values() if size < 0)
     return {"there before": rest} | {name or "unknown": size for name, size in found.items() if size > 0}
 

@@ -22,7 +22,7 @@ from irscope.devices.releases import DEFAULT_RELEASE
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.detect import detect
-from irscope.frontends.files.snapshot import Snapshot, read_snapshot
+from irscope.frontends.files.snapshot import Snapshot, read_snapshot, rounded
 from irscope.immutable import immutable
 from irscope.passes.lifetimes.timeline import shown_steps
 from irscope.recording import read_recording
@@ -32,7 +32,7 @@ from irscope.report.units import Kind, bytes_text
 from irscope.tools.compare.memory import MemoryComparison, Request, compare_runs, of_snapshot
 from irscope.tools.explain.changes import Outcome, settings_of, try_changes
 from irscope.tools.explain.faults import Fault, faults_of
-from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History, rounded
+from irscope.tools.explain.history import BEFORE, NOT_ATTRIBUTED, History
 from irscope.tools.explain.recorded import snapshot_of
 from irscope.tools.explain.sources import Sources
 from irscope.tools.simulate_ranks import Program, arguments_of

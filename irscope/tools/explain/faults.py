@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from irscope.frontends.files.snapshot import rounded
 from irscope.immutable import immutable
 from irscope.report.units import bytes_text
-from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Blocks, Call, Flags, History, Numbers, rounded
+from irscope.tools.explain.history import BACKWARD, FORWARD, OPTIMIZER, Blocks, Call, Flags, History, Numbers
 from irscope.tools.explain.sources import Sources
 
 _LEAST_ROUNDS: Final = 3

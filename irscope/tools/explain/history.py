@@ -26,7 +26,6 @@ NOT_ATTRIBUTED: Final = "not attributed"
 FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2
 PHASES: Final = ("forward", "backward", "optimizer")
 
-_GRAIN: Final = 512
 _SCALAR: Final = 64
 """Bytes of what is no input of a model: losses, flags."""
 _STEP_MARK: Final = "Optimizer.step#"
@@ -193,14 +192,12 @@ class History:
         self.action = columns.action[rows]
         self.address, self.size, self.time = columns.address[rows], columns.size[rows], columns.time[rows]
         self._stack, self._note, self._stream = columns.stack[rows], columns.note[rows], columns.stream[rows]
-        self._codes = {name: number for number, name in enumerate(columns.actions)}
         self._own_stacks: list[tuple[Frame, ...]] = []
         self.blocks = self._pair()
 
     def acts(self, *actions: str) -> Flags:
         """Entries that are one of these."""
-        codes = [self._codes[one] for one in actions if one in self._codes]
-        return np.isin(self.action, codes) if codes else np.zeros(self.length, dtype=np.bool_)
+        return self.snapshot.acts(*actions)
 
     # Births and deaths
 
@@ -543,8 +540,3 @@ class Call:
     blocks: Numbers
     last: int
     """The last entry."""
-
-
-def rounded(size: Numbers) -> Numbers:
-    """Blocks of requests."""
-    return (size + _GRAIN - 1) // _GRAIN * _GRAIN
