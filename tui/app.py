@@ -24,8 +24,7 @@ from irscope.tui.browse.model import Browse
 from irscope.tui.context import Context
 from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
 from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
-from irscope.tui.start import question_lines
-from irscope.tui.terminal import TerminalApp
+from irscope.tui.terminal import TerminalApp, question_lines
 from irscope.tui.text import Line, Span, Symbols, error_lines
 from irscope.tui.widgets.dialogs import TextDialog
 

@@ -121,13 +121,13 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
         at = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
         places = [at.get(steps[0], 0) for steps in compared.groups]
         labels = [compared.steps[step].name if 0 <= step < len(compared.steps) else "" for step, _ in compared.axis]
-        lines = None if compared.lines is None else _lines(("predicted", "measured"), compared.lines, labels, symbols)
+        lines = None if compared.lines is None else _both_sides(("predicted", "measured"), compared.lines, labels, symbols)
     else:
         document = _said_of_compiler(model_comparison(compared, everything=everything), compared)
         places, labels = _model_places(compared, everything)
         heights = timelines(compared)
         of_compiler = compared.b.is_compiled and not compared.a.is_compiled
-        lines = None if heights is None else _lines(("eager", "compiled") if of_compiler else ("A", "B"), heights, labels, symbols)
+        lines = None if heights is None else _both_sides(("eager", "compiled") if of_compiler else ("A", "B"), heights, labels, symbols)
     (report,), is_of_run = document.reports, isinstance(compared, RunComparison)
     tables = tuple(ReportTable(_fitted(table, is_of_run), symbols) for table in _ordered(report) if len(table))
     equal = {} if isinstance(compared, RunComparison) or everything else _equal(compared)
@@ -148,7 +148,7 @@ def _equal(compared: ModelComparison) -> dict[str, int]:
     }
 
 
-def _lines(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str], symbols: Symbols) -> Beside | None:
+def _both_sides(names: tuple[str, str], heights: tuple[list[int], list[int]], labels: Sequence[str], symbols: Symbols) -> Beside | None:
     if not heights[0]:
         return None
     a, b = (np.array(side, dtype=np.float64) for side in heights)

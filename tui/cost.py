@@ -18,6 +18,7 @@ from irscope.errors import IrscopeError
 from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ir.places import Scope
+from irscope.report.names import fold_paths
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.tui.actions import Action, bindings
@@ -196,7 +197,7 @@ class Groups(Sequence[Group]):
     def __init__(self, times: NodeTimes, by: By) -> None:
         self._times = times
         self.by = by
-        self._opened, self._layers, self._layer = _layers(times) if by == "layer" else ([], [], times.scope)
+        self._layers, self._layer = _layers(times) if by == "layer" else ([], times.scope)
         count = {"layer": len(self._layers), "module": len(times.scopes), "kind": len(times.kinds), "node": len(times)}[by]
         known = ~times.is_unknown
         self.counts = self._summed(np.ones(len(times), dtype=np.float64), count)
@@ -241,9 +242,7 @@ class Groups(Sequence[Group]):
         """The first column."""
         times = self._times
         if self.by == "layer":
-            scope = self._layers[number]
-            path = times.scopes[scope].path or "(model)"
-            return f"{path}, {_OWN}" if self._opened[scope] else path
+            return self._layers[number]
         if self.by == "module":
             return times.scopes[number].path or "(model)"
         return times.kinds[number] if self.by == "kind" else times.nodes[number].name or times.nodes[number].op
@@ -302,8 +301,8 @@ def _with_inner(times: NodeTimes, amounts: Floats) -> Floats:
     return np.array(sums, dtype=np.float64)
 
 
-def _layers(times: NodeTimes) -> tuple[list[bool], list[int], Ints]:
-    """The model as layers: which module calls are shown as what is in them, the call of each layer, and the layer of each call.
+def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
+    """Return the model as layers: the name of each, equal ones under one, and the layer of each module call.
 
     A call is opened where it takes a large share of the time and there are calls in it, or where it is the model; each node is in one.
     """
@@ -318,10 +317,17 @@ def _layers(times: NodeTimes) -> tuple[list[bool], list[int], Ints]:
         is_inner = parent >= 0 and not opened[parent]
         opened.append(not is_inner and number in holds and (parent < 0 or seconds[number] > limit))
         call.append(call[parent] if is_inner else number)
-    used = np.unique(np.array(call, dtype=np.int64)[times.scope]) if len(times) else np.zeros(0, dtype=np.int64)
-    numbers = np.zeros(len(call), dtype=np.int64)
-    numbers[used] = np.arange(len(used))
-    return opened, used.tolist(), numbers[np.array(call, dtype=np.int64)] if call else numbers
+    layer: Ints = np.array(call, dtype=np.int64)
+    used = np.unique(layer[times.scope]).tolist() if len(times) else []
+    amounts = [np.bincount(layer[times.scope], one, minlength=len(call)) for one in (np.ones(len(times)), times.flops, times.bytes)]
+    paths = {scope: times.scopes[scope].path or "(model)" for scope in used}
+    folded = fold_paths({path: tuple(float(one[scope]) for one in amounts) for scope, path in paths.items() if not opened[scope]}, "/")
+    numbers: dict[str, int] = {}
+    place = np.zeros(len(call), dtype=np.int64)
+    for scope, path in paths.items():
+        name = f"{path}, {_OWN}" if opened[scope] else folded[path]
+        place[scope] = numbers.setdefault(name, len(numbers))
+    return list(numbers), place[layer] if call else place
 
 
 # ----------------------------------------------------------------------------------------------------

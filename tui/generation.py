@@ -10,7 +10,6 @@ import numpy as np
 from irscope.memory.run import Lives
 from irscope.report.table import Table
 from irscope.tools.generate import Generation
-from irscope.tui.app import run_app
 from irscope.tui.charts import Floats, Ints
 from irscope.tui.memory.run import Pieces, ShownRun
 from irscope.tui.memory.views import Counters
@@ -114,8 +113,3 @@ def _widths(phases: Sequence[str]) -> Floats:
         of_phase = names == phase
         widths[of_phase] = part / max(int(of_phase.sum()), 1)
     return widths
-
-
-def run_generation(made: Generation) -> None:
-    """Show what a language model takes to generate, until the user leaves."""
-    run_app([run_of_generation(made)])

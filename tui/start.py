@@ -19,8 +19,8 @@ from textual.message import Message
 from textual.screen import Screen
 
 from irscope.errors import IrscopeError
-from irscope.tui.actions import ACTIONS, QUESTIONS, Action, actions_of, bindings, key_text
-from irscope.tui.terminal import TerminalApp
+from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
+from irscope.tui.terminal import TerminalApp, question_lines
 from irscope.tui.text import Line, Span, Symbols, error_lines
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, Keys, Looks, Prompt
@@ -45,11 +45,6 @@ _REDRAW = 0.1
 _BAR = 40
 _SLIDE = 8
 """Cells of a bar that says only that something is done."""
-
-
-def question_lines(questions: Sequence[tuple[str, str]] = QUESTIONS) -> list[Line]:
-    """Return a line for each question with the keys that answer it."""
-    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in questions]
 
 
 _WELCOME: tuple[Line, ...] = (

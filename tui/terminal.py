@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from textual.app import App
 
-from irscope.tui.text import Symbols, symbols_for
+from irscope.tui.actions import QUESTIONS
+from irscope.tui.text import Line, Span, Symbols, symbols_for
 
 R = TypeVar("R")
 
@@ -42,3 +44,8 @@ class TerminalApp(App[R]):
 
     def action_look(self) -> None:
         self.theme = _LOOKS[self.theme == _LOOKS[0]]
+
+
+def question_lines(questions: Sequence[tuple[str, str]] = QUESTIONS) -> list[Line]:
+    """Return a line for each question with the keys that answer it."""
+    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in questions]

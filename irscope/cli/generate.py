@@ -135,7 +135,8 @@ class Command:
         )
         if args.tui:
             # By name: the UI is a layer above the command line, which only starts it.
-            importlib.import_module("irscope.tui.generation").run_generation(found)
+            shown = importlib.import_module("irscope.tui.generation").run_of_generation(found)
+            importlib.import_module("irscope.tui.app").run_app([shown])
         elif args.format == "json":
             write_json(found.to_json(), args)
         else:

@@ -228,3 +228,59 @@ def _end_of(text: str, room: int, before: str) -> str:
         _, _, words = end.partition(sign)
         end = words if len(words) >= _LEAST_PIECE else end
     return end + before if len(end) >= _LEAST_PIECE else ""
+
+
+# -- names of modules that are alike ---------------------------------------------------------------------------------------
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return numbers in short: "0-3,8", and with a step "0-56:8"."""
+    parts = []
+    at = 0
+    while at < len(ranks):
+        end = at + 1
+        step = ranks[end] - ranks[at] if end < len(ranks) else 1
+        while end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        if step != 1 and end - at == 2:  # two that are apart are no stretch
+            end = at + 1
+        parts.append(str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" + (f":{step}" if step != 1 else ""))
+        at = end
+    return ",".join(parts)
+
+
+def common_name(names: Sequence[str]) -> str:
+    """Return one name for modules that differ in numbers: layers.0-11.dropout."""
+    if len(set(names)) == 1:
+        return names[0]
+    separator = "/" if "/" in names[0] else "."
+    parts = [name.split(separator) for name in names]
+    return separator.join(
+        each[0] if len(set(each)) == 1 else ranks_text(sorted({int(part) for part in each})) for each in zip(*parts, strict=True)
+    )
+
+
+def fold_paths(likeness: Mapping[str, object], separator: str) -> dict[str, str]:
+    """Return for each path the one name of those that are alike: `layers.0.mlp` is `layers.0-11.mlp`.
+
+    Numbered modules beside one another are alike where they have the same names in them, and those without any where `likeness` is equal.
+    """
+    inside: dict[tuple[str, ...], dict[str, set[object]]] = {}
+    for path, like in likeness.items():
+        parts = path.split(separator)
+        for at, part in enumerate(parts):
+            if part.isdecimal():
+                rest = tuple(parts[at + 1 :])
+                inside.setdefault(tuple(parts[:at]), {}).setdefault(part, set()).add(rest or like)
+    names: dict[tuple[str, ...], str] = {}
+    for above, numbered in inside.items():
+        kinds: dict[frozenset[object], list[str]] = {}
+        for number, contents in numbered.items():
+            kinds.setdefault(frozenset(contents), []).append(number)
+        for numbers in kinds.values():
+            text = ranks_text(sorted({int(number) for number in numbers}))
+            names.update({(*above, number): text for number in numbers})
+    return {
+        path: separator.join(names.get(tuple(parts[: at + 1]), part) for at, part in enumerate(parts))
+        for path, parts in ((path, path.split(separator)) for path in likeness)
+    }

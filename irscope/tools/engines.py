@@ -474,6 +474,6 @@ def _span(low: float, high: float, form: str = "d") -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    from irscope.tools.simulation import ranks_text
+    from irscope.report.names import ranks_text
 
     return ranks_text(list(numbers))

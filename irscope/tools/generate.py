@@ -17,13 +17,14 @@ from irscope.memory.formulas import PeakFormula
 from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequests, continued, read_steps, streams_between
 from irscope.memory.run import Lives, Row, rows_of, totals_of
 from irscope.memory.tape import COUNTERS, REPORTED, Bytes, Origin, Outcome, Span, Tape, counters_json
+from irscope.report.names import ranks_text
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
 from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options, Simulation, ranks_text, verdict_of
+from irscope.tools.simulation import Options, Simulation, verdict_of
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:

@@ -25,12 +25,13 @@ from irscope.errors import ExitCode, UsageError
 from irscope.frontends.simulation.imports import check_machine
 from irscope.immutable import immutable
 from irscope.memory.tape import COUNTERS
+from irscope.report.names import ranks_text
 from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.tools.simulate import check_script
-from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, ranks_text, target_for, verdict_of
+from irscope.tools.simulation import INTERRUPTED, SCHEMA, Options, error_line, least_seconds, target_for, verdict_of
 
 _EVERY: Final = 16
 """Worlds up to this size are simulated rank by rank."""

@@ -22,6 +22,7 @@ from irscope.memory.tape import COUNTERS, Bytes, Origin, Replayed, Tape, counter
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings
 from irscope.report import table as tables
+from irscope.report.names import common_name, ranks_text
 from irscope.report.printable import one_line
 from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
 from irscope.report.steps import CountedStep, alike, counter_tables, parts_tables
@@ -534,22 +535,6 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
-    """Ranks in short: "0-3,8", and with a step "0-56:8"."""
-    parts = []
-    at = 0
-    while at < len(ranks):
-        end = at + 1
-        step = ranks[end] - ranks[at] if end < len(ranks) else 1
-        while end < len(ranks) and ranks[end] - ranks[end - 1] == step:
-            end += 1
-        if step != 1 and end - at == 2:  # two that are apart are no stretch
-            end = at + 1
-        parts.append(str(ranks[at]) if end == at + 1 else f"{ranks[at]}-{ranks[end - 1]}" + (f":{step}" if step != 1 else ""))
-        at = end
-    return ",".join(parts)
-
-
 def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Codes with what is to be said."""
     if simulation.unknown:
@@ -929,16 +914,8 @@ def grouped(rows: Sequence[Row], classes: Mapping[str, str]) -> list[Row]:
         names.append(module)
         sums[0] += size
         sums[1] += number
-    made = [(str(category), _common_name(names), str(line), sums[0], sums[1]) for (category, line, *_), (names, sums) in groups.items()]
+    made = [(str(category), common_name(names), str(line), sums[0], sums[1]) for (category, line, *_), (names, sums) in groups.items()]
     return sorted(made, key=lambda row: -row[3])
-
-
-def _common_name(names: Sequence[str]) -> str:
-    """One name for modules that differ in numbers: layers.0-11.dropout."""
-    if len(set(names)) == 1:
-        return names[0]
-    parts = [name.split(".") for name in names]
-    return ".".join(each[0] if len(set(each)) == 1 else ranks_text(sorted({int(one) for one in each})) for each in zip(*parts, strict=True))
 
 
 _SHARES: Final[Mapping[str, Callable[[int], float]]] = {

@@ -19,7 +19,7 @@ from irscope.tools.generate import Generation, Phase
 from irscope.tools.simulation import Options, Simulation
 from irscope.tui.app import IrscopeApp
 from irscope.tui.generation import run_of_generation
-from irscope.tui.memory.run import RunMemory
+from irscope.tui.memory.run import RunMemory, ShownRun
 from irscope.tui.memory.views import StepStack
 from irscope.tui.text import UNICODE, text_of
 from tests.tui.driving import SMALL, drive, press, screen_text
@@ -131,8 +131,8 @@ def test_a_device_that_is_nearly_full_has_its_line() -> None:
 
 
 def test_the_command_needs_a_terminal_and_starts_the_screen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    opened: list[object] = []
-    monkeypatch.setattr("irscope.tui.generation.run_generation", opened.append)
+    opened: list[ShownRun] = []
+    monkeypatch.setattr("irscope.tui.app.run_app", opened.extend)
     found = generation()
     monkeypatch.setattr("irscope.cli.generate.generate", lambda *_, **__: found)
     command = ["generate", "./my-model", "--prompt", "4096", "--new", "6", "--tui"]
@@ -141,4 +141,4 @@ def test_the_command_needs_a_terminal_and_starts_the_screen(monkeypatch: pytest.
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     assert main(command) == 0
-    assert opened == [found]
+    assert [run.about[1] for run in opened] == ["prompt of 4,096, 6 new, batch 1"]

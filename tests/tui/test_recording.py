@@ -320,7 +320,7 @@ def test_a_recording_is_stacked_by_category_module_line_and_stream() -> None:
     total = made.stack.total.tolist()
     assert isinstance(made.stack, StepStack) and list(dict.fromkeys(made.stack.phases)) == ["", "forward", "backward", "optimizer"]
     for by, names in (
-        ("module", {"layers.0.linear"}),
+        ("module", {"layers.0-1.linear"}),
         ("line", {PLACE}),
         ("stream", {"default stream", "stream 1"}),
         ("category", {"gradient"}),

@@ -10,6 +10,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Node, Value
+from irscope.report.names import fold_paths
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.tui.amounts import Amounts, Binding, Floats, numbers_of
@@ -233,13 +234,21 @@ class Occupants:
     def labels(self, by: By) -> tuple[Ints, list[str]]:
         """For each of them the number of what it is stacked under, and what these are called."""
         if by not in self._labels:
-            texts = self._paths if by == "module" else self._names
+            texts = self._folded() if by == "module" else self._names
             numbers: dict[str, int] = {}
             found = [
                 numbers.setdefault(fixed or f"{text or '(model)'}", len(numbers)) for fixed, text in zip(self._fixed, texts, strict=True)
             ]
             self._labels[by] = np.array(found, dtype=np.int64), list(numbers)
         return self._labels[by]
+
+    def _folded(self) -> list[str]:
+        """Return the module of each, equal layers under one name."""
+        sizes: dict[str, list[float]] = {}
+        for path, size in zip(self._paths, self.sizes.tolist(), strict=True):
+            sizes.setdefault(path, []).append(size)
+        names = fold_paths({path: tuple(sorted(own)) for path, own in sizes.items()}, "/")
+        return [names[path] for path in self._paths]
 
     def parts(self, by: By, total: Floats, peak: int) -> dict[str, Floats]:
         """What adds up to the total, the lowest first: weights and inputs, the largest by name, others, and rounding."""
@@ -251,7 +260,7 @@ class Occupants:
         np.maximum.at(most, labels, self.sizes)
         fixed = [name for name in RESIDENT if name in names]
         if by == "module":
-            groups = _modules(names, fixed, at_peak)
+            groups = module_groups(names, fixed, at_peak)
         else:
             groups = {name: [number] for number, name in enumerate(names) if name not in fixed}
         ranks = {name: (sum(at_peak[number] for number in group), max(most[number] for number in group)) for name, group in groups.items()}
@@ -276,9 +285,9 @@ class Occupants:
         return {name: column for name, column in found.items() if name in fixed or column.any()}
 
 
-def _modules(names: Sequence[str], fixed: Sequence[str], at_peak: Floats) -> dict[str, list[int]]:
+def module_groups(names: Sequence[str], fixed: Sequence[str], at_peak: Floats, separator: str = "/") -> dict[str, list[int]]:
     """Modules as deep as there may be names: what holds most at the peak is taken apart first."""
-    paths = {number: tuple(name.split("/")) for number, name in enumerate(names) if name not in fixed}
+    paths = {number: tuple(name.split(separator)) for number, name in enumerate(names) if name not in fixed}
     groups: dict[tuple[str, ...], list[int]] = {(): list(paths)}
     closed: set[tuple[str, ...]] = set()
     while len(closed) < len(groups):
@@ -293,7 +302,7 @@ def _modules(names: Sequence[str], fixed: Sequence[str], at_peak: Floats) -> dic
         groups |= inner
         if prefix in inner:
             closed.add(prefix)
-    return {"/".join(prefix) or "modules": group for prefix, group in groups.items()}
+    return {separator.join(prefix) or "modules": group for prefix, group in groups.items()}
 
 
 def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, binding: Binding) -> Occupants:

@@ -11,12 +11,14 @@ import numpy as np
 
 from irscope.devices import DeviceProfile, find_device
 from irscope.immutable import immutable
+from irscope.report.names import fold_paths
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import bare
 from irscope.tools.simulation import grouped
 from irscope.tui.charts import Floats, Ints, Limit, Mask, Stack
 from irscope.tui.header import line_of
+from irscope.tui.memory.lives import module_groups
 from irscope.tui.memory.view import TALL, MemoryView
 from irscope.tui.memory.views import VIEWS, BudgetStack, Counters, StepStack, Verdict, View
 from irscope.tui.rows import ReportTable, TableModel
@@ -94,7 +96,24 @@ class Pieces:
             return list(self.categories)
         if by == "stream":
             return [name or "default stream" for name in self.owners[by]]
-        return [name or category for name, category in zip(self.owners[by], self.categories, strict=True)]
+        names = [name or category for name, category in zip(self.owners[by], self.categories, strict=True)]
+        return self._grouped(names) if by == "module" else names
+
+    def _grouped(self, names: Sequence[str]) -> list[str]:
+        """Return the module of each piece, equal layers under one name, and as deep as there may be names."""
+        sizes: dict[str, list[int]] = {}
+        for name, size in zip(names, self.sizes.tolist(), strict=True):
+            sizes.setdefault(name, []).append(size)
+        folded = fold_paths({name: tuple(sorted(own)) for name, own in sizes.items()}, ".")
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(folded.values()))}
+        total = sum(self.heights("category").values(), np.zeros(len(self.places)))
+        peak = int(np.argmax(total)) if len(total) else 0
+        codes = np.array([numbers[folded[name]] for name in names], dtype=np.int64)
+        here = (self.begins <= peak) & (self.ends > peak)
+        at_peak = np.bincount(codes[here], self.sizes[here], minlength=len(numbers)).astype(np.float64)
+        groups = module_groups(list(numbers), (), at_peak, ".")
+        shown = {number: name for name, group in groups.items() for number in group}
+        return [shown[code] for code in codes.tolist()]
 
     def heights(self, by: str) -> Mapping[str, Floats]:
         codes: dict[str, int] = {}
