@@ -17,7 +17,7 @@ from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of, lowered
 from irscope.frontends.eager.routes import KERNELS as SHAPES
-from irscope.frontends.simulation.known import OVERWRITES, ROUTES, Values, overload_of
+from irscope.frontends.simulation.known import ORDERS, OVERWRITES, ROUTES, Values, overload_of
 from irscope.frontends.simulation.machine import FRESH, Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
@@ -244,7 +244,8 @@ class Kernels:
             and torch.Tag.nondeterministic_seeded not in op.tags
             and op.name().partition(".")[0] not in _MADE
         )
-        blind = op.name().partition(".")[0] in OVERWRITES
+        is_out = bool(written) and all(op._schema.arguments[place].is_out for place, _ in written)
+        blind = is_out or op.name().partition(".")[0] in OVERWRITES
         run, make, lock = self._run, self._plan, self.machine.lock
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -263,10 +264,10 @@ class Kernels:
                 for place, name in written:
                     changed = args[place] if place < len(args) else kwargs.get(name)
                 if follows and values.may_compute(tensors, changed, blind):
-                    computed = values.computed(op, args, kwargs, changed)
+                    computed = values.computed(op, args, kwargs, changed, blind)
                 if counts:
-                    if computed is not None and values.is_assumed:
-                        values.note_assumed()
+                    if computed is not None and values.assumed:
+                        values.note_assumed(values.assumed)
                     self._computed = computed
                     self._number = self._count(op.name(), args) if computed is None else 0
                     key += [self._number, *(tuple(one.shape) for one in tree_flatten(computed)[0] if isinstance(one, torch.Tensor))]
@@ -282,16 +283,16 @@ class Kernels:
                 values.keep(made, computed)
             return made
 
-        return self._routing(op.name(), kernel) if op.name() in ROUTES else kernel
+        return self._choosing(op.name(), kernel) if op.name() in (*ROUTES, *ORDERS) else kernel
 
-    def _routing(self, name: str, kernel: Kernel) -> Kernel:
-        def routing(*args: Any, **kwargs: Any) -> Any:
+    def _choosing(self, name: str, kernel: Kernel) -> Kernel:
+        def choosing(*args: Any, **kwargs: Any) -> Any:
             made = kernel(*args, **kwargs)
             if self.values.routing is not None:
-                self.values.route(name, args, kwargs, made)
+                self.values.choose(name, args, kwargs, made)
             return made
 
-        return routing
+        return choosing
 
     def _count(self, name: str, args: Sequence[Any]) -> int:
         """Return how many results an operator will have that has as many as elements hold: by a known mask, or as nobody computes."""

@@ -24,7 +24,11 @@ _ROWS: Final = 4
 """Rows for each column from which on the largest one alone is a choice of experts, and not the next tokens of a few sequences."""
 ROUTES: Final = {"aten::topk": 2, "aten::max.dim": 1, "aten::argmax": 1}
 """Operators that choose columns of each row, with the place of the dimension among their arguments."""
+ORDERS: Final = {"aten::sort": 1, "aten::sort.stable": 2, "aten::randperm.generator_out": 0, "aten::randperm.out": 0}
+"""Operators that put numbers in another order, with the place of the dimension among their arguments."""
 Routing = Literal["balanced", "skewed"]
+IN_PLACE: Final = "in place"
+"""What is said where numbers were taken to be in order already, as any order leaves as many of each as there were."""
 OVERWRITES: Final = frozenset({"aten::fill_", "aten::zero_", "aten::arange", "aten::eye"})
 """Operators that do not look at what they write to."""
 
@@ -39,33 +43,35 @@ class Values:
         self._machine = machine
         self.routing: Routing | None = None
         """Where rows of unknown numbers are taken to go that choose some of few columns: evenly to all, or all to the first ones."""
-        self.is_assumed = False
-        """Whether what was read last follows from that."""
-        self.note_assumed: Callable[[], None] = lambda: None
+        self.assumed = ""
+        """By which assumption what was read last follows from that, or from how numbers were taken to be ordered; empty where by none."""
+        self.note_assumed: Callable[[str], None] = lambda assumption: None
         """Called where the program goes on with such values."""
 
-    def to_device(self, into: torch.Tensor, source: torch.Tensor, assumed: bool = False) -> None:
+    def to_device(self, into: torch.Tensor, source: torch.Tensor, assumed: str = "") -> None:
         """A copy from the host."""
         self._write(into, source.detach() if _may_keep(into) else None, assumed)
 
-    def route(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any) -> None:
-        """Take the columns that were chosen of each row, as a router of experts does, to be known. Of several all are different."""
-        source, place = args[0], ROUTES[name]
-        dim = args[place] if len(args) > place else kwargs.get("dim", -1 if name == "aten::topk" else None)
+    def choose(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any) -> None:
+        """Take what unknown numbers decide to be known: an order, and the columns that were chosen of each row, as by a router of experts.
+        Of several all are different."""
         chosen = made if isinstance(made, torch.Tensor) else made[1]
-        if (
-            dim is None
-            or not source.dim()
-            or dim % source.dim() != source.dim() - 1
-            or not chosen.numel()
-            or self._read(chosen) is not None
-        ):
+        source = args[0] if isinstance(args[0], torch.Tensor) else chosen
+        place = ORDERS.get(name, ROUTES.get(name, 0))
+        dim = args[place] if place and len(args) > place else kwargs.get("dim", None if name in ("aten::max.dim", "aten::argmax") else -1)
+        if dim is None or not source.dim() or not chosen.numel() or self._read(chosen) is not None:
             return
-        columns, many = source.shape[-1], chosen.shape[-1] if name == "aten::topk" else 1
+        columns = source.shape[dim]
+        if name in ORDERS:
+            if _may_compute(chosen):
+                order = torch.arange(columns).view(-1, *[1] * (source.dim() - 1 - dim % source.dim()))
+                self.to_device(chosen, order.expand(chosen.shape), IN_PLACE)
+            return
+        many = chosen.shape[-1] if name == "aten::topk" else 1
         rows = chosen.numel() // many
-        if columns <= _EXPERTS and (many > 1 or rows >= _ROWS * columns):
+        if columns <= _EXPERTS and dim % source.dim() == source.dim() - 1 and (many > 1 or rows >= _ROWS * columns):
             first = torch.arange(rows)[:, None] * many if self.routing == "balanced" else torch.zeros(rows, 1, dtype=torch.int64)
-            self.to_device(chosen, ((first + torch.arange(many)) % columns).view(chosen.shape), assumed=True)
+            self.to_device(chosen, ((first + torch.arange(many)) % columns).view(chosen.shape), self.routing or "")
 
     def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
         """Copy to the host what is known, or else zeros. Whether it was known."""
@@ -83,19 +89,19 @@ class Values:
 
     def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
         """A copy on the device."""
-        self.is_assumed = False
+        self.assumed = ""
         known = self._read(source) if into.dtype is source.dtype or _may_compute(source) else None
-        self._write(into, None if known is None else known.expand(into.shape).to(into.dtype), self.is_assumed)
+        self._write(into, None if known is None else known.expand(into.shape).to(into.dtype), self.assumed)
 
     def holding(self, mask: torch.Tensor, shape: Sequence[int]) -> int | None:
         """Return how many elements of a mask hold where it is spread over a shape, if it is known."""
         known = self._shown(mask)
         return None if known is None else int(torch.count_nonzero(known)) * math.prod(shape) // max(mask.numel(), 1)
 
-    def computed(self, op: Any, args: Any, kwargs: Any, written: Any) -> Any:
-        """Compute an operator on the host from what is known; None where it is not. `written` is the operand that it writes to."""
-        blind = op.name().partition(".")[0] in OVERWRITES
-        self.is_assumed = False
+    def computed(self, op: Any, args: Any, kwargs: Any, written: Any, blind: bool) -> Any:
+        """Compute an operator on the host from what is known; None where it is not. `written` is the operand that it writes to, without
+        looking at it where it is `blind`."""
+        self.assumed = ""
 
         def on_host(one: Any) -> Any:
             if isinstance(one, torch.device):
@@ -126,15 +132,15 @@ class Values:
             return
         for into, source in zip(tree_leaves(made), tree_leaves(computed), strict=True):
             if isinstance(into, torch.Tensor) and into.is_cuda and into.shape == source.shape and into.dtype is source.dtype:
-                self.to_device(into, source, self.is_assumed)
+                self.to_device(into, source, self.assumed)
 
     def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         """A collective that gives everybody what this rank sent."""
-        self.is_assumed = False
+        self.assumed = ""
         known = self._read(source) if source.is_cuda else None
         for one in outputs:
             alike = known is not None and one.dtype is source.dtype and one.numel() == source.numel()
-            self._write(one, known.reshape(one.shape) if alike and known is not None else None, self.is_assumed)
+            self._write(one, known.reshape(one.shape) if alike and known is not None else None, self.assumed)
 
     def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
         """The same with one output, in which what each rank sent lies side by side."""
@@ -142,10 +148,10 @@ class Values:
 
     def _shown(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Values with which the program goes on."""
-        self.is_assumed = False
+        self.assumed = ""
         known = self._read(tensor)
-        if self.is_assumed:
-            self.note_assumed()
+        if self.assumed:
+            self.note_assumed(self.assumed)
         return known
 
     def _read(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -155,11 +161,12 @@ class Values:
             return None
         if not tensor.numel():
             return torch.empty(tensor.shape, dtype=tensor.dtype)
-        self.is_assumed |= piece.assumed
+        if self.assumed in ("", IN_PLACE):  # where tokens go says more than an order
+            self.assumed = piece.assumed or self.assumed
         flat = _between(piece.known, *_span(tensor))
         return None if flat is None else flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), 0)
 
-    def _write(self, tensor: torch.Tensor, known: torch.Tensor | None, assumed: bool) -> None:
+    def _write(self, tensor: torch.Tensor, known: torch.Tensor | None, assumed: str) -> None:
         piece = self._machine.piece_under(tensor) if tensor.is_cuda and tensor.numel() else None
         if piece is None or (known is None and piece.known is None):
             return
@@ -173,7 +180,7 @@ class Values:
                 values.as_strided(tensor.shape, tensor.stride(), 0).copy_(known)
         whole = None if values is None else _in_own_storage(values, known).reshape(-1).view(torch.uint8)
         piece.known = _with_bytes(before, start, end, whole)
-        piece.assumed = bool(piece.known) and (piece.assumed or (assumed and whole is not None))
+        piece.assumed = (piece.assumed or (assumed if whole is not None else "")) if piece.known else ""
 
 
 def _in_own_storage(values: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:

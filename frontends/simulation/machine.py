@@ -67,8 +67,8 @@ class Piece:
         """What torch sees; pieces without bytes have one too, by which they are found."""
         self.known: dict[int, torch.Tensor] | None = None
         """Bytes that came from the host, by where they begin."""
-        self.assumed = False
-        """Whether these follow from where rows of unknown numbers were taken to go."""
+        self.assumed = ""
+        """By which assumption of what unknown numbers decide these follow; empty where by none."""
         self.place: Any = None
         self.scope: Any = None
         self.first: Piece | None = None

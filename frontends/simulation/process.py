@@ -93,7 +93,7 @@ class Process:
         if torch.distributed.is_available():
             self.world.install()
         self.kernels = Kernels(self.machine, buffers, self.world.values, self.number, listener)
-        self.kernels.values.note_assumed = self.note_routed
+        self.kernels.values.note_assumed = self.note_assumed
         self.watch: Watch | None = None
         self.answer_with: float | None = None
         """What values of device tensors are taken to be; None for zero."""
@@ -150,10 +150,10 @@ class Process:
         if self.watch is not None and not self.compiler.busy:
             self.watch.answered(value, is_most)
 
-    def note_routed(self) -> None:
-        """The program goes on with values that follow from where rows were taken to go."""
-        if self.watch is not None and not self.compiler.busy and self.kernels.values.routing is not None:
-            self.watch.routed(self.kernels.values.routing)
+    def note_assumed(self, assumption: str) -> None:
+        """The program goes on with values that follow from what unknown numbers were taken to decide."""
+        if self.watch is not None and not self.compiler.busy:
+            self.watch.assumed(assumption)
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:

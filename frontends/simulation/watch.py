@@ -341,10 +341,10 @@ class Watch:
                     return known
         return None
 
-    def routed(self, routing: str) -> None:
-        """Note a line where it matters which experts tokens were taken to go to."""
+    def assumed(self, assumption: str) -> None:
+        """Note a line that goes on with values that follow from an assumption."""
         line = self.line
-        self.answers.setdefault(line, Answer(line, routing)).count += 1
+        self.answers.setdefault(line, Answer(line, assumption)).count += 1
 
     def answered(self, value: Any, is_most: bool = False) -> None:
         """Note a value of the device that was read. Of several at a line the one that decides most is listed, words before numbers."""

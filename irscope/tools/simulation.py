@@ -59,6 +59,8 @@ _DECIDING: Final = 4
 """Categories of the peak that the short report names."""
 _FRAGMENT: Final = "free parts of segments in use"
 _CACHED: Final = "free segments in the cache"
+_IN_PLACE: Final = "in place"
+"""As `frontends.simulation.known` says it."""
 
 
 @dataclass(frozen=True)
@@ -565,20 +567,26 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
             f"{made_up.line} read a value of the device, which nobody computes, and got {made_up.value}; the program failed at "
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
-    elif read := [one for one in simulation.answers if not one.is_most and one not in simulation.routes]:
+    elif read := [one for one in simulation.answers if not one.is_most and one.value != _IN_PLACE and one not in simulation.routes]:
         yield "IRS646", f"values of device tensors were read and taken to be {read[0].value}: {_lines(read)}"
-    if simulation.routes:
-        how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
-        yield (
-            "IRS646",
-            f"tokens were taken to go to {how}, as nobody computes where: {_lines(simulation.routes)}; --routing takes the other",
-        )
+    yield from _assumptions(simulation)
     if simulation.counts_all:
         failed = f"; the program failed at {simulation.line}, perhaps of that" if made_up is not None and made_up.is_most else ""
         yield (
             "IRS646",
             "how many elements of a mask hold, which nobody computes, was taken to be all, the most: "
             f"{_lines(simulation.counts_all)}{failed}; --answer N takes N",
+        )
+
+
+def _assumptions(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    if ordered := [one for one in simulation.answers if one.value == _IN_PLACE]:
+        yield "IRS646", f"an order that nobody computes was taken to be the one that there is: {_lines(ordered)}"
+    if simulation.routes:
+        how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
+        yield (
+            "IRS646",
+            f"tokens were taken to go to {how}, as nobody computes where: {_lines(simulation.routes)}; --routing takes the other",
         )
 
 

@@ -1091,3 +1091,24 @@ def test_tokens_whose_experts_nobody_computes_go_to_all_alike(tmp_path: Path, wa
     skewed = simulate(tmp_path, ROUTED, "--format", "json", "--routing", "skewed", arguments=(way,))
     assert skewed.stderr.startswith("[1024, 1024, 0, 0, 0, 0, 0, 0]\n")
     assert found["skewed"]["peak"] == json.loads(skewed.stdout)["peak"]
+
+
+def test_an_order_of_unknown_numbers_leaves_as_many_of_each(tmp_path: Path) -> None:
+    """As pooling of graphs does: of each graph the half of its nodes with the highest scores stays."""
+    text = """
+import torch
+graph, score = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2]).cuda(), torch.rand(8, device="cuda")
+count = torch.bincount(graph, minlength=3)
+kept = (0.5 * count.to(score.dtype)).ceil().long()
+order = torch.sort(score, descending=True)[1]
+sorted_graph, again = torch.sort(graph[order], stable=True)
+begin = torch.empty(4, dtype=torch.int64, device="cuda")
+begin.narrow(0, 0, 1).zero_()
+torch.cumsum(count, 0, out=begin.narrow(0, 1, 3))
+stays = order[again[torch.arange(8, device="cuda") - begin[sorted_graph] < kept[sorted_graph]]]
+print(len(stays), graph[stays].bincount().tolist(), torch.randperm(5, device="cuda").sum().item())
+"""
+    done = simulate(tmp_path, text, "--format", "json")
+    assert done.returncode == 0 and done.stderr.startswith("5 [2, 1, 2] 10\n"), done.stderr
+    [said] = [one["message"] for one in json.loads(done.stdout)["diagnostics"]]
+    assert said.startswith("an order that nobody computes was taken to be the one that there is: ")
