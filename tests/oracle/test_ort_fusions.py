@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -76,3 +77,17 @@ def test_level_1(name: str, tmp_path: Path) -> None:
     source = model(name, CASES[name])
     wanted, found = saved(source, "basic", tmp_path), predicted(source, "basic", tmp_path)
     assert sorted(nodes(found)) == sorted(nodes(wanted))
+
+
+@pytest.mark.parametrize("operands", [["x", "p"], ["x", "p", ""], ["x", "p", "zero"]])
+def test_a_pad_with_an_empty_name_for_its_value_stays(operands: list[str], tmp_path: Path) -> None:
+    """As the exporter of TorchScript writes it."""
+    made = [onnx.helper.make_node("Pad", operands, ["a"], "pad"), onnx.helper.make_node("Conv", ["a", "w"], ["y"], "conv", pads=[0, 0])]
+    infos = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    infos[0].type.tensor_type.shape.CopyFrom(onnx.helper.make_tensor_type_proto(1, ["batch", 4, 20]).tensor_type.shape)
+    values = {"p": np.array([0, 0, 2, 0, 0, 0]), "zero": np.float32(0), "w": np.ones((6, 4, 3), np.float32)}
+    weights_ = [onnx.numpy_helper.from_array(np.asarray(values[name]), name) for name in ("p", "w", *operands[2:]) if name]
+    graph = onnx.helper.make_graph(made, "g", infos[:1], infos[1:], weights_)
+    source = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    wanted, found = saved(source, "basic", tmp_path), predicted(source, "basic", tmp_path)
+    assert nodes(found) == nodes(wanted)

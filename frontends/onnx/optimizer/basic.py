@@ -338,7 +338,8 @@ def _padding(graph: OrtGraph, node: OrtNode) -> list[int] | None:
         return None
     if node.version >= 11:
         pads = graph.values(node.input(1))
-        if pads is None or (node.has_input(2) and graph.scalar(node.input(2)) != 0):
+        # An operand that is spelled as an empty name is there to the session, and no constant.
+        if pads is None or (len(node.inputs) > 2 and graph.scalar(node.input(2)) != 0):
             return None
         amounts = [int(value) for value in pads.reshape(-1)]
     elif node.attr("value", 0.0) != 0:

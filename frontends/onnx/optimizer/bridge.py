@@ -431,7 +431,7 @@ class Bridge:
             info.CopyFrom(names.get(name, was))
             info.name = name
         target.sparse_initializer.extend(source.sparse_initializer)
-        kept = {node.outputs[0] for node in graph if node.made_from is not None and node.outputs}
+        kept = {node.outputs[0] for node in graph if node.outputs}
         target.value_info.extend(info for info in source.value_info if info.name in kept)
         called = dict(outer)
         for name, weight in graph.weights.items():

@@ -113,11 +113,10 @@ def bias_gelu(graph: OrtGraph, add: OrtNode) -> bool:
     gelu = reader_of(graph, add)
     if gelu is None or gelu.op not in ("Gelu", "FastGelu"):
         return False
-    if gelu.domain != MICROSOFT and not (gelu.op == "Gelu" and gelu.attr("approximate", "none") == "none"):
+    is_fast = gelu.op == "FastGelu" or (gelu.is_standard and gelu.attr("approximate", "none") == "tanh")
+    if (gelu.domain != MICROSOFT and gelu.op != "Gelu") or (gelu.op == "FastGelu" and len(gelu.inputs) > 1):
         return False
-    if gelu.op == "FastGelu" and len(gelu.inputs) > 1:
-        return False
-    op = "FastGelu" if gelu.op == "FastGelu" else "BiasGelu"
+    op = "FastGelu" if is_fast else "BiasGelu"
     graph.fuse([add, gelu], op, operands, domain=MICROSOFT, name=graph.new_node_name(op))
     return True
 

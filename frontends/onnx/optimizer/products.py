@@ -76,21 +76,51 @@ def conv_activation(graph: OrtGraph, conv: OrtNode) -> bool:
     if conv.provider != CPU or not conv.matches("Conv", (1, 11, 22)) or not ends_in_one(graph, conv):
         return False
     act = reader_of(graph, conv)
-    if act is None or not act.is_standard or graph.dtype(conv.input(0)) is not DType.F32:
+    attrs = None if act is None or graph.dtype(conv.input(0)) is not DType.F32 else _of_activation(graph, act)
+    if act is None or attrs is None:
         return False
-    attrs: dict[str, AttrValue] = {**conv.attrs, "activation": act.op}
+    graph.fuse([conv, act], "FusedConv", conv.inputs, {**conv.attrs, **attrs}, MICROSOFT, name=conv.name)
+    return True
+
+
+@per_node("ConvAddActivationFusion")
+def conv_add_activation(graph: OrtGraph, node: OrtNode) -> bool:
+    """A convolution adds a tensor of its result's sizes, and applies an activation."""
+    if node.provider != CPU or not node.matches("Conv", (1, 11)) or graph.dtype(node.input(0)) is not DType.F32:
+        return False
+    add = reader_of(graph, node) if ends_in_one(graph, node) else None
+    if add is None or not add.matches("Add", ADD):
+        return False
+    shapes = [graph.shape(name) for name in add.inputs]
+    if shapes[0] is None or len(shapes[0]) != 4 or shapes[0] != shapes[1] or not all(shapes[0]):
+        return False
+    conv = next((maker for maker, _ in graph.input_edges(add) if _may_add(graph, maker)), None)
+    if conv is None:
+        return False
+    act = reader_of(graph, add) if ends_in_one(graph, add) else None
+    attrs = None if act is None else _of_activation(graph, act)
+    operands = [*conv.inputs, other_operand(add, conv.outputs[0])]
+    nodes = [conv, add] if act is None or attrs is None else [conv, add, act]
+    graph.fuse(nodes, "FusedConv", operands, {**conv.attrs, **(attrs or {})}, MICROSOFT, name=conv.name)
+    return True
+
+
+def _may_add(graph: OrtGraph, conv: OrtNode) -> bool:
+    return conv.matches("Conv", (1, 11, 22)) and len(conv.inputs) == 3 and conv.has_input(2) and graph.edge_count(conv) == 1
+
+
+def _of_activation(graph: OrtGraph, act: OrtNode) -> dict[str, AttrValue] | None:
+    """Return the attributes of a convolution with an activation; None where it takes no such."""
+    if not act.is_standard:
+        return None
     if act.op in ("LeakyRelu", "HardSigmoid"):
         given = activation_attrs(act)
-        attrs["activation_params"] = tuple(given[name] for name in ("alpha", "beta") if name in given)  # type: ignore[assignment]
-    elif act.op == "Clip":
+        params = tuple(given[name] for name in ("alpha", "beta") if name in given)
+        return {"activation": act.op, "activation_params": params}  # type: ignore[dict-item]
+    if act.op == "Clip":
         limits = clip_limits(graph, act)
-        if limits is None:
-            return False
-        attrs["activation_params"] = limits
-    elif act.op not in ("Relu", "Sigmoid", "Tanh"):
-        return False
-    graph.fuse([conv, act], "FusedConv", conv.inputs, attrs, MICROSOFT, name=conv.name)
-    return True
+        return None if limits is None else {"activation": act.op, "activation_params": limits}
+    return {"activation": act.op} if act.op in ("Relu", "Sigmoid", "Tanh") else None
 
 
 def clip_limits(graph: OrtGraph, clip: OrtNode) -> tuple[float, float] | None:
