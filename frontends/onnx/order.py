@@ -56,7 +56,8 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
                 before[index].add(producer)
             elif producer is None and name in row[3]:
                 body.find(name)
-    order = graphs.in_order(before)
+    # ONNX Runtime breaks ties by places in the file: float16 converters append the casts of inputs at the end.
+    order = graphs.sorted_by(range(len(rows)), before)
     if len(order) < len(rows):
         stuck = rows[min(set(range(len(rows))).difference(order))]
         name = stuck[4][0] if stuck[4] else stuck[1].op_type

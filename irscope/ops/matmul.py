@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from typing import Unpack
 
 import numpy as np
@@ -14,7 +15,7 @@ from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import Factors, OpRole
-from irscope.ops.ort import packs, packs_gemm, packs_matmul
+from irscope.ops.ort import packs, packs_gemm, packs_matmul, takes
 from irscope.ops.rules import broadcast_dim, dtype_attr, joint_sizes, like, products
 from irscope.ops.scratch.composites import linear_copy, matmul_copies
 from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, einsum_rule, linear_rule, matmul_rule
@@ -599,6 +600,100 @@ def _evaluate(call: OpCall) -> Known | None:
     return as_result(call, np.einsum(equation, *map(working, arrays)))
 
 
+# -- Einstein sums in ONNX Runtime ----------------------------------------------------------------------------------------
+
+
+def _takes_einsum(call: OpCall, threads: int) -> tuple[int, ...]:
+    """Return the tensors between the steps of an equation where they take most."""
+    operands = call.rest("operands")
+    shapes = [[dim for dim in sizes(type_) if isinstance(dim, int)] for type_ in operands]
+    equation = read_equation(call, shapes)
+    if any(len(set(term)) < len(term) or len(term) > len(shape) for term, shape in zip(equation.inputs, shapes, strict=True)):
+        return ()  # diagonals, and sizes that are not known
+    return _Contraction(equation, shapes, -(-(operands[0].dtype.bits or 0) // 8)).highest()
+
+
+class _Contraction:
+    """An equation as ONNX Runtime's CPU kernel computes it, with the bytes that it holds (core/providers/cpu/math/einsum_utils).
+
+    All operands get their axes in the order in which letters first occur, those of an ellipsis before. Pair by pair they become matrices,
+    whose product gets its axes in that order again, the last one those of the result."""
+
+    def __init__(self, equation: Equation, shapes: Sequence[Sequence[int]], width: int) -> None:
+        self.terms, self.output, self.width = equation.inputs, equation.output, width
+        every = dict.fromkeys(label for term in equation.inputs for label in term)
+        self.labels = sorted(every, key=lambda label: -int(label[1:]) if len(label) > 1 else 0)
+        self.axes = range(len(self.labels))
+        known = [dict(zip(term, shape, strict=True)) for term, shape in zip(equation.inputs, shapes, strict=True)]
+        self.sizes = [[size.get(label, 1) for label in self.labels] for size in known]
+        uses = [[place for place, term in enumerate(equation.inputs) if label in term] for label in self.labels]
+        self.last = [-1 if label in equation.output else max(places) for label, places in zip(self.labels, uses, strict=True)]
+        """The operand after which an axis is summed, -1 for those of the result."""
+        self.live: dict[str, int] = {}
+        self.most: tuple[int, ...] = ()
+
+    def highest(self) -> tuple[int, ...]:
+        """Return the tensors that are there at once where they take most."""
+        for place, term in enumerate(self.terms):
+            if [label for label in self.labels if label in term] != [*term]:
+                self._take(f"operand {place}", self.sizes[place])
+        left = [1 if last == 0 else size for last, size in zip(self.last, self.sizes[0], strict=True)]
+        if 0 in self.last:
+            self._take("left operand", left)
+        if len(self.terms) == 1:
+            self._finish([axis for axis in self.axes if self.last[axis] < 0], left)
+        for number in range(1, len(self.terms)):
+            left = self._multiply(number, left)
+        return self.most
+
+    def _take(self, use: str, shape: Sequence[int]) -> None:
+        self.live[use] = self.width * prod(shape)
+        if sum(self.live.values()) > sum(self.most):
+            self.most = tuple(self.live.values())
+
+    def _multiply(self, number: int, left: Sequence[int]) -> list[int]:
+        """Multiply what there is by an operand; return the sizes of the product."""
+        right = self.sizes[number]
+        summed = [axis for axis in self.axes if self.last[axis] == number]
+        kept = [axis for axis in self.axes if self.last[axis] != number]
+        both = [axis for axis in kept if left[axis] > 1 and right[axis] > 1]
+        only_left = [axis for axis in kept if left[axis] > 1 and right[axis] == 1]
+        only_right = [axis for axis in kept if left[axis] == 1]
+        self._arrange("left matrix", left, right, summed, [*both, *only_left, *summed, *only_right])
+        self._arrange("right matrix", right, left, summed, [*both, *summed, *only_right, *only_left])
+        made = [1 if axis in summed else max(left[axis], right[axis]) for axis in self.axes]
+        self._take("product", made)
+        order = [*both, *only_left, *summed, *only_right]
+        if number == len(self.terms) - 1:
+            self._finish(order, made)
+        elif not _keeps_order(order, made):
+            self._take("turned product", made)
+        for use in [use for use in self.live if not use.startswith("operand")] + ["operand 0"]:
+            self.live.pop(use, None)
+        self._take("left operand", made)
+        return made
+
+    def _arrange(self, use: str, own: Sequence[int], other: Sequence[int], summed: Sequence[int], order: Sequence[int]) -> None:
+        """Sum the axes that the other operand lacks, and copy where the order of axes changes."""
+        alone = [axis for axis in summed if own[axis] > 1 and other[axis] == 1]
+        own = [1 if axis in alone else size for axis, size in enumerate(own)]
+        if alone:
+            self._take(use, own)
+        if order != [*self.axes] and not (alone and _keeps_order(order, own)):
+            self._take(use, own)
+
+    def _finish(self, order: Sequence[int], made: Sequence[int]) -> None:
+        """Copy into the result, by a transposed copy where the order of axes changes."""
+        if tuple(self.labels[axis] for axis in order if self.labels[axis] in self.output) != self.output:
+            self._take("turned product", made)
+
+
+def _keeps_order(order: Sequence[int], shape: Sequence[int]) -> bool:
+    """Return whether axes with more than one element stay in their order, so that nothing is copied."""
+    large = [axis for axis in order if shape[axis] != 1]
+    return large == sorted(large)
+
+
 _EINSUM = (
     op(
         "math.einsum(Tensor[] operands, *, str equation) -> Tensor",
@@ -607,6 +702,7 @@ _EINSUM = (
         cost=_cost,
         evaluate=_evaluate,
         temporaries=einsum_rule,
+        ort=takes(_takes_einsum, "Einsum"),
         summary="Sums of products by an equation such as 'bhqd,bhkd->bhqk'; costs are those of contracting from left to right.",
         factors=Factors(),
     ),
