@@ -15,7 +15,7 @@ from irscope.ir.types import ScalarType, TensorType, Type
 from irscope.ops import layouts, reals, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import halves, in_place, takes, takes_running_result
+from irscope.ops.ort import in_place, takes, takes_running_result
 from irscope.ops.reals import Real
 from irscope.ops.rules import broadcast_type, dtype_attr, free, operands, per_element, replaced, result_dtype, to_float, with_dtype
 from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
@@ -560,10 +560,9 @@ _SIMPLE = (
         (2, 1),
         lambda x, call: x * _sigmoid(x * call.attr("alpha")),
         "x sigmoid(alpha x).",
-        ort=halves("Swish"),
         gated_unit="swiglu",
     ),
-    activation("mish", "", (1, 2), lambda x, call: x * np.tanh(np.logaddexp(0, x)), "x tanh(softplus(x)).", ort=halves("Mish")),
+    activation("mish", "", (1, 2), lambda x, call: x * np.tanh(np.logaddexp(0, x)), "x tanh(softplus(x))."),
     activation("sigmoid", "", (0, 1), lambda x, call: _sigmoid(x), "1 / (1 + exp(-x)).", ort=in_place("Sigmoid"), gated_unit="glu"),
     activation("logsigmoid", "", (0, 1), lambda x, call: -np.logaddexp(0, -x), "Logarithm of the sigmoid."),
     activation(
@@ -574,9 +573,7 @@ _SIMPLE = (
         "alpha x + beta limited to 0 ... 1.",
         ort=in_place("HardSigmoid"),
     ),
-    activation(
-        "hardswish", "", (5, 0), lambda x, call: x * np.clip(x / 6 + 0.5, 0, 1), "x hardsigmoid(x) with slope 1/6.", ort=halves("HardSwish")
-    ),
+    activation("hardswish", "", (5, 0), lambda x, call: x * np.clip(x / 6 + 0.5, 0, 1), "x hardsigmoid(x) with slope 1/6."),
     activation(
         "hardtanh",
         "float min_value=-1.0, float max_value=1.0",

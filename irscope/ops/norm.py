@@ -14,7 +14,7 @@ from irscope.ops import layouts, slicing
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.facts import OpRole
-from irscope.ops.ort import in_place, packs, packs_halves, takes, takes_operand, takes_squares, takes_two
+from irscope.ops.ort import in_place, packs, packs_halves, takes, takes_biased, takes_squares, takes_two
 from irscope.ops.reduction import without_axes
 from irscope.ops.rules import broadcast_shapes, device_of, dtype_attr, joint_sizes, like, normalizing, per_input, result_dtype, to_float
 from irscope.ops.scratch.composites import group_statistics, instance_statistics, layer_statistics
@@ -342,7 +342,7 @@ _NORM = (
         like("x"),
         _cost_bias_gelu,
         "Adds a bias and applies GELU.",
-        ort=takes(takes_operand(4, DType.F32), "BiasGelu"),
+        ort=takes(takes_biased, "BiasGelu", "FastGelu"),
     ),
     _norm(
         "nn.weight_norm(Tensor v, Tensor g, *, int axis=0) -> (Tensor w, Tensor? norms)",

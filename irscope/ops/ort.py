@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Final, NamedTuple
 
@@ -122,9 +122,65 @@ def takes(rule: Takes, *names: str, first: bool = False) -> tuple[OrtKernel, ...
     return (OrtKernel(names, takes=rule, takes_first=first),)
 
 
-def halves(*names: str) -> tuple[OrtKernel, ...]:
-    """Operators that ONNX Runtime replaces by their function."""
-    return (OrtKernel(names, halves=True),)
+class FunctionStep(NamedTuple):
+    """A kernel of the function that defines an operator."""
+
+    kernel: str
+    operands: tuple[int, ...]
+    """Operands of the operator by position, results of earlier steps from -1 downward; constants are left out."""
+
+    @property
+    def is_truth(self) -> bool:
+        return self.kernel in ("Less", "Greater", "Equal")
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.kernel.startswith("Reduce")
+
+
+FUNCTIONS: Final = {
+    "HardSwish": (14, 0, "HardSigmoid x; Mul x 1"),
+    "Mish": (18, 0, "Softplus x; Tanh 1; Mul x 2"),
+    "Swish": (24, 4, "Mul x; Sigmoid 1; Mul x 2"),
+    "LeakyRelu": (16, 8, "Less x; Mul x; Where 1 2 x"),
+    "PRelu": (16, 4, "Less x; Mul y x; Where 1 2 x"),
+    "Softmax": (13, 8, "ReduceMax x; Sub x 1; Exp 2; ReduceSum 3; Div 3 4"),
+    "LogSoftmax": (13, 8, "ReduceMax x; Sub x 1; Exp 2; ReduceSum 3; Log 4; Sub 2 5"),
+    "GreaterOrEqual": (12, 0, "Greater x y; Equal x y; Or 1 2"),
+    "LessOrEqual": (12, 0, "Less x y; Equal x y; Or 1 2"),
+    "Elu": (18, 12, "Less x; Exp x; Sub 2; Mul 3; Where 1 4 x"),
+    "HardSigmoid": (18, 16, "Mul x; Add 1; Min 2; Max 3"),
+    "Relu": (18, 4, "Max x"),
+    "Selu": (18, 12, "Exp x; Mul 1; Sub 2; Mul 3; Mul x; Less x; Where 6 4 5"),
+    "Softplus": (18, 4, "Exp x; Add 1; Log 2"),
+    "Softsign": (18, 4, "Abs x; Add 1; Div x 2"),
+    "ThresholdedRelu": (18, 8, "Less x; Where 1 x"),
+}
+"""Functions that define operators, from an operator set on: those in `onnx.defs`, of operators without a kernel of the CPU provider, or
+without one of half precision; then bytes of constants. Operands are x and y, or the results of steps, from 1 on."""
+WITHOUT_KERNEL: Final = frozenset({"HardSwish", "Mish", "Swish"})
+"""Those of which the CPU provider has no kernel at all."""
+
+
+@cache
+def function_of(name: str, opset: int, is_half: bool) -> tuple[FunctionStep, ...]:
+    """Return the kernels that ONNX Runtime runs in place of an operator; nothing where it has one."""
+    since, _, text = FUNCTIONS.get(name, (0, 0, ""))
+    if not text or opset < since or not (name in WITHOUT_KERNEL or is_half):
+        return ()
+    steps = [step.split() for step in text.split("; ")]
+    return tuple(FunctionStep(kind, tuple("xy".find(one) if one in "xy" else -int(one) for one in operands)) for kind, *operands in steps)
+
+
+def _takes_choices(call: OpCall, threads: int) -> tuple[int, ...]:
+    """Return what is chosen from either side where both have the sizes of the result."""
+    result = call.results[0] if call.results else None
+    size = result.nbytes if result is not None else None
+    return (size, size) if isinstance(size, int) else ()
+
+
+CHOICE: Final = OrtKernel(("Where",), takes=_takes_choices, takes_first=True)
+"""`Where` in a function."""
 
 
 def _shape(call: OpCall, operand: int, *dtypes: DType) -> tuple[int, ...] | None:
@@ -392,6 +448,12 @@ def takes_operand(width: int, *dtypes: DType) -> Takes:
         return width * prod(shape) if shape is not None else 0
 
     return rule
+
+
+def takes_biased(call: OpCall, threads: int) -> int:
+    """Return the bytes of operand 0 with its bias added; without one the result holds what comes between."""
+    shape = _shape(call, 0, DType.F32)
+    return 4 * prod(shape) if shape is not None and _shape(call, 1, DType.F32) is not None else 0
 
 
 def takes_gemm_sums(call: OpCall, threads: int) -> tuple[int, ...]:

@@ -459,9 +459,6 @@ class OrtKernel:
     """Result 0 always has the buffer of operand 0."""
     in_place: tuple[int, ...] = ()
     """Result 0 takes the buffer of the first of these operands that is read for the last time and has its shape and element size."""
-    halves: bool = False
-    """There is no kernel: ONNX Runtime puts the operator's function in its place, which makes a tensor like the result from
-    operand 0, and the result from the two."""
     packs: Packs | None = None
     takes: Takes | None = None
     takes_first: bool = False

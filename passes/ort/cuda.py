@@ -9,12 +9,10 @@ from __future__ import annotations
 import operator
 import random
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from importlib.resources import files
-from itertools import accumulate
 from math import prod
 from typing import Final, TypeAlias, cast
 
@@ -41,6 +39,7 @@ from irscope.passes.ort.model import (
     ranges_of,
     runs_half,
     small_weights,
+    with_functions,
     with_half_casts,
     without_double_casts,
 )
@@ -185,8 +184,9 @@ class Placed:
 
 def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
     """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
-    found = _as_one(graph, read_launches(graph, types, known))
-    dtype_of = _dtypes_of(found)
+    read = read_launches(graph, types, known)
+    dtype_of = _dtypes_of(read)
+    found = with_functions(read, types, known, lambda launch: _has_kernel(launch, dtype_of))
     told: dict[tuple[int, str], bool] = {}
     on_gpu: set[int] = set()
     for launch in found.launches:
@@ -208,43 +208,6 @@ def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
 @lru_cache(maxsize=1024)
 def _kernel(name: str, alias: bool) -> OrtKernel:
     return OrtKernel((), alias=alias, in_place=(0,) if _IN_PLACE.fullmatch(name) else ())
-
-
-def _as_one(graph: Graph, found: Launches) -> Launches:
-    """The kernels with those in one piece again that the CPU provider replaces by their function, and this one has."""
-    if len({launch.node for launch in found.launches}) == len(found.launches):
-        return found
-    dtype_of = _dtypes_of(found)
-    made = {launch.outputs[0]: launch for launch in found.launches if launch.outputs}
-    gone: set[int] = set()
-    whole: list[Launch] = []
-    for launch in found.launches:
-        first = made.get(launch.inputs[1]) if len(launch.inputs) == 2 and launch.inputs[1] >= 0 else None
-        if first is not None and first.node is launch.node and _has_kernel(first, dtype_of):
-            launch.inputs = first.inputs
-            gone |= {id(first), id(launch)}
-            whole.append(launch)
-    if not whole:
-        return found
-    # Those in one piece stand before the first kernel of a later node, as they would have without their function.
-    at = {node: number for number, node in enumerate(graph)}
-    kept = [launch for launch in found.launches if id(launch) not in gone]
-    found.launches.clear()
-    found.launches.extend(_inserted(kept, whole, at))
-    return found
-
-
-def _inserted(kept: list[Launch], whole: list[Launch], at: Mapping[Node, int]) -> list[Launch]:
-    """Kernels with others, each before the first one whose node comes later; of two at one place the later stands behind."""
-    highest = list(accumulate((at[launch.node] for launch in kept), max))
-    places: dict[int, list[Launch]] = {}
-    for launch in whole:
-        places.setdefault(bisect_right(highest, at[launch.node]), []).append(launch)
-    merged: list[Launch] = []
-    for place, launch in enumerate(kept):
-        merged += sorted(places.get(place, ()), key=lambda one: at[one.node])
-        merged.append(launch)
-    return [*merged, *sorted(places.get(len(kept), ()), key=lambda one: at[one.node])]
 
 
 def _preferring_cpu(found: Launches, on_gpu: set[int]) -> set[int]:

@@ -14,7 +14,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import BfcArena, Strategy
-from irscope.ops.ort import runs_halves
+from irscope.ops.ort import CHOICE, FUNCTIONS, FunctionStep, function_of, runs_halves
 from irscope.ops.ort_versions import NEWEST, OrtRelease, ort_release
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, KernelPacking, OpCall
@@ -22,6 +22,7 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.plan import (
+    ABSENT,
     ALIGNMENT,
     NEVER,
     PLAIN,
@@ -129,8 +130,10 @@ def plan_ort(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions
 
 def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: bool = False) -> Launches:
     """The kernels of a graph as a session keeps them; one that is a session's already has its DequantizeLinear."""
-    read = read_launches(graph, types, known)
-    found = without_double_casts(with_half_casts(read if is_session else with_own_dequantized(read, types, known), types, known))
+    found = read_launches(graph, types, known)
+    if not is_session:
+        found = with_own_dequantized(found, types, known)
+    found = without_double_casts(with_half_casts(with_functions(found, types, known), types, known))
     for launch in found.launches:
         if launch.name == _IF:
             branch = types.branches.get(launch.node)
@@ -248,7 +251,7 @@ def _figures(
     if frame is None:
         return None
     weights = [weight for body in graph.graphs() for weight in body.weights]
-    copied, packed = small_weights(weights), packed_weights(graph, types, widened, options.path)
+    copied, packed = small_weights(weights) + found.constants, packed_weights(graph, types, widened, options.path)
     session = Session(
         copied,
         packed,
@@ -500,6 +503,52 @@ _INTEGERS: Final = frozenset({DType.I8, DType.I16, DType.I32, DType.I64, DType.U
 _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 
+def with_functions(found: Launches, types: Inferred, known: Inferred, has_kernel: Callable[[Launch], bool] | None = None) -> Launches:
+    """Return the kernels with functions in place of operators that no provider runs; ONNX Runtime appends their nodes to the graph."""
+    opset = max((_version(launch) for launch in found.launches if launch.node.source.startswith("onnx::")), default=0)
+    kept: list[Launch] = []
+    appended: list[Launch] = []
+    for launch in found.launches:
+        is_half = any(value >= 0 and found.dtypes[value] is DType.F16 for value in launch.inputs)
+        steps = function_of(launch.name, opset, is_half)
+        if not steps or not launch.outputs or ABSENT in launch.inputs or (has_kernel is not None and has_kernel(launch)):
+            kept.append(launch)
+            continue
+        found.constants.append(FUNCTIONS[launch.name][1])
+        made: list[int] = []
+        rows: set[int] = set()
+        """Results of reductions, and what follows from them alone."""
+        for step in steps:
+            operands = [launch.inputs[operand] if operand >= 0 else made[-operand - 1] for operand in step.operands]
+            if step is steps[-1]:
+                made.append(launch.outputs[0])
+            else:
+                result = launch.node.outputs[0]
+                is_row = step.is_reduction or rows.issuperset(operands)
+                made.append(found.add(None, *(_of_step(step, launch.node, one.type_of(result), is_row) for one in (types, known))))
+                rows |= {made[-1]} if is_row else set()
+            appended.append(Launch(launch.node, step.kernel, CHOICE if step.kernel == "Where" else PLAIN, operands, [], [made[-1]]))
+    found.launches = [*kept, *appended]
+    return found
+
+
+def _of_step(step: FunctionStep, node: Node, result: Type, is_row: bool) -> Type:
+    """Return the type that a step of a function makes, given that of the operator's result."""
+    if not isinstance(result, TensorType) or result.shape is None:
+        return result
+    if is_row:
+        axis = node.attrs.get("axis", -1)
+        shape = list(result.shape)
+        shape[axis if isinstance(axis, int) else -1] = 1
+        return tensor(result.dtype, shape, result.device)
+    return tensor(DType.BOOL, result.shape, result.device) if step.is_truth else result
+
+
+def _version(launch: Launch) -> int:
+    version = launch.node.source.rpartition("@")[2]
+    return int(version) if version.isdecimal() else 0
+
+
 def with_half_casts(found: Launches, types: Inferred, known: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
     """The kernels with casts to single precision and back around those that have no form in half precision; `runs` says which have."""
     if DType.F16 in found.dtypes:
@@ -558,8 +607,8 @@ class _Halves:
 
     def _add(self, half: int) -> int:
         value = self.found.values[half]
-        assert value is not None
-        return self.found.add(None, _as_float(self.types.type_of(value)), _as_float(self.known.type_of(value)))
+        types = self.found.between[half] if value is None else (self.types.type_of(value), self.known.type_of(value))
+        return self.found.add(None, *map(_as_float, types))
 
     def _cast(self, launch: Launch, source: int, result: int) -> None:
         self.found.launches.append(Launch(launch.node, _CAST, PLAIN, [source], [], [result]))
@@ -567,8 +616,7 @@ class _Halves:
 
 def runs_half(launch: Launch) -> bool:
     """Whether the CPU provider has a kernel in half precision."""
-    version = launch.node.source.rpartition("@")[2]
-    return runs_halves(launch.name, int(version) if version.isdecimal() else 0)
+    return runs_halves(launch.name, _version(launch))
 
 
 def readers_of(found: Launches) -> dict[int, list[Launch]]:

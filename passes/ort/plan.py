@@ -92,6 +92,10 @@ class Launches:
     """Inputs among them; they come first."""
     returned: list[int] = field(default_factory=list)
     """Values that the model returns."""
+    between: dict[int, tuple[Type, Type]] = field(default_factory=dict)
+    """Types of values that are none of the graph's, and those that the session knows."""
+    constants: list[int] = field(default_factory=list)
+    """Bytes of constants of functions, which are copied into the arena like small weights."""
     elsewhere: set[int] = field(default_factory=set)
     """Values that do not lie in the memory that is looked at, but in that of another device."""
     _facts: dict[tuple[Type, Type], _ValueFacts] = field(default_factory=dict, repr=False)
@@ -103,6 +107,8 @@ class Launches:
         facts = self._facts.get((type_, known))
         if facts is None:
             facts = self._facts[type_, known] = _ValueFacts.of(type_, known)
+        if value is None:
+            self.between[number] = type_, known
         self.sizes.append(facts.size)
         if facts.size is None and facts.limit is not None:
             self.limits[number] = facts.limit
@@ -126,7 +132,6 @@ class _Reader:
         self.known = known
         self.found = Launches()
         self.numbers: dict[Value, int] = {}
-        self.halved: list[Launch] = []
 
     def read(self) -> Launches:
         found, numbers = self.found, self.numbers
@@ -139,7 +144,6 @@ class _Reader:
             if not _continues(node):
                 self._launch(group, kind)
                 group = []
-        found.launches.extend(self.halved)
         found.returned = [numbers[value] for value in self.graph.outputs if value in numbers]
         return found
 
@@ -169,12 +173,6 @@ class _Reader:
                 numbers[value] = number = self._add(value)
                 outputs.append(number)
         kernel = _kernel_facts(last.op, name)
-        if kernel.halves and inputs and inputs[0] != ABSENT and outputs:
-            # ONNX Runtime appends the nodes of a function after all others.
-            between = found.add(None, self.types.type_of(made[0]), self.known.type_of(made[0]))
-            self.halved.append(Launch(last, name, PLAIN, inputs, [], [between]))
-            self.halved.append(Launch(last, name, PLAIN, [inputs[0], between], [], outputs))
-            return
         found.launches.append(Launch(last, name, kernel, inputs, captured, outputs, kind=kind if len(group) == 1 else None))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from irscope.ops.ort import FUNCTIONS, function_of
 from tests.tools.oracle import ort_wild
 from tests.tools.oracle.ort_memory import compare
 from tests.zoo.fetch_onnx import WildFile
@@ -159,6 +160,24 @@ def convolutions() -> Iterator[Case]:
     yield "QLinearAveragePool", [pool], {"x": codes(2, 24, 9, 9)}, {**SCALE, **SHIFT}, ["y"]
 
 
+EQUATIONS: tuple[tuple[Any, ...], ...] = (
+    ("bhqd,bhkd->bhqk", (2, 4, 9, 16), (2, 4, 11, 16)),
+    ("bqhd,bkhd->bhqk", (2, 9, 4, 16), (2, 11, 4, 16)),
+    ("bhqk,bkhd->bqhd", (2, 4, 9, 11), (2, 11, 4, 16)),
+    ("bsd,edf->bsef", (2, 12, 16), (4, 16, 24)),
+    ("nchw,nvw->nchv", (2, 8, 5, 7), (2, 6, 7)),
+    ("ij->ji", (40, 64)),
+    ("bij->bi", (3, 40, 64)),
+    ("...ij,...jk->...ik", (2, 3, 8, 9), (2, 3, 9, 10)),
+    ("...ij,...kj", (2, 3, 8, 9), (2, 3, 10, 9)),
+    ("i,j->ij", (40,), (64,)),
+    ("i,i->", (640,), (640,)),
+    ("bik,bj->bij", (3, 8, 9), (3, 10)),
+    ("bi,bjk->bij", (3, 8), (3, 9, 10)),
+    ("abc,cd->abd", (1, 20, 30), (30, 40)),
+)
+
+
 def scratch() -> Iterator[Case]:
     """What else takes memory while it runs, before or after it asks for its results."""
     for inputs, outputs, groups, size in ((8, 12, 1, 9), (24, 1, 1, 40), (6, 6, 3, 15)):
@@ -171,7 +190,13 @@ def scratch() -> Iterator[Case]:
     yield "LRN", [node("LRN", "x", size=5)], {"x": floats(2, 24, 17, 17)}, {}, ["y"]
     for kind in ("Sum", "Max", "Min", "Mean"):
         yield kind, [node(kind, "x z x")], {"x": floats(40, 64), "z": floats(64)}, {}, ["y"]
+    for kind in ("BiasGelu", "FastGelu"):
+        yield kind, [node(kind, "x b", domain=CONTRIB)], {"x": floats(40, 64)}, {"b": floats(64)}, ["y"]
+    yield "FastGelu-alone", [node("FastGelu", "x", domain=CONTRIB)], {"x": floats(40, 64)}, {}, ["y"]
     yield "Hardmax", [node("Hardmax", "x", axis=0)], {"x": floats(40, 64)}, {}, ["y"]
+    for equation, *shapes in EQUATIONS:
+        inputs = {f"x{place}": floats(*shape) for place, shape in enumerate(shapes)}
+        yield f"Einsum-{equation}", [node("Einsum", " ".join(inputs), equation=equation)], inputs, {}, ["y"]
 
 
 def halves() -> Iterator[Case]:
@@ -202,6 +227,20 @@ def halves() -> Iterator[Case]:
     yield "half-norm-between", between, x, weights, ["y"]
     casts = [node("Cast", "f", "h", to=TensorProto.FLOAT16), node("MatMul", "h w", "a"), node("Cast", "a", to=TensorProto.FLOAT)]
     yield "half-casts", casts, {"f": floats(4, 64)}, {"w": half(64, 128)}, ["y"]
+    # As float16 converters write it: the cast of the input stands last.
+    late = [
+        node("Identity", "b", "b2"),
+        node("MatMul", "h w", "a"),
+        node("Add", "a b2", "m"),
+        node("MatMul", "h w2", "s"),
+        node("Add", "m s", "t"),
+        node("Relu", "t", "r"),
+    ]
+    late += [node("Cast", "r", to=TensorProto.FLOAT), node("Cast", "f", "h", to=TensorProto.FLOAT16)]
+    yield "half-late-cast", late, {"f": floats(40, 64)}, {"w": half(64, 128), "w2": half(64, 128), "b": half(128)}, ["y"]
+    for kind in ("LeakyRelu", "Softmax", "LogSoftmax", "HardSwish"):
+        yield f"half-{kind}", [node("Relu", "x", "a"), node(kind, "a", "b"), node("Neg", "b")], x, {}, ["y"]
+    yield "half-PRelu", [node("Relu", "x", "a"), node("PRelu", "a s", "b"), node("Neg", "b")], x, {"s": half(64)}, ["y"]
 
 
 CASES = {case[0]: case for case in (*shared(), *equal(), *recurrent(), *products(), *convolutions(), *scratch(), *halves())}
@@ -229,6 +268,25 @@ def test_every_counter(name: str, tmp_path: Path) -> None:
         assert (row.predicted, row.exact) == (row.measured, row.kernels), row
         assert row.in_use[0] == row.in_use[1], row
         assert row.held[0] == row.held[1], row
+
+
+def test_functions_are_those_of_the_operators() -> None:
+    """Beside the definitions in `onnx.defs`, without their constants."""
+    wrong = []
+    for name, (opset, _, _) in FUNCTIONS.items():
+        steps = [step.kernel for step in function_of(name, opset, True)]
+        schema: Any = onnx.defs.get_schema(name, opset)
+        plain, typed = schema.function_opset_versions, schema.context_dependent_function_opset_versions
+        if plain:
+            text = schema.get_function_with_opset_version(max(one for one in plain if one <= opset))
+        else:
+            operand = helper.make_tensor_type_proto(TensorProto.FLOAT16, [2, 3]).SerializeToString()
+            proto = helper.make_node(name, ["x"], ["y"]).SerializeToString()
+            text = schema.get_context_dependent_function_with_opset_version(max(one for one in typed if one <= opset), proto, [operand])
+        defined = [one.op_type for one in onnx.FunctionProto.FromString(text).node if one.op_type not in ("Constant", "CastLike")]
+        if steps != defined:
+            wrong.append((name, steps, defined))
+    assert not wrong
 
 
 def branch(name: str, nodes: Sequence[onnx.NodeProto], result: str) -> onnx.GraphProto:
