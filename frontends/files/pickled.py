@@ -85,18 +85,44 @@ class Unpickled:
     end: int = 0
 
 
-class PickleReader:
+class PickleStack:
+    """The stack, the marks and the memo that opcodes of a pickle work on."""
+
+    def __init__(self) -> None:
+        self._stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+
+    def error(self, what: str) -> Exception:
+        """Return the error that the pickle does something that it may not."""
+        raise NotImplementedError
+
+    def _pop(self) -> Any:
+        if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
+            raise self.error("takes more from its stack than there is")
+        return self._stack.pop()
+
+    def _since_mark(self) -> list[Any]:
+        start = self._marks.pop()
+        found = self._stack[start:]
+        del self._stack[start:]
+        return found
+
+    def _tuple(self, count: int) -> None:
+        values = [self._pop() for _ in range(count)]
+        self._stack.append(tuple(reversed(values)))
+
+
+class PickleReader(PickleStack):
     """Reads one pickle from a buffer. `where` is the file that errors name."""
 
     def __init__(self, data: Buffer, where: str, start: int = 0, limit: int | None = None) -> None:
         is_whole = isinstance(data, bytes) and not start and limit is None
         end = len(data) if limit is None else min(len(data), start + limit)
         self._source = io.BytesIO(data) if is_whole else cast("IO[bytes]", _Window(data, start, end))
+        super().__init__()
         self._where = where
         self._position = start
-        self._stack: list[object] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, object] = {}
         self._foreign: dict[str, int] = {}
 
     def read(self) -> Unpickled:
@@ -137,17 +163,6 @@ class PickleReader:
         )
 
     # -- the machine -----------------------------------------------------------------------------------------------
-
-    def _pop(self) -> object:
-        if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
-            raise self.error("takes more from its stack than there is")
-        return self._stack.pop()
-
-    def _since_mark(self) -> list[object]:
-        start = self._marks.pop()
-        found = self._stack[start:]
-        del self._stack[start:]
-        return found
 
     def _append(self, values: list[object]) -> None:
         target = self._stack[-1]
@@ -243,10 +258,6 @@ class PickleReader:
             self._marks.pop()
         else:
             self._pop()
-
-    def _tuple(self, count: int) -> None:
-        values = [self._pop() for _ in range(count)]
-        self._stack.append(tuple(reversed(values)))
 
 
 class _Window:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from irscope.budget import spend
+from irscope.frontends.files.pickled import PickleStack
 from irscope.immutable import immutable
 
 _WINDOW: Final = 2 << 20
@@ -286,8 +287,9 @@ def read_columns(stream: IO[bytes], window: int = _WINDOW) -> tuple[Any, Columns
         return _Machine(stream, window, one_by_one=True).read()
 
 
-class _Machine:
+class _Machine(PickleStack):
     def __init__(self, stream: IO[bytes], window: int, *, one_by_one: bool = False) -> None:
+        super().__init__()
         self._stream = stream
         self._window = window
         self._data = b""
@@ -296,9 +298,6 @@ class _Machine:
         self._in_frame = 0
         self._raw = False
         self._ended = False
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
         self._memo_count = 0
         self._starts: dict[int, int] = {}
         """By number of marks, where the last dictionary begins."""
@@ -425,16 +424,8 @@ class _Machine:
                 raise NoSnapshot("it refers to what is not there") from None
             return KnownStack(int(stack[0]))
 
-    def _pop(self) -> Any:
-        if not self._stack or (self._marks and self._marks[-1] >= len(self._stack)):
-            raise NoSnapshot("it takes more from its stack than there is")
-        return self._stack.pop()
-
-    def _since_mark(self) -> list[Any]:
-        start = self._marks.pop()
-        found = self._stack[start:]
-        del self._stack[start:]
-        return found
+    def error(self, what: str) -> NoSnapshot:
+        return NoSnapshot(f"it {what}")
 
     def _top(self, kind: type[Any]) -> Any:
         target = self._stack[-1]
@@ -867,8 +858,7 @@ def _set_item(self: _Machine, at: int) -> int:
 
 def _tuple_of(count: int) -> _Handler:
     def make(self: _Machine, at: int) -> int:
-        found = tuple(reversed([self._pop() for _ in range(count)]))
-        self._stack.append(found)
+        self._tuple(count)
         return at + 1
 
     return make
@@ -896,7 +886,7 @@ def _put_handler(width: int) -> _Handler:
         at = self._need(at, 1 + width)
         number = _unsigned(self._data[at + 1 : at + 1 + width])
         if not self._stack:
-            raise NoSnapshot("it takes more from its stack than there is")
+            raise self.error("takes more from its stack than there is")
         self._memo[number] = self._stack[-1]
         self._memo_count = max(self._memo_count, number + 1)
         # Numbers that a file chooses itself may be chosen twice: its entries are read one by one.
