@@ -237,7 +237,7 @@ class Machine:
         return {
             "segments": [self._segment(one, pools.get(one.pool, (0, 0))) for one in self.settled_gpu.segments()],
             "device_traces": [self._trace()],
-            "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": self.target.alloc_conf},
+            "allocator_settings": self.target.snapshot_settings(),
             "external_annotations": [],
         }
 

@@ -191,6 +191,11 @@ def default_torch() -> tuple[tuple[int, int], str]:
     return taken, f"installed is {there[0]}.{there[1]}, whose rules are not known"
 
 
+SNAPSHOT_DEVICE: Final = "irscope_device"
+SNAPSHOT_TORCH: Final = "irscope_torch"
+"""Among the settings of a snapshot: what was simulated."""
+
+
 @immutable(slots=False)
 class Target:
     """Device, torch and allocator options that a prediction is for."""
@@ -217,6 +222,15 @@ class Target:
         """Return what documents and summaries say of it; the allocator's options where there are any."""
         conf = {"alloc_conf": self.alloc_conf} if self.alloc_conf else {}
         return {"device": self.device.name, "torch": self.release.name, **conf}
+
+    def snapshot_settings(self) -> dict[str, object]:
+        """Return the settings of a memory snapshot, as PyTorch writes them, with what they hold on."""
+        return {
+            "PYTORCH_CUDA_ALLOC_CONF": self.alloc_conf,
+            "expandable_segments": self.is_expandable,
+            SNAPSHOT_DEVICE: self.device.name,
+            SNAPSHOT_TORCH: self.release.name,
+        }
 
     @property
     def is_expandable(self) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import irscope
+from irscope.devices.catalogue import SNAPSHOT_DEVICE
 from irscope.files import write_binary, write_text
 from irscope.memory.tape import COUNTERS, Bytes, Origin, Outcome, Replayed, Tape
 from irscope.passes.exports.timeline import AllocatorLog, Refusal, allocations_of_program, chrome_trace, snapshot_bytes
@@ -39,9 +40,6 @@ from irscope.tools.simulation import Simulation
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
 """What names of files end in."""
-SNAPSHOT_DEVICE: Final = "irscope_device"
-SNAPSHOT_TORCH: Final = "irscope_torch"
-"""Among the settings of a snapshot: what was simulated."""
 _MOST_ALIVE: Final = 100
 _MOST_ROWS: Final = 5000
 """Of a table, so that its line stays well below what a reader takes."""
@@ -62,12 +60,7 @@ def allocator_log(simulation: Simulation) -> AllocatorLog:
     target = simulation.target
     replayed = simulation.replay(watch="all")
     log = allocations_of_program(simulation.tape, replayed, expandable=target.is_expandable, refusal=_refusal(simulation))
-    log.settings = {
-        "PYTORCH_CUDA_ALLOC_CONF": target.alloc_conf,
-        "expandable_segments": target.is_expandable,
-        SNAPSHOT_DEVICE: simulation.options.device or target.device.name,
-        SNAPSHOT_TORCH: target.release.name,
-    }
+    log.settings = {**target.snapshot_settings(), SNAPSHOT_DEVICE: simulation.options.device or target.device.name}
     return log
 
 

@@ -121,7 +121,8 @@ def allocations_of(memory: DeviceMemory) -> AllocatorLog:
         replayed = memory.replay(None if memory.shortage is not None else memory.target.device.room_bytes, "all", addresses=True)
     except OutOfMemory:
         replayed = memory.replay(BOUNDLESS, "all", addresses=True)
-    return _Recorder(AllocatorLog(memory.steps), memory.tape, memory.sizes, replayed, memory.target.is_expandable).run()
+    log = AllocatorLog(memory.steps, settings=memory.target.snapshot_settings())
+    return _Recorder(log, memory.tape, memory.sizes, replayed, memory.target.is_expandable).run()
 
 
 def allocations_of_program(tape: Tape[Origin], replayed: Replayed, *, expandable: bool, refusal: Refusal | None = None) -> AllocatorLog:

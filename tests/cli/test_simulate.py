@@ -213,6 +213,7 @@ event = torch.cuda.Event(enable_timing=True)
 event.record()
 event.synchronize()
 assert {one["stream"] for one in torch.cuda.memory._snapshot()["segments"]} == {0, 1}
+assert torch.cuda.memory._snapshot()["allocator_settings"]["irscope_device"] == "h100"
 kept.untyped_storage().resize_(0)
 del kept, other
 torch.cuda.synchronize()

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from irscope import processes
-from irscope.devices.catalogue import torch_version
+from irscope.devices.catalogue import SNAPSHOT_DEVICE, SNAPSHOT_TORCH, torch_version
 from irscope.devices.releases import DEFAULT_RELEASE
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.files import is_recording
@@ -37,7 +37,6 @@ from irscope.tools.explain.recorded import snapshot_of
 from irscope.tools.explain.sources import Sources
 from irscope.tools.simulate_ranks import Program, arguments_of
 from irscope.tools.simulation import Options, grouped
-from irscope.tools.simulation_files import SNAPSHOT_DEVICE, SNAPSHOT_TORCH
 
 ALLOCATED: Final = "allocated"
 ROUNDING: Final = "rounding of blocks"

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 import irscope
+from irscope.devices.catalogue import SNAPSHOT_TORCH
 from irscope.frontends.files.snapshot import Annotation, Snapshot
 from irscope.frontends.files.snapshotstream import Columns, Frame
 from irscope.passes.exports.timeline import PHASE_MARK
@@ -24,7 +25,7 @@ from irscope.recording import (
 )
 from irscope.report.report import Report
 from irscope.tools.explain.history import PHASES, History
-from irscope.tools.simulation_files import SNAPSHOT_TORCH, said_of, table_said
+from irscope.tools.simulation_files import said_of, table_said
 
 _CONF: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _NAMES: Final = ("alloc", "free_requested")

@@ -75,6 +75,7 @@ def test_the_snapshot_is_plain_data_that_tiles(log: AllocatorLog) -> None:
     made = pickle.dumps(snapshot(log), protocol=4)
     assert {opcode.name for opcode, _, _ in pickletools.genops(made)} <= ALLOWED
     found = pickle.loads(made)
+    assert found["allocator_settings"].keys() == {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments", "irscope_device", "irscope_torch"}
     for segment in found["segments"]:
         address = segment["address"]
         for block in segment["blocks"]:
