@@ -114,6 +114,7 @@ def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer
 
     return {
         "aten::clone": _cloning(kernels),
+        **{op.name(): _indexing(kernels, op) for op in _INDEXED},
         "aten::copy_": copy_,
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
@@ -136,6 +137,22 @@ def _cloning(kernels: Kernels) -> Kernel:
         return made
 
     return clone
+
+
+_INDEXED: Final = (_aten.index.Tensor, _aten.index_put_.default, _aten._index_put_impl_.default)
+
+
+def _indexing(kernels: Kernels, op: Any) -> Kernel:
+    """Positions that lie on the host are copied first (expandTensors in ATen/native/IndexingUtils.h)."""
+    plain = kernels.planned(op)
+
+    def index(source: torch.Tensor, places: Sequence[Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+        if source.is_cuda:
+            places = [one if one is None or one.is_cuda else one.to(source.device) for one in places]
+        found: torch.Tensor = plain(source, places, *args, **kwargs)
+        return found
+
+    return index
 
 
 def _storages(machine: Machine) -> dict[str, Kernel]:

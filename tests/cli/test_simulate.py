@@ -1113,3 +1113,16 @@ print(len(stays), graph[stays].bincount().tolist(), torch.randperm(5, device="cu
     assert done.returncode == 0 and done.stderr.startswith("5 [2, 1, 2] 10\n"), done.stderr
     [said] = [one["message"] for one in json.loads(done.stdout)["diagnostics"]]
     assert said.startswith("an order that nobody computes was taken to be the one that there is: ")
+
+
+def test_positions_on_the_host_choose_among_elements_of_the_device(tmp_path: Path) -> None:
+    text = """
+import torch
+x = torch.rand(4, 6, device="cuda", requires_grad=True)
+x[torch.arange(4), torch.tensor([0, 1, 2, 3]).cuda()].sum().backward()
+y = x.detach().clone()
+y[torch.tensor([0, 2])] = 1.0
+print(tuple(x.grad.shape), tuple(y[torch.tensor([True, False, True, True])].shape))
+"""
+    done = simulate(tmp_path, text)
+    assert done.returncode == 0 and done.stdout.startswith("(4, 6) (3, 6)\n"), done.stderr

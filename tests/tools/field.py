@@ -48,7 +48,7 @@ class Row:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-_PYPI: Final = "torchvision of PyPI, built for CUDA, could not be imported beside a CPU torch"
+_PYPI: Final = "torchvision for CUDA"
 _DDP: Final = "examples/distributed/ddp-tutorial-series"
 _TP: Final = "examples/distributed/tensor_parallelism"
 _NANOCHAT: Final = "-m scripts.base_train -- --depth=4 --max-seq-len=512 --device-batch-size=16 --run=dummy --num-iterations=20"
