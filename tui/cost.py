@@ -463,7 +463,7 @@ class Cost:
             is_unknown = unknown == len(times) and (unknown or not self.browse.program.has_graph)
             total = self.symbols.unknown if is_unknown else f"{sign}{humanise(times.total, Kind.SECONDS)}"
             adds = "" if self.by == "module" else f", the sum of {len(self.groups or ()):,} rows"
-            parts += [f"least time {total}{adds}", times.device.title]
+            parts += [f"roofline time {total}{adds}", times.device.title]
             if self.browse.context.assumed:
                 parts.append(f"at {self.browse.context.assumed}")
             if unknown:

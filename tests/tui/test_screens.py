@@ -398,9 +398,9 @@ async def test_costs_group_choose_a_device_and_open(app: IrscopeApp, pilot: Pilo
 async def test_costs_for_sizes_that_were_put_in(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "4")
     assert "· batch=1 (assumed) ·" in screen_text(app)
-    assert "least time ?" not in screen_text(app) and "nodes unknown" not in screen_text(app)
+    assert "roofline time ?" not in screen_text(app) and "nodes unknown" not in screen_text(app)
     await press(app, pilot, "c", *"batch=8", "enter")
-    assert "least time ?" not in screen_text(app)
+    assert "roofline time ?" not in screen_text(app)
     assert "· batch=8 ·" in screen_text(app)
 
 

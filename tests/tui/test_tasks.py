@@ -9,9 +9,14 @@ from textual.pilot import Pilot
 
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
+from irscope.tui.generation import run_of_generation
+from irscope.tui.recording import run_of_recording
 from irscope.tui.widgets.paint import Prompt
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, selected
+from tests.tui.models import TWO_LAYERS
+from tests.tui.test_generation import generation
 from tests.tui.test_params import odd_model
+from tests.tui.test_recording import SIMULATED
 from tests.unit.weights.test_differences import changed
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -111,3 +116,44 @@ def test_the_largest_batch_that_fits(size: tuple[int, int]) -> None:
         assert f"the largest batch that fits: {app.session['memory'].largest.largest:,}" in first_lines(app)
 
     drive(open_model(SAMPLES / "mlp.irs"), steps, size=size)
+
+
+@SIZES
+def test_does_it_fit_on_an_l4_which_layer_is_slow_and_what_changed(size: tuple[int, int], tmp_path: Path) -> None:
+    """Keys: D, l4, enter; 4; and 6, o, the file, enter."""
+    (tmp_path / "last-week.irs").write_text(TWO_LAYERS.replace("nn.relu", "nn.gelu"))
+    (tmp_path / "now.irs").write_text(TWO_LAYERS)
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "D", *"l4", "enter")
+        assert "l4 22.03 GiB" in first_lines(app, 2) and "fits" in first_lines(app, 3).splitlines()[2]
+        await press(app, pilot, "4")
+        lines = screen_text(app).splitlines()
+        at = next(place for place, line in enumerate(lines) if "Cost by layer" in line)
+        assert "roofline time" in lines[at] and "1.00 us" in lines[at + 2] and "25.0%" in lines[at + 2]
+        await press(app, pilot, "6", "o")
+        app.screen.query_one("#other", Prompt).value = str(tmp_path / "last-week.irs")
+        await press(app, pilot, "enter")
+        text = screen_text(app)
+        assert "nodes that differ" in text and "gelu" in text and "relu" in text
+
+    drive(open_model(tmp_path / "now.irs"), steps, size=size)
+
+
+@SIZES
+def test_where_the_bytes_of_the_cache_go_and_which_step_of_a_recording_is_worst(size: tuple[int, int]) -> None:
+    """Keys: 7, down; and 7, down, with the peak in the header and marked on Memory."""
+
+    async def cache(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "7", "down")
+        text = screen_text(app)
+        assert "the cache by layer, after the last token" in text and "2.00 MiB" in text and "grows" in text
+
+    async def worst(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        assert "peak 35.00 MiB at event 3" in screen_text(app)
+        await press(app, pilot, "7", "down")
+        text = screen_text(app)
+        assert "peak of each step" in text and any("2 to 3" in line and "40.00 MiB" in line for line in text.splitlines())
+
+    drive([run_of_generation(generation())], cache, size=size)
+    drive([run_of_recording(SIMULATED)], worst, size=size)
