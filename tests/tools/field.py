@@ -239,8 +239,7 @@ def _against(found: Mapping[str, Any]) -> str:
 
 def table(results: Mapping[str, Any]) -> str:
     """Return the rows of the page."""
-    figures = " / ".join(COUNTERS)
-    heads = ("program", "command after `irscope simulate --device h100`", "first try", "now", figures, "truth", "CPU s", "remark")
+    heads = ("program", "command after `irscope simulate --device h100`", "first try", "now", "reserved", "truth", "CPU s", "remark")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in PROGRAMS:
         found = results.get(row.name)
@@ -249,7 +248,8 @@ def table(results: Mapping[str, Any]) -> str:
         command = f"--steps 3 {f'--world {row.world} ' if row.world else ''}{row.options} {row.command}"
         now = "runs" if found["code"] == 0 else f"exit {found['code']}"
         remark = row.remark or (found["error"] if found["code"] else "")
-        cells = [row.name, f"`{' '.join(command.split())}`", "yes" if row.first else "no", now, _figures(found), _against(found)]
+        reserved = f"{found['peak']['reserved']:,}" if "peak" in found else ""
+        cells = [row.name, f"`{' '.join(command.split())}`", "yes" if row.first else "no", now, reserved, _against(found)]
         lines.append("| " + " | ".join([*cells, str(found["cpu"]), remark.replace("|", "/")]) + " |")
     tried = [(row, results[row.name]) for row in PROGRAMS if row.name in results]
     graded = [_against(found) for _, found in tried if _against(found)]
