@@ -48,7 +48,7 @@ class Row:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-_PYPI: Final = "torchvision for CUDA"
+_PYPI: Final = "torchvision"
 _DDP: Final = "examples/distributed/ddp-tutorial-series"
 _TP: Final = "examples/distributed/tensor_parallelism"
 _NANOCHAT: Final = "-m scripts.base_train -- --depth=4 --max-seq-len=512 --device-batch-size=16 --run=dummy --num-iterations=20"
@@ -239,17 +239,17 @@ def _against(found: Mapping[str, Any]) -> str:
 
 def table(results: Mapping[str, Any]) -> str:
     """Return the rows of the page."""
-    heads = ("program", "command after `irscope simulate --device h100`", "first try", "now", "reserved", "truth", "CPU s", "remark")
+    heads = ("program", "command after `irscope simulate --device h100`", "first try", "reserved", "truth", "CPU s", "remark")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in PROGRAMS:
         found = results.get(row.name)
         if found is None:
             continue
         command = f"--steps 3 {f'--world {row.world} ' if row.world else ''}{row.options} {row.command}"
-        now = "runs" if found["code"] == 0 else f"exit {found['code']}"
+        ran = ("yes" if row.first else "no") + (f", exit {found['code']} now" if found["code"] else "")
         remark = row.remark or (found["error"] if found["code"] else "")
         reserved = f"{found['peak']['reserved']:,}" if "peak" in found else ""
-        cells = [row.name, f"`{' '.join(command.split())}`", "yes" if row.first else "no", now, reserved, _against(found)]
+        cells = [row.name, f"`{' '.join(command.split())}`", ran, reserved, _against(found)]
         lines.append("| " + " | ".join([*cells, str(found["cpu"]), remark.replace("|", "/")]) + " |")
     tried = [(row, results[row.name]) for row in PROGRAMS if row.name in results]
     graded = [_against(found) for _, found in tried if _against(found)]
