@@ -12,9 +12,11 @@ from textual import events
 from textual.pilot import Pilot
 
 from irscope.devices.catalogue import all_devices
+from irscope.recording import read_recording
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.context import LIFETIMES
+from irscope.tui.recording import run_of_recording
 from irscope.tui.screen import ModelScreen
 from irscope.tui.text import UNICODE
 from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog
@@ -117,7 +119,7 @@ def test_a_fault_ends_the_app_and_is_raised_without_a_page_of_traceback(capsys: 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["tagger.irs", "models/cnn.onnx", "models/net.pt2"])
+@pytest.mark.parametrize("name", ["tagger.irs", "models/cnn.onnx", "models/net.pt2", "recordings/cnn_onnx.ort-cpu.jsonl"])
 def test_random_keys_several_in_one_read_with_resizes_and_file_changes(
     name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,4 +146,4 @@ def test_random_keys_several_in_one_read_with_resizes_and_file_changes(
         while not isinstance(app.screen, ModelScreen):
             await press(app, pilot, "escape")
 
-    drive(open_model(path), steps)
+    drive([run_of_recording(read_recording(path))] if path.suffix == ".jsonl" else open_model(path), steps)
