@@ -91,6 +91,12 @@ MATRIX: Final = frozenset(
         KernelClass.MASKED_ATTENTION,
     }
 )
+_FUSED_AXES: Final = 4
+"""PyTorch's fused kernels take operands of four axes. Others are done by two products with a softmax between them, in f32, which write
+scaled queries and keys and the scores (`_scaled_dot_product_attention_math` in ATen's attention.cpp)"""
+_SCORES_READ: Final = 4.25
+"""By the softmax, the search for rows that are all masked (and the truth values that it makes), their replacement, and the product."""
+_SCORES_WRITTEN: Final = 3.25
 _WORD: Final = 8  # elements of 16 bits in the 16 bytes that kernels of the tensor cores load at once
 _FEW_CHANNELS: Final = 8  # fewer input channels than one step of the tensor cores takes in 16 bits (m16n8k16 reads them by 8)
 
@@ -307,6 +313,13 @@ def _attention(use: Use) -> Kernel | None:
     # Rows are queries, columns keys; the depth is that of both products together.
     depth = use.products / (2.0 * math.prod(rows[:-1]) * others[-2]) if use.products else 2.0 * rows[-1]
     bits = _bits_of(use.operands[place])
+    if OpRole.LAYOUT_BY_DEVICE in use.spec.roles and len(rows) != _FUSED_AXES:
+        scores = 4.0 * math.prod(rows[:-1]) * others[-2]
+        operands = 4.0 * sum(map(_count, use.operands[:3]))
+        scaled = 4.0 * sum(map(_count, use.operands[:2]))
+        kind, bits = KernelClass.BATCHED, 32.0
+        read += operands + scaled + (_SCORES_READ + masked) * scores
+        written += operands + scaled + (_SCORES_WRITTEN + masked) * scores
     return Kernel(kind, float(rows[-2]), float(others[-2]), depth, float(math.prod(rows[:-2])), 1.0, read, written, bits)
 
 

@@ -98,6 +98,20 @@ def test_a_row_norm_takes_as_long_in_16_bits_as_in_32() -> None:
     assert normed("f16") == pytest.approx(normed("f32"))
 
 
+def test_attention_over_other_than_four_axes_is_not_fused() -> None:
+    def found(axes: str) -> tuple[str, float]:
+        made = program(f"%y: f16{axes} = nn.sdpa(%q, %q, %q, _)\nreturn %y", f"input %q: f16{axes}")
+        [one] = timing(made).nodes
+        assert one.kernel is not None
+        return one.kernel.kind.name, one.kernel.read + one.kernel.written
+
+    elements, scores = 64 * 8 * 49 * 32, 64 * 8 * 49 * 49
+    assert found("[64,8,49,32]") == ("ATTENTION", 4 * 2 * elements)
+    # Queries, keys and values in f32, queries and keys scaled, each written and read; scores in f32: written by the product, read and
+    # written by the softmax, compared to truth values of a byte, which are read, then replaced by a copy, and read by the product.
+    assert found("[4,16,8,49,32]") == ("BATCHED", 4 * 2 * elements + 2 * 5 * 4 * elements + (4 * 7 + 2) * scores)
+
+
 def test_elementwise_kernels_are_told_apart_by_how_operands_lie() -> None:
     body = """%same: f16[512,1024] = math.add(%a, %a)
 %mixed: f32[512,1024] = math.add(%a, %f)
