@@ -21,6 +21,7 @@ from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
+from irscope.frontends.simulation.kernels import UnknownKernel
 from irscope.frontends.simulation.known import Values
 from irscope.frontends.simulation.machine import UNOWNED, Machine
 from irscope.memory.caching.device import Event as Moment
@@ -292,6 +293,20 @@ _UNDEFINED: Final = -(1 << 31)
 """NCCL_CONFIG_UNDEF_INT."""
 
 
+def _refuse_symmetric_memory(core: Any) -> None:
+    """Name what is missing, where torch says that the device's type has no such memory."""
+    memory: Any = getattr(core, "_SymmetricMemory", None)
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise UnknownKernel(
+            "symmetric memory (torch.distributed._symmetric_memory, asynchronous tensor parallelism) is not simulated; turn it off, "
+            "as with torch._inductor.config._micro_pipeline_tp = False"
+        )
+
+    for name in ("empty_strided_p2p", "get_mempool_allocator", "rendezvous") if memory is not None else ():
+        setattr(memory, name, staticmethod(refuse))
+
+
 class World:
     """Replaces the compiled process groups of this process."""
 
@@ -336,6 +351,7 @@ class World:
         """Make "nccl" a backend that works for any rank of any world."""
         core: Any = torch._C._distributed_c10d
         fake: Any = core.FakeProcessGroup
+        _refuse_symmetric_memory(core)
         complete_groups((NCCL >> 32, NCCL >> 16 & 0xFFFF, NCCL & 0xFFFF))
         config = _Config(self.not_modelled)
 

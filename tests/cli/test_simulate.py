@@ -1126,3 +1126,22 @@ print(tuple(x.grad.shape), tuple(y[torch.tensor([True, False, True, True])].shap
 """
     done = simulate(tmp_path, text)
     assert done.returncode == 0 and done.stdout.startswith("(4, 6) (3, 6)\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "memory.empty(1024, device='cuda')",
+        "memory.rendezvous(torch.ones(4, device='cuda'), dist.group.WORLD)",
+        "torch.ops.symm_mem.fused_matmul_reduce_scatter(torch.ones(8, 8, device='cuda'), torch.ones(8, 8, device='cuda'), 'sum', 0, name)",
+    ],
+)
+def test_symmetric_memory_is_refused_by_name(tmp_path: Path, asks: str) -> None:
+    text = "import torch, torch.distributed as dist\nimport torch.distributed._symmetric_memory as memory\n"
+    text += f"dist.init_process_group('nccl')\nname = dist.group.WORLD.group_name\n{asks}\n"
+    done = simulate(tmp_path, text, "--world", "4")
+    assert done.returncode == 4 and done.stderr.splitlines()[-1].startswith("irscope: ") and "Traceback" not in done.stderr, done.stderr
+    assert (
+        "train.py:5: symmetric memory (torch.distributed._symmetric_memory, asynchronous tensor parallelism) is not simulated"
+        in done.stderr
+    )
