@@ -139,7 +139,7 @@ def _cloning(kernels: Kernels) -> Kernel:
     return clone
 
 
-_INDEXED: Final = (_aten.index.Tensor, _aten.index_put_.default, _aten._index_put_impl_.default)
+_INDEXED: Final = (_aten.index.Tensor, _aten._index_put_impl_.default)
 
 
 def _indexing(kernels: Kernels, op: Any) -> Kernel:
