@@ -370,3 +370,19 @@ class Document:
         if self.card is not None:
             made["card"] = self.card.to_json()
         return made
+
+
+class Reported:
+    """What a command found besides what passes say of a model: a report with a document of its own."""
+
+    def report(self) -> Report:
+        """Return it for people."""
+        raise NotImplementedError
+
+    def document(self) -> Document:
+        """Return the report alone: it is about no model file."""
+        return Document("", ModelInfo("", ""), (self.report(),))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self.report()._repr_html_()

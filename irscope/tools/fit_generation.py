@@ -11,7 +11,7 @@ from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.immutable import immutable
 from irscope.memory.tape import Outcome, Span, Tape, changes_of
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.report import Document, ModelInfo, Report, Reported
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, humanise
 from irscope.tools.fit import room_of
@@ -47,7 +47,7 @@ class Look:
 
 
 @dataclass
-class GenerationFit:
+class GenerationFit(Reported):
     """The largest size that fits, with the sizes that were looked at."""
 
     wish: Wish
@@ -145,10 +145,6 @@ class GenerationFit:
     def document(self) -> Document:
         """The report alone; its JSON is of the schema irscope.generation-fit/1."""
         return Document(model=ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return self.report()._repr_html_()
 
     def to_json(self) -> dict[str, object]:
         """The document that `irscope fit --format json` prints for a language model."""

@@ -18,7 +18,7 @@ from irscope.memory.growth import Cut, Growth, NoLaw, Piece, Rhythm, StepRequest
 from irscope.memory.run import Lives, Row, rows_of, totals_of
 from irscope.memory.tape import COUNTERS, REPORTED, Bytes, Origin, Outcome, Span, Tape, counters_json
 from irscope.report.names import ranks_text
-from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.report import Report, Reported, diagnostic_json
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
@@ -56,7 +56,7 @@ class Phase:
 
 
 @dataclass
-class Generation:
+class Generation(Reported):
     """What a model takes to generate."""
 
     wish: Wish
@@ -158,14 +158,6 @@ class Generation:
             return _DOING[self.refused_at] if self.refused_at else ""
         name, phase = max(self.phases.items(), key=lambda one: one[1].peak.reserved * 2**64 + one[1].peak.allocated)
         return f"token {phase.token:,} of {self.wish.new:,}" if phase.token else _DOING[name]
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return self.report()._repr_html_()
-
-    def document(self) -> Document:
-        """The report alone: the model is named in it."""
-        return Document("", ModelInfo("", ""), (self.report(),))
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -27,7 +27,7 @@ from irscope.immutable import immutable
 from irscope.memory.tape import COUNTERS
 from irscope.report.names import ranks_text
 from irscope.report.picture import Panel, largest_bars
-from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.report import Report, Reported, diagnostic_json
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.tools.simulate import check_script
@@ -328,7 +328,7 @@ class RankClass:
 
 
 @dataclass
-class Ranks:
+class Ranks(Reported):
     """All ranks of a world."""
 
     program: Program
@@ -410,14 +410,6 @@ class Ranks:
         columns = [(Column(key, Kind.BYTES), [peak_of(one.document, key) for one in self.classes]) for key in COUNTERS]
         found = largest_bars("peaks of the classes of ranks", names, columns)
         return [found] if found is not None else []
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return self.report()._repr_html_()
-
-    def document(self) -> Document:
-        """The report alone."""
-        return Document("", ModelInfo("", ""), (self.report(),))
 
     def _verdict(self) -> str:
         worst = self.classes[0]

@@ -24,7 +24,7 @@ from irscope.passkit.settings import Settings
 from irscope.report import table as tables
 from irscope.report.names import common_name, ranks_text
 from irscope.report.printable import one_line
-from irscope.report.report import Document, ModelInfo, Report, diagnostic_json
+from irscope.report.report import Report, Reported, diagnostic_json
 from irscope.report.steps import CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
@@ -155,7 +155,7 @@ def allocator_of(target: Target, options: Options) -> CachingAllocator:
 
 
 @dataclass
-class Simulation:
+class Simulation(Reported):
     """What a program did on a simulated device."""
 
     script: str
@@ -493,14 +493,6 @@ class Simulation:
             category, module, line, size, blocks = rows[0]
             where = (f" in module {module}" if module else "") + (f" at {line}" if line else "")
             yield "the most", f"{category} {bytes_text(size)} in {blocks} block{'' if blocks == 1 else 's'}{where}"
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return self.report()._repr_html_()
-
-    def document(self) -> Document:
-        """The report alone: there is no model file that it is about."""
-        return Document("", ModelInfo("", ""), (self.report(),))
 
 
 def blocks_of(alive: Sequence[Row], classes: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from irscope.frontends.files.snapshot import Snapshot, read_snapshot, rounded
 from irscope.immutable import immutable
 from irscope.passes.lifetimes.timeline import shown_steps
 from irscope.recording import read_recording
-from irscope.report.report import Document, ModelInfo, Report
+from irscope.report.report import Report, Reported
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
 from irscope.tools.compare.memory import MemoryComparison, Request, compare_runs, of_snapshot
@@ -227,7 +227,7 @@ _WORTH: Final = 0.01
 
 
 @dataclass
-class Explanation:
+class Explanation(Reported):
     """What a snapshot says, and what follows from it."""
 
     path: str
@@ -471,10 +471,6 @@ class Explanation:
         if kept:
             notes.append(f"{bytes_text(kept)} were there before the history began: record it before the model is made")
         return Report("explain", summary=self.summary(), tables=tuple(self.tables()), notes=tuple(notes), pictures=self.pictures)
-
-    def document(self) -> Document:
-        """The report alone."""
-        return Document("", ModelInfo("", ""), (self.report(),))
 
     def to_json(self) -> dict[str, Any]:
         """The document of `irscope explain --format json`: what is alive, and the faults as data, beside the report."""
