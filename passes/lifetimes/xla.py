@@ -40,6 +40,10 @@ _NEUTRAL: Final[dict[OpRole, tuple[float, bool]]] = {
 _LARGER: Final = "math.maximum"
 _CHOOSES: Final = 7
 """Operations of the function with which SelectAndScatterExpander looks for the largest of a window, beside a select for each axis."""
+_FOURIER: Final = "fft.transform"
+_BUTTERFLY: Final = 8
+"""FLOPs of XLA's count for each element of a Fourier transform and power of two of a length: four fused multiplications and additions
+(HloCostAnalysis::HandleFft), whose powers are multiplied where there are several lengths."""
 _COUNT_NOTE: Final = (
     "cost_analysis counts what the compiler made: bodies of loops once, transcendental functions apart, conversions too, "
     "and what is fused into two kernels twice"
@@ -154,6 +158,8 @@ class _Counter:
                 flops = cost.macs  # nothing is added up: the compiler multiplies
             elif node.op == SCATTERED:
                 flops = self._scattered(node)
+            elif node.op == _FOURIER:
+                flops = self._fourier(node)
             flops = flops + self._converted(node, body)
         parts, added = body.parts(output), self._added.get(node, 1)
         whole, functions = self._part(flops, parts * added), self._part(cost.transcendental, parts)
@@ -184,6 +190,15 @@ class _Counter:
         axes = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
         each = (math.prod(sizes) - 1) * (_CHOOSES + axes) + (work if isinstance(work, int) else 1)
         return self._elements(source) * each if source is not None else 0
+
+    def _fourier(self, node: Node) -> Dim:
+        """Count a transform by the elements of its operand and its lengths."""
+        lengths, source = node.attrs.get("sizes"), node.inputs[0]
+        sizes = [size for size in lengths if isinstance(size, int)] if isinstance(lengths, tuple) else []
+        if source is None or not isinstance(lengths, tuple) or len(sizes) < len(lengths) or min(sizes, default=0) < 1:
+            self.unknown = "a length of a Fourier transform is not known"
+            return 0
+        return self._elements(source) * _BUTTERFLY * math.prod(size.bit_length() - 1 for size in sizes)
 
     def _converted(self, node: Node, body: Body) -> Dim:
         """Elements that are brought into f32 and back, as narrow floats are not computed with on a CPU."""
