@@ -1,4 +1,4 @@
-"""What memory costs: simulators of the allocators that hand out device memory, and plans for an arena of one's own.
+"""Memory: simulators of the allocators that hand out device memory, and plans for an arena of one's own.
 
 `CachingAllocator` is PyTorch's for CUDA, `BfcArena` ONNX Runtime's; `plan_offsets` lays buffers out in one arena. A `Tape` is a sequence of
 requests that any allocator of PyTorch's can be asked: sizes, streams, pools, what for and whose, in `Span`s with peaks of their own.

@@ -51,7 +51,7 @@ class Region:
         self.first = first
         self.size = first.size
         self.number = number
-        """How many regions the arena had when it got this one."""
+        """Number of regions of the arena when it got this one."""
 
     def chunks(self) -> list[Chunk]:
         """Its chunks by address."""

@@ -15,7 +15,7 @@ from irscope.immutable import immutable
 
 
 class Sizes(NamedTuple):
-    """What the user chooses."""
+    """Sizes that the user chooses."""
 
     batch: int
     prompt: int
@@ -25,7 +25,7 @@ class Sizes(NamedTuple):
 Powers: TypeAlias = "tuple[int, int, int]"
 """Of the batch, the prompt and new tokens."""
 Moments: TypeAlias = "Mapping[int, int]"
-"""What is alive, by what it is made of."""
+"""Live bytes by what they are made of."""
 BY_PROMPT: Final = ((0, 0, 0), (0, 1, 0), (0, 2, 0), (1, 0, 0), (1, 1, 0), (1, 2, 0))
 BY_BOTH: Final = ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0), (1, 1, 0), (1, 0, 1))
 

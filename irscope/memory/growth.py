@@ -39,7 +39,7 @@ Request: TypeAlias = "tuple[str, Any, Any]"
 
 @immutable(slots=False)
 class StepRequests:
-    """What one step asked of the allocator, without its place among the steps."""
+    """Requests of one step to the allocator, without its place among the steps."""
 
     requests: tuple[Request, ...]
     sizes: tuple[int, ...]
@@ -47,13 +47,13 @@ class StepRequests:
     places: tuple[int, ...]
     """Of its actions, in the work of their streams since the step began."""
     work: Mapping[int, int]
-    """How many events each stream was given."""
+    """Number of events of each stream."""
     slots: tuple[int, ...]
     """Of the tape that it was read from."""
 
 
 class Cut(NamedTuple):
-    """Where a step begins."""
+    """The beginning of a step."""
 
     at: int
     """Requests of the tape before it."""
@@ -62,7 +62,7 @@ class Cut(NamedTuple):
 
 
 class Rhythm(NamedTuple):
-    """Which steps are like which."""
+    """Pattern by which steps are alike."""
 
     unit: int = 1
     """Steps that belong together: with so many steps between them, two are alike."""
@@ -141,7 +141,7 @@ class Piece:
     base: StepRequests
     """The first step."""
     rates: tuple[int, ...]
-    """What each size grows by in a step."""
+    """Growth of each size per step."""
 
     def sizes(self, step: int) -> list[int]:
         """Of what a step takes."""
@@ -150,7 +150,7 @@ class Piece:
 
 
 class Growth:
-    """How steps grow; `capture` gives a step and the two after it, from a run of their own."""
+    """Growth of steps; `capture` gives a step and the two after it, from a run of their own."""
 
     def __init__(self, capture: Callable[[int], Sequence[StepRequests]], before: int = 0) -> None:
         """There are `before` tokens more than a step's number: kernels change at round numbers of tokens."""

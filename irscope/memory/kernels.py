@@ -1,4 +1,4 @@
-"""What kernels and libraries take for themselves, beside their results: workspaces of cuBLAS, and scratch in the order of a call."""
+"""Memory that kernels and libraries take beside their results: workspaces of cuBLAS, and scratch in the order of a call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Buffer:
     label: str
     size: int
     kept: bool
-    """Whether it is kept after its first allocation; otherwise each call allocates and frees its own."""
+    """True where it is kept after its first allocation; otherwise each call allocates and frees its own."""
 
 
 @immutable

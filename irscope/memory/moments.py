@@ -102,7 +102,9 @@ class Moments:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the peak is at this step whatever the inexact sizes are: its lower bound exceeds every other step's upper bound."""
+        """Return whether the peak is at this step for all values of the inexact sizes: its lower bound exceeds every other step's upper
+        bound.
+        """
         low, high = self.ends
         if not any(self.uncertain.values()) or not low:
             return True
@@ -192,7 +194,7 @@ def phase_peaks(
     """The most that was allocated in each phase of adjacent steps, of which `starts` are the starts and the end, and `stretch` what an
     allocator did with them."""
     cuts: list[tuple[int, int, str]] = []
-    """Where a phase of a step begins, with the number of the step."""
+    """Beginnings of the phases of a step, with the number of the step."""
     begins = [at for at, _ in tape.phases]
     for number, (first, end) in enumerate(pairwise(starts)):
         at = bisect_right(begins, first)

@@ -34,11 +34,11 @@ class Repeat(NamedTuple):
     end: int
     period: int
     reach: int
-    """How many requests before itself a request gives back what was taken."""
+    """Number of requests between a request that gives back and the one that took."""
     takes: list[int]
     """The slots that are taken, in order."""
     per_period: int
-    """How many of them there are in a period."""
+    """Number of slots taken in a period."""
 
 
 def repeats_in(events: Sequence[int], marks: Sequence[object]) -> list[Repeat]:

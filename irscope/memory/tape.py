@@ -33,7 +33,7 @@ Owner = TypeVar("Owner")
 Other = TypeVar("Other")
 _PLACE = attrgetter("at")
 _REPLAYED_BEFORE: Final = 2
-"""How often a stretch is replayed before anybody looks where it repeats."""
+"""Number of replays of a stretch before it is searched for repeats."""
 
 
 class Unbounded(Exception):
@@ -49,11 +49,11 @@ class Spread:
     """None without an upper bound."""
     reason: str
     modelled: bool = False
-    """Whether the counted size is modelled, not the lower bound."""
+    """True where the counted size is modelled, and not the lower bound."""
 
 
 class Origin(NamedTuple):
-    """Where a program asked for memory; empty where nobody tells."""
+    """Place in a program that asked for memory; empty where unknown."""
 
     module: str = ""
     """The path of the module that was running."""
@@ -71,7 +71,7 @@ Verb: TypeAlias = Literal[
 
 @immutable
 class Action:
-    """What happens to streams and pools between two requests."""
+    """An operation on streams or pools between two requests."""
 
     at: int
     """The number of requests before it."""
@@ -92,12 +92,12 @@ class Ran:
 
     label: str
     call: OpCall | None = None
-    """What the operator's record sees of it; None where it has none, and only bytes tell."""
+    """The call as the operator's record sees it; None where there is no record, and only bytes are known."""
     moved: int = 0
     """Bytes of its operands and results."""
     is_known: bool = True
     is_generated: bool = False
-    """Whether a compiler made the kernel."""
+    """True where a compiler generated the kernel."""
 
 
 @immutable
@@ -111,12 +111,12 @@ class Sent:
 
 
 class Queued(NamedTuple):
-    """What stands in the queue of a stream."""
+    """An entry of a stream's queue."""
 
     actions: int
-    """How many actions of the tape were before it: waits and events order it among the streams."""
+    """Number of actions of the tape before it: waits and events order it among the streams."""
     events: int
-    """How many requests were before it."""
+    """Number of requests before it."""
     stream: int
     what: Ran | Sent | Event
 
@@ -130,14 +130,14 @@ class Span:
     end: int
     """One past the last."""
     counted: bool = True
-    """Whether its peaks are asked for: peaks begin anew with it."""
+    """True where its peaks are asked for: peaks are reset at its beginning."""
     again: bool = False
-    """Whether the same requests were replayed before, so that what is kept is there."""
+    """True where the same requests were replayed before, so that memory that is kept is already there."""
 
 
 Counter: TypeAlias = Literal["requested", "allocated", "active", "reserved"]
 COUNTERS: Final[tuple[Counter, ...]] = ("requested", "allocated", "active", "reserved")
-"""What PyTorch's allocator counts in bytes, as torch.cuda.memory_stats() calls it."""
+"""Counters of PyTorch's allocator in bytes, as torch.cuda.memory_stats() calls them."""
 REPORTED: Final[tuple[Counter, ...]] = ("requested", "allocated", "reserved")
 """Those that reports have: `active` differs from `allocated` only while other streams use what was freed."""
 
@@ -179,7 +179,7 @@ def counters_json(peak: Bytes, after: Bytes) -> dict[str, dict[str, int]]:
 
 @mutable
 class Stretch:
-    """What the allocator did with the requests of a span, one by one."""
+    """The allocator's answers to the requests of a span, one by one."""
 
     span: Span
     events: Sequence[int]
@@ -192,7 +192,7 @@ class Stretch:
     before: frozenset[int]
     """Slots that were taken before the first event."""
     follows: bool
-    """Whether another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
+    """True where another interval of the same tape was replayed before it, so that blocks depend on its sizes from the beginning."""
     blocks: list[int] = field(default_factory=list)
     """By how many bytes `allocated` changed at each event."""
     addresses: list[int] = field(default_factory=list)
@@ -205,13 +205,13 @@ class Stretch:
 
 @mutable
 class Outcome:
-    """What the allocator counted in one span."""
+    """Counters of the allocator over one span."""
 
     name: str
     peak: Bytes
     after: Bytes
     retries: int
-    """How often memory was found only once the allocator had returned its cache to the device."""
+    """Number of requests that succeeded only once the allocator had returned its cache to the device."""
     stretch: Stretch | None = None
     """Request by request, where that is asked for."""
     inactive_split: int = 0
@@ -222,7 +222,7 @@ class Outcome:
 
 @mutable
 class Replayed:
-    """What an allocator counted for a tape."""
+    """Counters of an allocator over a tape."""
 
     before: Bytes
     """Once what is there before the first step is loaded."""
@@ -231,7 +231,7 @@ class Replayed:
     stretches: list[Stretch] = field(default_factory=list)
     """Every stretch that was watched, those that are not counted too, in order."""
     held: dict[int, Block] = field(default_factory=dict)
-    """What is in use at the end, by slot."""
+    """Blocks in use at the end, by slot."""
     segments: list[Segment] = field(default_factory=list)
     """The allocator's segments at the end, where addresses are noted."""
 
@@ -272,7 +272,7 @@ class Tape(Generic[Owner]):
     events: MutableSequence[int] = field(default_factory=list)
     sizes: list[Dim] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
-    """What each slot is for."""
+    """Category of each slot."""
     labels: list[str] = field(default_factory=list)
     owners: MutableMapping[int, Owner] = field(default_factory=dict)
     """Whose each slot is; the others are what kernels and libraries take for themselves."""
@@ -283,7 +283,7 @@ class Tape(Generic[Owner]):
     blocks: MutableSequence[int] = field(default_factory=list)
     """Bytes of the block that each slot got, where the tape was written beside an allocator."""
     phases: list[tuple[int, str]] = field(default_factory=list)
-    """Where phases of a program begin, by number of events: forward, backward, optimizer."""
+    """Beginnings of a program's phases, by number of events: forward, backward, optimizer."""
     calls: list[tuple[int, str]] = field(default_factory=list)
     """Where a program calls a module that no other one calls, by number of events, with the line; an empty one where it returns."""
     actions: list[Action] = field(default_factory=list)
@@ -295,15 +295,15 @@ class Tape(Generic[Owner]):
     starts: list[int] = field(default_factory=list)
     """The first event of each step, and the end."""
     spans: list[Span] = field(default_factory=list)
-    """What is replayed, in order."""
+    """Spans to replay, in order."""
     unknown: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with how many there are: what their kernels take besides their results is not known."""
 
     queue: list[Queued] = field(default_factory=list, repr=False, compare=False)
-    """What a simulated program queued on its streams, in order."""
+    """Work that a simulated program queued on its streams, in order."""
 
     _repeats: dict[object, list[Repeat] | int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Where requests repeat, by stretch; for a stretch at which nobody looked yet, how often it was replayed."""
+    """Repeats of each stretch; for a stretch that was not searched yet, the number of its replays."""
 
     # Writing
 
@@ -414,8 +414,9 @@ class Tape(Generic[Owner]):
             yield list(alive)
 
     def noted(self, starts: Sequence[int]) -> Stretch:
-        """What the allocator beside which the tape was written did with the requests of adjacent steps, of which these are the starts and
-        the end."""
+        """Return what the allocator beside which the tape was written did with the requests of adjacent steps; `starts` are their starts
+        and the end.
+        """
         first, end = starts[0], starts[-1]
         (alive,) = self.alive_at([first])
         held: dict[str, int] = {}
@@ -455,7 +456,7 @@ class Tape(Generic[Owner]):
         return replace(self, events=self.events[:events], actions=self.actions[:actions], starts=[0, events], spans=[Span("until", 0, 1)])
 
     def repeats(self, span: Span, events: Sequence[int]) -> list[Repeat]:
-        """Where requests of a span repeat. They are looked for when it is replayed for the third time: that takes as long as a replay."""
+        """Return the repeats of a span. They are searched for at its third replay, because the search takes as long as a replay."""
         key = span.first, span.end, span.again, len(events)
         found = self._repeats.get(key, 0)
         if isinstance(found, list):
@@ -513,13 +514,13 @@ class Tape(Generic[Owner]):
 
 @immutable(slots=False)
 class DeviceRun(Generic[Owner]):
-    """What a program that was loaded and run asked of one device's allocator."""
+    """Requests of a program that was loaded and run, to one device's allocator."""
 
     tape: Tape[Owner]
     device: str
     torch: tuple[int, int]
     compiled: object = None
-    """What torch's compiler did for it (irscope.frontends.simulation.compilations.Compilations)."""
+    """Work of torch's compiler for it (irscope.frontends.simulation.compilations.Compilations)."""
 
 
 def _as_number(size: Dim, end: End) -> int:
@@ -723,7 +724,7 @@ def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple
 
 
 class Slots(MutableMapping[int, Owner]):
-    """What belongs to slots, of which most have something: a list, a tenth of what a dictionary takes."""
+    """Objects by slot, of which most slots have one: a list, a tenth of what a dictionary takes."""
 
     def __init__(self, found: Iterable[Owner | None] = ()) -> None:
         self._found: list[Owner | None] = list(found)
@@ -776,7 +777,7 @@ class TapedAllocator(CachingAllocator):
         return Tape(events=array("q"), blocks=array("q"), owners=Slots())
 
     def begin_again(self) -> None:
-        """What was the most until now counts no longer; where nothing is reserved any more, neither does what was asked for."""
+        """Reset the highest moment; where nothing is reserved any more, forget the requests too."""
         if not self._device.reserved:
             self.tape = self._empty_tape()
         self.refused, self._most = None, self._device.reserved

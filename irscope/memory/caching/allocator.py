@@ -182,7 +182,7 @@ class ExpandableSegments:
 
 
 def _place_by_address(unmapped: list[Block], block: Block) -> int:
-    """Where a block stands, or belongs, in a list by address."""
+    """Return the index of a block, or the one at which to insert it, in a list sorted by address."""
     return bisect_left(unmapped, block.address, key=_ADDRESS)
 
 
@@ -308,7 +308,7 @@ class MemPool:
 
 
 class _Scope(NamedTuple):
-    """Where allocations go for a while."""
+    """A private pool that takes the allocations of some streams until the scope is left."""
 
     pool: MemPool
     streams: Container[int] | None
@@ -358,7 +358,7 @@ class CachingAllocator:
         self._pending: dict[int, deque[tuple[int, Block]]] = {}
         """By stream, in the order of their events, the freed blocks that wait for it."""
         self._news = False
-        """Whether some of those events may have been done since the last look."""
+        """True where some of those events may have completed since the last check."""
         self._scopes: list[_Scope] = []
         self._private: dict[int, MemPool] = {}
         self._last_resorts: list[MemPool] = []
@@ -638,7 +638,7 @@ class CachingAllocator:
         pool.users -= 1
 
     def _kind_in_scope(self, kind: Kind, stream: int) -> Kind:
-        """Where an allocation goes: the innermost private pool that takes its stream, or the pools of everybody."""
+        """Return the kind of an allocation: that of the innermost private pool that takes its stream, or of the default pools."""
         for scope in reversed(self._scopes):
             if scope.streams is None or stream in scope.streams:
                 return scope.pool.small if kind.small else scope.pool.large

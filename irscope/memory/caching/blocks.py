@@ -19,7 +19,7 @@ SHIFT: Final = 64
 
 
 class Sized(Protocol):
-    """What can stand in a free list."""
+    """An entry of a free list."""
 
     size: int
     address: int
@@ -179,7 +179,7 @@ class Kind:
         self.splits = splits
         self.pools: dict[int, Pool] = {}
         self.searches = 0
-        """How often a free block was looked for: the clock of the garbage collection."""
+        """Number of searches for a free block: the clock of the garbage collection."""
 
 
 class Pool:

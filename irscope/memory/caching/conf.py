@@ -24,13 +24,13 @@ SMALL_REQUEST: Final = MIB
 """Requests up to here, once rounded, come from the small pool."""
 
 SMALL_SEGMENT: Final = 2 * MIB
-"""What the small pool asks the device for, each time."""
+"""Bytes of each segment that the small pool requests from the device."""
 
 OWN_SEGMENT: Final = 10 * MIB
 """Requests from here on get a segment of their own size; smaller ones share a large segment."""
 
 LARGE_SEGMENT: Final = 20 * MIB
-"""What is asked for on behalf of a large request below OWN_SEGMENT, unless large_segment_size_mb says otherwise."""
+"""Bytes of a segment for a large request below OWN_SEGMENT, unless large_segment_size_mb says otherwise."""
 
 SEGMENT_GRAIN: Final = 2 * MIB
 """Segments of their own size are multiples of this, and so is what the driver gives."""

@@ -28,11 +28,11 @@ class Device:
     def __init__(self, total: int, limit: int | None, others: int = 0) -> None:
         self.total = total
         self.limit = limit
-        """What the allocator may reserve, where a fraction of the device was set."""
+        """Bytes that the allocator may reserve, where a fraction of the device was set."""
         self.reserved = 0
         self.reserved_peak = 0
         self.physical = others
-        """What the driver gave, which rounds up to 2 MiB; at first what others than the allocator have."""
+        """Bytes that the driver gave, which rounds up to 2 MiB; at first those of users other than the allocator."""
         self.segments = 0
         self._next_address = SEGMENT_GRAIN
 
@@ -89,7 +89,7 @@ class Streams:
         self._issued: dict[int, int] = {}
         self._done: dict[int, int] = {}
         self._waits: dict[int, deque[tuple[int, Event]]] = {}
-        """What a stream waits for before it goes on, by place."""
+        """Events that each stream waits for before it goes on, with their places."""
 
     def record(self, stream: int) -> Event:
         """An event behind all work of a stream so far."""
