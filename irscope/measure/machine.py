@@ -1,4 +1,4 @@
-"""Which machine, device and versions a measurement is of: the processor, NVIDIA's management library, and the header of a recording."""
+"""Machine, device and versions of a measurement: the processor, NVIDIA's management library, and the header of a recording."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def memory_bytes() -> int | None:
 # NVIDIA's management library, where its package is installed: the device's name, the driver, and energy.
 
 NAMELESS_GPU = "NVIDIA GPU"
-"""What a GPU is called where nothing tells its name."""
+"""Name of a GPU whose own name is unknown."""
 SAMPLING = "NVML's counter of the whole board, read before and after all runs; it advances about every 100 ms"
 LEAST_SECONDS = 1.5
 """The counter's steps disappear in so many seconds."""

@@ -374,7 +374,7 @@ def _number(path: Path) -> int | None:
 
 
 class Elsewhere:
-    """What psutil tells; nothing without it."""
+    """Readings of psutil; none where it is not installed."""
 
     def __init__(self) -> None:
         self.unread: dict[str, str] = {"power of the processor": "it is read on Linux only", "throttling of the processor": "the same"}

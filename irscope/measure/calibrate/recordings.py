@@ -1,4 +1,4 @@
-"""What recordings and folders of measurements tell a calibration.
+"""Recordings and folders of measurements as the input of a calibration.
 
 Workspaces of convolutions with a rule fitted to them and validated on held-out models, and how long models take.
 """
@@ -48,7 +48,7 @@ class Convolution:
 
 @immutable
 class Errors:
-    """How far a rule is off, as a fraction of the bytes that each convolution touches."""
+    """Errors of a rule, as fractions of the bytes that each convolution touches."""
 
     count: int
     exact: int
@@ -150,7 +150,7 @@ class Machine:
 
 @immutable
 class Milliseconds:
-    """How long runs took."""
+    """Durations of runs."""
 
     median: float
     min: float
@@ -168,7 +168,7 @@ class Counter:
 
 @immutable
 class Spec:
-    """Which model, with which element type."""
+    """Name and element type of a model."""
 
     model: str
     dtype: str = "float32"

@@ -21,7 +21,7 @@ _CONVOLUTIONS = {
 
 
 class _Torch:
-    """What both devices share."""
+    """Base of the engines for both devices."""
 
     def __init__(self, device: str) -> None:
         self.device = device

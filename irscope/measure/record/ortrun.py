@@ -349,7 +349,7 @@ class Profile:
     unfinished: tuple[Kernel, ...]
     """Kernels of a run that did not come to its end."""
     has_device_times: bool
-    """Whether kernels on a GPU were timed there; else their times are those of starting them."""
+    """True where kernels on a GPU were timed there; otherwise their times are those of launching them."""
 
 
 def read_profile(path: Path) -> Profile:
@@ -432,7 +432,7 @@ _NAMES_SHOWN = 5
 
 @immutable
 class _Runs:
-    """What is known of the kernels of all runs."""
+    """Kernels of all runs."""
 
     cold: tuple[Kernel, ...]
     warm: tuple[Kernel, ...]

@@ -1,4 +1,4 @@
-"""What is to be recorded, in a form that can be handed to another process, and values of inputs that the user brings."""
+"""The request for a recording, in a form that can be handed to another process, and values of inputs that the user brings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run it."""
+    """Options of a run."""
 
     executor: str = TORCH
     device: str = "cpu"
@@ -45,16 +45,16 @@ class Options:
     """0: as many as the executor takes by itself."""
     seed: int = 0
     optimise: bool = True
-    """Whether ONNX Runtime may change the graph."""
+    """True where ONNX Runtime may change the graph."""
     arena: bool = True
-    """Whether ONNX Runtime's arena and memory patterns are on, as they are by default."""
+    """True where ONNX Runtime's arena and memory patterns are on, as they are by default."""
     values: str = ""
     """A .npz file with values of inputs by name."""
 
 
 @immutable
 class StepOptions:
-    """How a training step of a model is made, as `irscope.tools.capture.StepSetup` says it."""
+    """Options of a model's training step, as in `irscope.tools.capture.StepSetup`."""
 
     loss: str = ""
     optimizer: str = "sgd"
@@ -77,7 +77,7 @@ class Loop:
     arguments: tuple[str, ...] = ()
     is_module: bool = False
     stop: bool = False
-    """Whether the program is ended once enough is recorded."""
+    """True where the program is ended once enough is recorded."""
     step: StepOptions = field(default_factory=StepOptions)
 
 

@@ -1,4 +1,4 @@
-"""Where a recording goes while it is made: lines, how far the run is, and failures with what was alive."""
+"""Output of a recording while it is made: lines, the progress of the run, and failures with what was alive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _WANTED = (
     re.compile(r"requested (?:buffer of )?(?:bytes|size)\D{0,3}(\d+)", re.IGNORECASE),
 )
 _ORT_NODE = re.compile(r"while running (\S+) node\. Name:'([^']*)'")
-"""How ONNX Runtime says where an error happened."""
+"""ONNX Runtime's wording of the place of an error."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -122,7 +122,7 @@ class Sink:
         self.failed = False
         """Set where the run did not come to its end; what was recorded before stands."""
         self.ended = False
-        """Whether the last line is written."""
+        """True where the last line is written."""
         self._verbose = verbose
         self._writer: RecordingWriter | None = None
         self.device = device
@@ -157,7 +157,7 @@ class Sink:
             self._writer.write(sample)
 
     def stage(self, name: str) -> None:
-        """What is done now."""
+        """Note the stage that begins."""
         if self._monitor is not None:
             self._monitor.stage = name
         if self._verbose:

@@ -45,7 +45,7 @@ class StepOperator(Operator):
 
 @immutable
 class _Place:
-    """Where in the tree of calls an event stands."""
+    """Place of an event in the tree of calls."""
 
     scope: str = ""
     phase: str = ""

@@ -27,7 +27,7 @@ _MANY = 1 << 16
 
 @immutable
 class _Context:
-    """Where in the tree an event stands."""
+    """Place of an event in the tree."""
 
     trace: Trace | None = None
     scope: str = ""

@@ -103,7 +103,7 @@ def tell_latency(plain: list[float], profiled: list[float], sink: Sink) -> None:
 
 
 def tell_failure(failed: Failed, model: Runnable, sink: Sink, place: str) -> None:
-    """What was seen until the model failed, and at which operator it did."""
+    """Write what was seen until the model failed, and the operator at which it did."""
     material = Material(failed.trace, failed.trace, results=model.results, scopes=model.scopes, names=model.names, place=place)
     records = op_records(material)
     last = len(records) - 1

@@ -69,7 +69,7 @@ _FORWARDS: Final = 3
 
 
 class Enough(BaseException):
-    """What was asked for is recorded, and the program is to end."""
+    """Raised to end the program once everything requested is recorded."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class _Lines(Calls):
 
 @dataclass
 class Found:
-    """What the recorded steps showed."""
+    """Findings of the recorded steps."""
 
     cold: Trace | None = None
     warm: Trace | None = None
@@ -159,7 +159,7 @@ class StepRecorder:
         self.done = False
         self.error: OutputError | None = None
         self.broken = ""
-        """Why nothing could be recorded any longer, while the program went on."""
+        """Reason why nothing could be recorded any longer, while the program went on."""
         self.steps = 0
         """Steps that ended."""
         self._begin, self._stop = begin, stop

@@ -1,4 +1,4 @@
-"""What a profiler saw of runs, as plain data, and the lines of a recording that are assembled from it."""
+"""A profiler's data on runs, as plain data, and the lines of a recording that are assembled from it."""
 
 from __future__ import annotations
 
