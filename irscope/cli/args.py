@@ -55,7 +55,7 @@ AMOUNTS: Final[Mapping[str, tuple[Measure, str]]] = {
     **dict.fromkeys(("--steps", "--world", "--local", "--most-ranks", "--of-device"), (COUNT, "N")),
     **dict.fromkeys(("--jobs", "--batch", "--prompt", "--new", "--accepted"), (COUNT, "N")),
 }
-"""What an option that is an amount measures, and how help writes it: the same in every command that has the option."""
+"""Measure of each option that is an amount, and its form in help: the same in every command that has the option."""
 
 
 def add_amount(parser: argparse._ActionsContainer, name: str, *, help: str, default: int | float | None = None) -> None:
@@ -113,7 +113,7 @@ def add_model_arguments(
 
 
 def add_memory_argument(parser: argparse.ArgumentParser) -> None:
-    """How large the device is."""
+    """Add the option for the memory of the device."""
     group_of(parser, DEVICE_OPTIONS).add_argument(
         "--memory",
         dest="device_memory",
@@ -124,7 +124,7 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequence[str] = ("--budget", "--reading-budget")) -> None:
-    """What a user may say about a model's inputs. `reading_budget` are flags, for a command whose --budget is about something else."""
+    """Add the options on a model's inputs. `reading_budget` are flags, for a command whose --budget is about something else."""
     inputs = group_of(parser, MODEL_OPTIONS)
     inputs.add_argument(
         "--input",
@@ -172,7 +172,7 @@ def add_input_arguments(parser: argparse.ArgumentParser, reading_budget: Sequenc
 
 
 def add_step_arguments(parser: argparse.ArgumentParser) -> None:
-    """How a training step is made."""
+    """Add the options of a training step."""
     step = group_of(parser, STEP_OPTIONS)
     step.add_argument("--optimizer", default="sgd", help="sgd, momentum, adam, adamw, ...; default: sgd")
     step.add_argument("--loss", default=None, help="auto, cross-entropy, mse, mean or sum; default: the model's own where it has one")
@@ -220,8 +220,9 @@ def _format_of(own: Sequence[str]) -> Callable[[str], str]:
 def add_output_arguments(
     parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS, *, to_file: bool = True, rows: int | None = None, plots: str = ""
 ) -> None:
-    """How and where `write_answer` writes: to a file too, unless -o is another thing; `rows` is another default in text; `plots` says what
-    --plot draws, for commands whose reports have curves."""
+    """Add the options of `write_answer`: to a file too, unless -o is another thing; `rows` is another default in text; `plots` says what
+    --plot draws, for commands whose reports have curves.
+    """
     shown = group_of(parser, OUTPUT_OPTIONS)
     more = "default: text; installed packages may add more"
     shown.add_argument("--format", type=_format_of(formats), metavar=f"{{{','.join(formats)}}}", default="text", help=more)
@@ -295,7 +296,7 @@ def write_answer(document: Document, args: argparse.Namespace, drawn: Callable[[
 
 
 def draw(document: Document, args: argparse.Namespace, drawn: Callable[[], tuple[Sequence[Panel], str]] | None = None) -> None:
-    """What --plot asks for, if anything."""
+    """Write the picture that --plot asks for, if it was given."""
     if "plot" in args and args.plot:
         panels, title = drawn() if drawn is not None else (report_panels(document.reports), document.about)
         write_plot(panels, Path(args.plot), title)

@@ -150,7 +150,7 @@ def _write_question(args: argparse.Namespace, dataset: Dataset, name: str, outpu
 
 
 class _Says:
-    """How far an audit is, in one line."""
+    """Progress of an audit, in one line."""
 
     def __init__(self, watching: list[Progress]) -> None:
         self._watching = watching

@@ -441,4 +441,4 @@ def as_json(checked: Checked) -> Iterable[str]:
 
 
 OUTPUTS: Final[Mapping[str, Callable[[Checked], Iterable[str]]]] = {"junit": junit, "github": github, "markdown": markdown, "json": as_json}
-"""What can be written beside the answer, each by an option of its name."""
+"""Formats that can be written beside the answer, each by an option of its name."""

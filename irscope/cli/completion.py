@@ -29,7 +29,7 @@ _ANSWER: Final[Mapping[tuple[str, str], str | tuple[str, ...]]] = {
     ("zoo", "what"): "zoo",
     ("simulate", "rank"): ("all",),
 }
-"""What stands for arguments of single commands: fixed words, or a source of names."""
+"""Candidates for arguments of single commands: fixed words, or a source of names."""
 _BY_NAME: Final[Mapping[str, str | tuple[str, ...]]] = {
     "device": "devices",
     "passes": "passes",
@@ -102,15 +102,15 @@ def _devices() -> Iterator[str]:
 
 @immutable
 class Offers:
-    """What may stand where the cursor is."""
+    """Candidates at the cursor."""
 
     words: Mapping[str, str]
     """Each with what it is."""
     files: bool = False
     commas: bool = False
-    """Whether further words may follow after a comma."""
+    """True where further words may follow after a comma."""
     lead: str = ""
-    """What stays of the word that is completed, such as --passes=shapes,"""
+    """The part of the completed word that stays, such as --passes=shapes,"""
 
 
 def offers(typed: Sequence[str]) -> Offers:

@@ -21,7 +21,7 @@ from irscope.report.report import Document, Report
 from irscope.report.table import Table
 
 _SECONDS: Final = 60.0
-"""How long trying them may take: 4 CPU seconds on an idle machine, most of it the import of torch."""
+"""Time limit for trying them: they take 4 CPU seconds on an idle machine, most of it the import of torch."""
 
 
 @immutable
@@ -31,7 +31,7 @@ class Ability:
     name: str
     what: str
     problem: str = ""
-    """Why it does not work, in a line; empty where it does."""
+    """Reason why it does not work, in a line; empty where it does."""
 
 
 @immutable

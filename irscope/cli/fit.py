@@ -35,7 +35,7 @@ from irscope.tools.generate import How
 _FLAGS = {"store_as": "--as", "samples": "--sample", "cache_options": "--cache-option"}
 _FORWARD = "one forward without a cache; with --prompt and --new, or --free context, generating is what has to fit"
 _ANY = ("base", "trust_remote_code")
-"""What may be said of models of any kind."""
+"""Options that apply to models of any kind."""
 _USUAL = How(cache_options=[])._asdict()
 
 

@@ -27,7 +27,7 @@ from irscope.weights.schemes import SCHEMES
 
 
 def add_how_arguments(parser: argparse.ArgumentParser) -> None:
-    """How a language model is loaded and generates, besides the sizes."""
+    """Add the options on how a language model is loaded and generates, besides the sizes."""
     count = amount_of(COUNT)
     how = group_of(parser, "generating")
     how.add_argument("--cache", choices=CACHES, default="", help="default: what the folder asks for, else dynamic")

@@ -1,4 +1,4 @@
-"""What `irscope COMMAND --help` prints, from a table instead of from the command: its module imports numpy and all that it runs.
+"""The text of `irscope COMMAND --help`, from a table instead of from the command: its module imports numpy and all that it runs.
 
 `--help` is one screen: what the command answers, three examples and the options that are used most. `--help all` is the parser's own help,
 with every option in its group. `make pages` writes the table; a test holds it equal to the parsers of the commands.

@@ -74,7 +74,7 @@ PURPOSE = (
     "and models by name, such as torchvision:resnet50.",
     "irscope MODEL answers on one screen: what the model is, whether it fits, what it costs, what is not known.",
 )
-"""What the help begins with."""
+"""First lines of the help."""
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 """All of them."""
 _SHARED: Final = {
@@ -85,7 +85,7 @@ _SHARED: Final = {
 
 
 class CommandType(Protocol):
-    """What a command's module offers; its docstring is its help."""
+    """Interface of a command's module; its docstring is its help."""
 
     examples: Sequence[tuple[str, str]]
     """Commands as they are typed, each with the question it answers: the first three stand on the first screen of the help, tests run
@@ -139,7 +139,7 @@ _SIZES = {
 _NO_ROOM: Final = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EROFS)
 _ROOM_HINT: Final = "files of its own are written to the folder that TMPDIR names, and to IRSCOPE_HOME"
 _MEANT = {"help": "--help", "version": "--version", "diff": "compare"}
-"""What other programs call a command."""
+"""Names that other programs give to commands."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _debugs_simulation(arguments: Sequence[str]) -> bool:
-    """Whether --debug stands before the program that is simulated."""
+    """Return whether --debug stands before the program that is simulated."""
     script = next((place for place, word in enumerate(arguments) if word == "-m" or os.path.isfile(word)), len(arguments))
     return arguments[:1] == ["simulate"] and "--debug" in arguments[:script]
 
@@ -290,7 +290,9 @@ def _settle(args: argparse.Namespace) -> None:
 
 
 def _program_in(arguments: Sequence[str]) -> int:
-    """Where the arguments of a program begin that irscope runs or simulates: behind the first script, or behind -m and its module."""
+    """Return the index at which the arguments of a program begin that irscope runs or simulates: behind the first script, or behind -m and
+    its module.
+    """
     if arguments[:1] in (["record"], ["explain"]):
         for place, one in enumerate(arguments[1:], 1):
             if one == "-m" or (one.endswith(".py") and not one.startswith("-") and os.path.isfile(one)):
@@ -299,7 +301,9 @@ def _program_in(arguments: Sequence[str]) -> int:
 
 
 def _names_model(arguments: Sequence[str]) -> bool:
-    """Whether a file that exists, a model's name or a pattern stands where a command would: `irscope MODEL` means `irscope run MODEL`."""
+    """Return whether a file that exists, a model's name or a pattern stands where a command would: `irscope MODEL` means `irscope run
+    MODEL`.
+    """
     from irscope.frontends.zoo.names import is_name, is_pattern
 
     candidates = arguments if arguments[0].startswith("-") else arguments[:1]
@@ -315,7 +319,7 @@ def command_named(name: str) -> CommandType:
 
 
 def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:
-    """What reads the arguments of a command and writes its help."""
+    """Return the parser of a command, which also writes its help."""
     from inspect import cleandoc  # which the commands have imported already, but `irscope --help` need not
 
     from irscope.cli.helptext import example_lines

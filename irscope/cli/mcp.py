@@ -25,7 +25,7 @@ _INSTRUCTIONS = (
 _SECONDS = 1800.0
 """Time for one tool; large jobs take minutes."""
 _NAMED = {"compare": 2}
-"""How many words of a command name models; further ones are arguments of a script."""
+"""Number of a command's words that name models; further words are arguments of a script."""
 
 
 class ToolError(Exception):
@@ -34,7 +34,7 @@ class ToolError(Exception):
 
 @dataclass
 class Answer:
-    """What a command answered."""
+    """Answer of a command."""
 
     command: str
     """The command that gives the same answer on a command line."""
@@ -46,11 +46,11 @@ class Answer:
 
 @dataclass
 class CardAnswer(Answer):
-    """What a model costs, and whether it fits."""
+    """Cost of a model, and whether it fits."""
 
     fits: bool | None = None
     reserved_bytes: int | None = None
-    """What PyTorch reserves, or the runtime's arena, at its peak."""
+    """Bytes reserved at the peak by PyTorch, or by the runtime's arena."""
     device: str = ""
     parameters: int | None = None
     flops: int | float | str | None = None
@@ -68,7 +68,7 @@ class FitAnswer(Answer):
 
 @dataclass
 class SimulationAnswer(Answer):
-    """What a training program takes."""
+    """Memory of a training program."""
 
     outcome: str = ""
     """finished, steps, oom, needs_value or error."""
@@ -78,7 +78,7 @@ class SimulationAnswer(Answer):
 
 
 class Tools:
-    """What the server offers; relative paths are those of `folder`."""
+    """Tools of the server; relative paths are those of `folder`."""
 
     def __init__(self, folder: str = "") -> None:
         self._folder = folder

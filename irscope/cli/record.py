@@ -46,12 +46,12 @@ _AT_STAKE = {
     "torchscript": "it is a program, which can read and write files",
     "onnx": "ONNX Runtime takes what memory it asks for, and its native code was not made for crafted files",
 }
-"""What a hostile file of a format could do when it is run."""
+"""Harm that a hostile file of a format could do when it is run."""
 _MOST = 10_000
 _BATCH, _LENGTH, _PICTURE = 1, 128, 224
 _PICTURE_RANK = 4
 _LENGTHS = ("len", "seq", "time", "token", "frame")
-"""What the names of sizes of sequences have in them."""
+"""Parts of the names of sequence lengths."""
 
 
 class Command:

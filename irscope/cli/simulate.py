@@ -53,9 +53,9 @@ _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDING
 _FIT_STEPS: Final = 3
 """Steps of each run of --fit where nobody says how many: the optimizer's state is there from the second on."""
 _alone = False
-"""Whether this process is for one simulation, although it has imported torch before."""
+"""True where this process is for one simulation, although it has imported torch before."""
 _served = False
-"""Whether this process was started for one of several simulations, whose answers somebody puts together."""
+"""True where this process was started for one of several simulations, whose answers are put together elsewhere."""
 
 
 class Command:
@@ -350,7 +350,7 @@ def _write_on(done: processes.Ended) -> int:
 
 @contextlib.contextmanager
 def _own_output(apart: bool) -> Iterator[None]:
-    """What the program writes to standard output goes to standard error where the answer is a document."""
+    """Redirect standard output of the program to standard error where the answer is a document."""
     if not apart:
         yield
         sys.stdout.flush()

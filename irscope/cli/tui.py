@@ -110,7 +110,7 @@ def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
 
 @immutable(slots=False)
 class _Found:
-    """What was read, and what is to be laid beside it."""
+    """The model or runs that were read, and those to compare with."""
 
     what: Model | Sequence[object]
     """A model, or runs without one as the UI shows them."""
