@@ -37,7 +37,7 @@ READABLE: Final = 60
 
 
 class BoxKind(enum.Enum):
-    """What a box stands for."""
+    """Kinds of boxes."""
 
     MODEL = "model"
     MODULE = "module"
@@ -58,7 +58,7 @@ class Box:
     number: int
     kind: BoxKind
     name: str
-    """What stands on it: a module's name within the box around it, a node's name."""
+    """Name shown on it: a module's name within the box around it, or a node's name."""
     detail: str
     """A module's class, a node's operator."""
     parent: int
@@ -112,7 +112,7 @@ class Flows(Sequence[Flow]):
 
 
 class Lane(NamedTuple):
-    """What goes from one member of a group to another, as one line."""
+    """A line for everything that flows from one member of a group to another."""
 
     source: int
     """Place among the members: children, then entries, then exits."""
@@ -123,7 +123,7 @@ class Lane(NamedTuple):
 
 @immutable(slots=False)
 class Contents:
-    """What an open group shows."""
+    """Contents of an open group."""
 
     children: tuple[int, ...]
     """Numbers of boxes."""
@@ -135,7 +135,7 @@ class Contents:
     layers: Layers
     """Of children, then entries, then exits."""
     trunks: Mapping[tuple[int, int], int] = field(repr=False)
-    """Which of the trunks of `layers` has this (member, trunk) of the lanes."""
+    """Trunk of `layers` for each (member, trunk) of the lanes."""
     flows: Mapping[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
     """For each child that is a group, what passes its border: the flow, the member it comes from or -1, the trunk it leaves by or -1."""
 
@@ -400,7 +400,7 @@ class _Builder:
         self.keep = keep
         self.flows: list[tuple[Value, int, int]] = []
         self.made: dict[Value, int] = {}
-        """Where values come from."""
+        """Source of each value."""
         self.modules: dict[tuple[int, Scope], int] = {}
         self.kept_of: dict[Graph | None, list[Node]] = {}
         """The nodes to keep by the graph they are in, where that is known beforehand."""
@@ -515,7 +515,7 @@ def _number_anew(tree: BoxTree, where: list[int]) -> None:
 
 @immutable(slots=False)
 class Measure:
-    """How large things are, in the unit of a drawing."""
+    """Sizes of things, in the unit of a drawing."""
 
     width: Callable[[Box], float]
     """Of a folded box, or of the heading of an open one."""
@@ -550,7 +550,7 @@ class Line(NamedTuple):
     """A part of an edge: down from a box or bend, through the space between two layers, down to a box or past it."""
 
     points: tuple[tuple[float, float], ...]
-    """Where it begins, where it leaves its layer, where it enters the next one, where it ends."""
+    """Points at which it begins, leaves its layer, enters the next one, and ends."""
     values: tuple[Value, ...]
     has_head: bool
     """It ends at a box, not at a bend or a port."""

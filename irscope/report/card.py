@@ -31,7 +31,7 @@ class CardWeights:
 
 @immutable
 class Identity:
-    """What the model is."""
+    """Identity of the model."""
 
     path: str
     """Path of the file, or the name."""
@@ -40,7 +40,7 @@ class Identity:
     family: str
     """Such as "convolutional network"; empty where there is no graph to tell it from."""
     confidence: str
-    """How sure the family is: high, medium or low; empty without one."""
+    """Confidence in the family: high, medium or low; empty without a family."""
     nodes: int | None
     """None for a file of weights without a graph."""
     parameters: Quantity
@@ -52,7 +52,7 @@ class Identity:
     bits_each: float | None = None
     """Bits that a parameter takes, scales and all, where some are quantised."""
     are_inputs: bool = False
-    """Whether parameters are among the inputs, and the file does not say which."""
+    """True where parameters are among the inputs, and the file does not say which."""
 
 
 @immutable
@@ -120,9 +120,9 @@ class CardDevice:
     name: str
     title: str
     memory_bytes: int | None
-    """What programs can have; None where the profile does not say."""
+    """Bytes available to programs; None where the profile does not say."""
     room_bytes: int | None
-    """What is left for a model beside the most that the device's own context takes."""
+    """Bytes left for a model beside the most that the device's own context takes."""
     reason: str
     """Such as "this machine's GPU" or "set by irscope config"."""
 
@@ -134,7 +134,7 @@ def sizes_of(chosen: Mapping[str, int]) -> str:
 
 @immutable
 class BranchMemory:
-    """What a model takes with inputs that decide which branches run."""
+    """Memory of a model with inputs that decide which branches run."""
 
     chosen: Mapping[str, int]
     peak: Quantity
@@ -142,16 +142,16 @@ class BranchMemory:
 
 @immutable
 class CardMemory:
-    """What the model takes on the device."""
+    """Memory of the model on the device."""
 
     fits: Quantity
     """True, False, or None where it cannot be told."""
     why: str
-    """What the verdict rests on where that is not the whole of what is reserved; why there is none where there is none."""
+    """Basis of the verdict where that is not all that is reserved; where there is no verdict, the reason."""
     counted: str
-    """What the parts add up to, in words."""
+    """Meaning of the sum of the parts, in words."""
     runtime: str
-    """What runs the model in this prediction, such as "PyTorch 2.13"."""
+    """Runtime of the model in this prediction, such as "PyTorch 2.13"."""
     peak: Quantity
     """The sum of the parts: allocated bytes where an allocator is simulated, else bytes as they are asked for."""
     requested: Quantity
@@ -170,13 +170,13 @@ class CardMemory:
     missing: Quantity | None
     """Bytes that the device lacks; None where the model fits, or that is not known."""
     devices: tuple[str, ...]
-    """Where it does not fit: known devices with enough memory, the smallest first."""
+    """Known devices with enough memory, the smallest first, where the model does not fit."""
     as_file: tuple[Quantity, Quantity] | None = None
     """Allocated, else bytes of tensors, and reserved where the file itself is run; there where the peak is that of its Python module."""
     is_optimised: bool = True
     """False where it is for the graph as the file has it, which a default session of the runtime would optimise first."""
     branches: tuple[BranchMemory, ...] = ()
-    """Where inputs decide which branches run and nobody gave them: what each choice takes. The numbers are those of the largest."""
+    """Memory of each choice of branches, where inputs decide which run and were not given. The numbers are those of the largest."""
 
     @property
     def needed(self) -> tuple[Quantity, str]:
@@ -197,14 +197,14 @@ class LargestSize:
     possible: int | None
     """No larger size can fit; None where that is not known. Not all sizes between were looked at where it is not the size itself."""
     note: str
-    """Why there is no number, or what stops a larger size."""
+    """Reason why there is no number, or why no larger size fits."""
     command: str
-    """What finds or explains it."""
+    """Command that finds or explains it."""
 
 
 @immutable
 class CardCost:
-    """What one run costs at the stated sizes."""
+    """Cost of a run at the stated sizes."""
 
     flops: Quantity
     macs: Quantity
@@ -217,7 +217,7 @@ class CardCost:
     least_time: Quantity
     """Seconds that the device surely needs."""
     bound_by: str
-    """What takes most of the time: compute, memory, balanced or launch; empty where unknown."""
+    """Limit that takes most of the time: compute, memory, balanced or launch; empty where unknown."""
     bound_share: float | None
     energy: Quantity
     """Joules."""
@@ -225,7 +225,7 @@ class CardCost:
 
 @immutable
 class CardUnknown:
-    """What no number counts."""
+    """Parts of the model that no number counts."""
 
     operators: tuple[str, ...]
     """Operators whose cost is unknown, each once."""
@@ -235,7 +235,7 @@ class CardUnknown:
     weights: int
     """Weights of unknown size."""
     diagnostics: Mapping[str, int] = field(default_factory=dict)
-    """How many remarks there are by severity."""
+    """Number of remarks by severity."""
 
     @property
     def is_empty(self) -> bool:
@@ -248,7 +248,7 @@ class CardRemark:
 
     text: str
     saves: str
-    """What and how much of it, in words."""
+    """Kind and amount of the savings, in words."""
     share: float
     source: str
     """The pass that found it."""
@@ -295,11 +295,11 @@ class Card:
     remarks: tuple[CardRemark, ...]
     next: tuple[Command, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What was to be said about the model, which `unknown` counts."""
+    """Diagnostics about the model, which `unknown` counts."""
     failure: IrscopeError | None = None
-    """What went wrong where a part of the card could not be made."""
+    """The error where a part of the card could not be made."""
     stored: Mapping[str, object] | None = None
-    """What weights would take under another scheme, where that was asked for."""
+    """Size of the weights under another scheme, where that was asked for."""
     described: CardDescribed | None = None
     """Of a file of weights that says something of its model, and of a language model that generates."""
 

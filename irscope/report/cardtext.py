@@ -65,13 +65,13 @@ class _Item:
     most: int = 2
     """Lines that it may take."""
     rank: int = 0
-    """How soon it goes where there is no room for all: 0 stays."""
+    """Order in which items go where there is no room for all: 0 stays."""
     colour: str = ""
     indent: int = _LABEL
     is_list: bool = False
-    """Whether it is a row whose middle may be cut, rather than prose."""
+    """True where it is a row whose middle may be cut, and not prose."""
     is_typed: bool = False
-    """Whether it is a command, which goes on in the next line behind a backslash."""
+    """True where it is a command, which continues in the next line after a backslash."""
 
 
 def card_lines(card: Card, options: RenderOptions) -> list[str]:
@@ -239,7 +239,9 @@ class CardWriter:
 
     @property
     def has_mixed_inputs(self) -> bool:
-        """Whether parameters are inputs, and the file does not tell which: code of a compiled graph and programs of JAX are handed both."""
+        """Return whether parameters are inputs, and the file does not tell which: code of a compiled graph and programs of JAX are handed
+        both.
+        """
         identity = self.card.identity
         return identity.are_inputs or (identity.format == "inductor" and identity.parameters.shown == 0)
 
@@ -664,7 +666,7 @@ class CardView:
     tensors: tuple[tuple[str, str, str, str, str], ...]
     """The largest tensors at the peak: size, name, category, where it is made, and why it is alive."""
     parts: tuple[tuple[str, int, str], ...]
-    """What adds up to the peak: category, bytes, and bytes as text; empty where one of them is not known."""
+    """Parts that add up to the peak: category, bytes, and bytes as text; empty where one of them is not known."""
     legend: str
 
 

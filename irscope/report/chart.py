@@ -31,7 +31,7 @@ def _drawable(value: object) -> Number | None:
 
 
 def axis(series: Series) -> tuple[list[Number], tuple[Mark, ...]]:
-    """Where each point stands, and the marks: at x, or at the point's index (then without marks) where x is not numbers in order."""
+    """Return the place of each point, and the marks: x, or the point's index (then without marks) where x is not numbers in order."""
     places = [place for place in drawable(series.cells(series.x.key)) if place is not None]
     if len(places) == len(series) and all(before <= after for before, after in pairwise(places)):
         return places, series.marks

@@ -26,7 +26,7 @@ _DETAILS: dict[str, Callable[[Quantity], object]] = {
     "note": lambda quantity: quantity.note or None,
 }
 _TOLD: Final = frozenset({Provenance.MODELLED, Provenance.ASSUMED, Provenance.MEASURED})
-"""Where numbers come from that a column beside them says it of."""
+"""Origins of numbers that a column beside them names."""
 _QUOTED = re.compile(r'[",\n\r]|^$|^\s|\s$')
 _COMPUTED = re.compile(r"\s*(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)([=+@\uff1d\uff0b\uff20\uff0d-])")
 """Texts that a spreadsheet would compute instead of show (full-width signs too), but for plain numbers. A name out of a model file must not

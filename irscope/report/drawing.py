@@ -63,7 +63,7 @@ GRAPH_STYLE: Final = """
 .irscope-graph .graph-facts dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 @media print { .irscope-graph .graph-bar, .irscope-graph .graph-facts { display: none; } .irscope-graph.live svg { height: auto; } }
 """
-"""What a page with a drawing needs."""
+"""Style sheet of a page with a drawing."""
 
 
 def _no_bars(box: Box) -> Sequence[tuple[str, float]]:
@@ -76,7 +76,7 @@ def _no_facts(box: Box) -> Sequence[tuple[str, str]]:
 
 @immutable(slots=False)
 class Paint:
-    """What colours mean."""
+    """Meaning of the colours."""
 
     fill: Callable[[Box], str]
     legend: tuple[tuple[str, str], ...] = ()
@@ -88,7 +88,7 @@ class Paint:
 
 @immutable(slots=False)
 class Drawing:
-    """What is drawn."""
+    """A graph to draw, with its colours and notes."""
 
     tree: BoxTree
     paint: Paint
@@ -97,7 +97,7 @@ class Drawing:
     opened: Collection[int] = field(default=())
     """The groups that are open; none: as many levels as are readable."""
     facts: Callable[[Box], Sequence[tuple[str, str]]] = _no_facts
-    """What is known of a box beside its name: shown on hover and click."""
+    """Facts about a box beside its name: shown on hover and click."""
 
     @property
     def open_groups(self) -> Collection[int]:
@@ -148,7 +148,7 @@ def _all_facts(drawing: Drawing, box: Box) -> list[tuple[str, str]]:
 
 
 class _Widths:
-    """How wide boxes are: names and what stands below them, and at the edge that leaves them."""
+    """Widths of boxes: of names and the lines below them, and at the edge of the values that leave them."""
 
     def __init__(self, tree: BoxTree) -> None:
         self._leaving: dict[int, dict[Value, None]] = {}

@@ -18,18 +18,18 @@ class Figure:
     aliases: tuple[str, ...] = ()
     """Further names that budgets have for it."""
     of: Literal["file", "sizes", "runtime"] = "sizes"
-    """What it depends on: the file alone, also the sizes of inputs, or also the version of what runs the model."""
+    """Inputs of the figure: the file alone, also the sizes of inputs, or also the version of the runtime."""
     has_formula: bool = False
-    """Whether its formula tells whether it depends on a size."""
+    """True where its formula shows whether it depends on a size."""
     is_budgetable: bool = True
     per_device: bool = False
-    """Whether a dataset tells it for each further device, as in peak@l4."""
+    """True where a dataset has it for each further device, as in peak@l4."""
     compared: str = ""
-    """What the comparison of two models calls it; empty for one that does not decide."""
+    """Name in the comparison of two models; empty for a figure that does not decide."""
     is_whole: bool = True
     """Of bytes and counts: whether 64 bits hold it."""
     marks_change: bool = False
-    """Whether another value means that the model, or what irscope says of it, has changed."""
+    """True where another value means that the model, or irscope's account of it, has changed."""
 
     @property
     def column(self) -> Literal["int64", "float64", "bool"]:

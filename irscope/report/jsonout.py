@@ -34,7 +34,7 @@ class Items:
 
     each: Iterator[object]
     is_large: bool
-    """Whether all items are objects or lists, of which each stands on a line of its own; else none is."""
+    """True where all items are objects or lists, each of which stands on a line of its own; otherwise no item is."""
 
 
 def built(value: object) -> Any:
@@ -107,7 +107,7 @@ def units_json(found: list[Entry]) -> dict[str, str]:
 
 
 def provenance_json(found: list[Entry]) -> dict[str, str]:
-    """Where the summary's numbers come from, for those that are not exact."""
+    """Return the provenance of the summary's numbers that are not exact."""
     origins = ((entry.key, provenance_of(entry.cell, entry.kind)) for entry in found)
     return {well_formed(key): origin.value for key, origin in origins if origin is not Provenance.EXACT}
 

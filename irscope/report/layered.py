@@ -24,7 +24,7 @@ _MOST_BENDS: Final = 200_000
 _STRAIGHTEN: Final = 8
 """Rounds for the columns, down and up."""
 _BEND_BEND, _BOX_BOX, _BOX_BEND = 64, 32, 1
-"""How much an edge wants to be vertical: long ones most, then those between boxes that follow one another."""
+"""Weights with which an edge is kept vertical: long ones most, then those between boxes that follow each other."""
 
 
 class Link(NamedTuple):
@@ -48,7 +48,7 @@ class Segment(NamedTuple):
 
 @immutable(slots=False)
 class Layers:
-    """Which layer each box is in, and its place there. Numbers from `count` on are bends."""
+    """Layer of each box, and its place there. Numbers from `count` on are bends."""
 
     count: int
     rows: tuple[tuple[int, ...], ...]

@@ -30,10 +30,10 @@ _OPEN_ROWS = 10
 """A table with more rows is folded."""
 _NAMES = frozenset({Kind.NODE, Kind.VALUE, Kind.DTYPE, Kind.SHAPE, Kind.FORMULA})
 _LINKED = re.compile(r"[@#]|://|www\.|\b[0-9a-f]{7,40}\b|:\w+:", re.I)
-"""What hubs turn into mentions, links to issues and commits, addresses and pictures: harmless only as code."""
+"""Texts that hubs turn into mentions, links to issues and commits, addresses and pictures: harmless only as code."""
 _MARKUP = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LINE_START = re.compile(r"^(\s*\d*)([-+=.)])")
-"""What would begin a list, a heading or a rule."""
+"""Line starts that would begin a list, a heading or a rule."""
 _TAGS = {
     "onnx": "onnx",
     "pt2": "pytorch",

@@ -21,17 +21,17 @@ _PARTS: Final = (
     re.compile(r"([./:#,\s\\_-]*)([^./:#,\s\\_-]+)"),
     re.compile(r"()(.)", re.DOTALL),
 )
-"""How a name is cut into separators and parts: at dots and slashes, at words, at every character."""
+"""Patterns that cut a name into separators and parts: at dots and slashes, at words, at every character."""
 _CHARACTERS: Final = 2
 _MOST_PARTS: Final = 48
 """A hostile name may have thousands; of those the first and the last are looked at."""
 _MOST_BLANKS: Final = 2
 _MOST_ROUNDS: Final = 6
-"""What tells a name from some may make it look like others, which are then told apart too."""
+"""Rounds of shortening: a part that distinguishes a name from some names may make it look like others, which are then distinguished too."""
 _LEAST_PIECE: Final = 4
 """Fewer characters of a part say nothing."""
 _FORCED, _NUMBER, _LAST, _NUMBERED, _WORD, _AGAIN = range(6)
-"""What parts are, most important first."""
+"""Kinds of parts, most important first."""
 _MOST_TOGETHER: Final = 2_000
 """Names of a longer column are compared with so many of their neighbours."""
 

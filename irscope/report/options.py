@@ -1,4 +1,4 @@
-"""What a renderer may be told: how wide, how many rows, with colour or without."""
+"""Options of a renderer: the width, the number of rows, with colour or without."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", co
 
 @immutable
 class RenderOptions:
-    """How to write a document; a renderer takes what concerns it."""
+    """Options for writing a document; a renderer takes those that concern it."""
 
     width: int | None = None
     """Columns of the terminal; None does not cut anything."""
@@ -48,7 +48,7 @@ class RenderOptions:
     charts: bool = True
     encoding: str = "utf-8"
     all_rows: str = "--rows 0 shows all"
-    """How the reader gets the rows that are not shown."""
+    """Hint on how to show the rows that are left out."""
 
     @property
     def glyphs(self) -> Glyphs:

@@ -1,4 +1,4 @@
-"""What a picture shows, apart from how it is drawn: panels of curves or bars, over axes with round ticks."""
+"""Contents of a picture, apart from how it is drawn: panels of curves or bars, over axes with round ticks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _category(name: str) -> str:
 
 
 class Style(enum.Enum):
-    """How the points of a curve are joined."""
+    """Ways to join the points of a curve."""
 
     AREA = "area"
     """Parts of a whole on top of one another; each holds until the next place."""
@@ -94,9 +94,9 @@ class Curve:
     style: Style
     dashed: bool = False
     texts: Sequence[str] = ()
-    """What stands at the ends of bars."""
+    """Texts at the ends of bars."""
     kept: Sequence[int] = ()
-    """Which points of the series these are, counted from 0."""
+    """Indices of these points in the series, counted from 0."""
 
 
 @immutable
@@ -222,10 +222,10 @@ def rows_of(marks: Sequence[Mark], left: Number, right: Number, width: int) -> l
 
 @immutable(slots=False)
 class Reading:
-    """What a panel shows at one place."""
+    """Values of a panel at one place."""
 
     place: int
-    """Which point of the series it is, counted from 0."""
+    """Index of the point in the series, counted from 0."""
     x: Number
     text: str
     """The place, what is there, and how much that is in all."""

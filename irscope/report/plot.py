@@ -36,7 +36,9 @@ SVG_STYLE = """svg text { font: 11px system-ui, sans-serif; fill: currentColor; 
 .grid { stroke-opacity: .2; }
 .peak { fill: currentColor; }
 """
-"""What a page needs for the pictures. Colours of curves are attributes, which a page's own rules for their classes go before."""
+"""Style sheet of a page with the pictures. Colours of curves are attributes, over which a page's own rules for their classes take
+precedence.
+"""
 _FILE_STYLE = f"{SVG_STYLE}svg {{ color: #222; }}\nsvg .title {{ font-weight: 600; font-size: 13px; }}\n"
 _PAGE_WIDTH = _LEFT + _SVG_WIDTH + _RIGHT
 
@@ -234,7 +236,7 @@ def svg_text(raw: str) -> str:
 
 FORMATS = (".png", ".svg", ".pdf")
 _WITHOUT = ".svg"
-"""What needs nothing."""
+"""The format that needs no package."""
 _WIDTH, _HEIGHT, _BAR = 10.0, 2.9, 0.24
 """Inches: a picture, a panel, and a bar."""
 _LETTERS = 115

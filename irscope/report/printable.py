@@ -95,7 +95,7 @@ class ColumnRoom:
     rank: int = 0
     """The column of the highest rank goes first, of several of a rank the last; those of rank 0 stay."""
     grows: bool = False
-    """Whether it takes what the others leave."""
+    """True where it takes the width that the others leave."""
 
 
 def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[int]:

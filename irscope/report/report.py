@@ -1,4 +1,4 @@
-"""What a pass answers with, and the document that holds the answers of a run."""
+"""The answer of a pass, and the document that holds the answers of a run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _TITLES: Mapping[str, str] = MappingProxyType(
 
 @immutable
 class Coverage:
-    """How much of the model a pass knows; `unknown` names what it does not, each once."""
+    """Known share of the model in a pass; `unknown` names the rest, each name once."""
 
     known: int
     total: int
@@ -96,16 +96,16 @@ class Report:
     notes: tuple[str, ...] = ()
     """The conventions the numbers follow, such as "a multiply-add is 2 FLOPs"."""
     partial: bool = False
-    """Whether something that was asked for is missing; the command line then ends with exit code 5."""
+    """True where a requested part is missing; the command line then ends with exit code 5."""
 
     inferred: str = ""
     """An inference from text that its numbers rest on, and how to do without: with --strict an error, as a guess is."""
     is_assumed: bool = False
-    """Whether something about the run was guessed, so that the summary's numbers are assumed ones; tables say it themselves."""
+    """True where something about the run was guessed, so that the summary's numbers are assumed; tables say it themselves."""
     headline: tuple[str, ...] = ()
     """The answer in a line or a few, for people."""
     pictures: Callable[[], Sequence[Series | Panel]] | None = field(default=None, compare=False)
-    """What pages and `--plot` draw beyond its series; worked out where somebody looks."""
+    """Pictures beyond its series, for pages and `--plot`; computed when they are shown."""
 
     @cached_property
     def drawn(self) -> tuple[Series | Panel, ...]:
@@ -240,7 +240,7 @@ def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
 
 @immutable
 class ModelInfo:
-    """What a document says about the model itself; None where a number is unknown."""
+    """Facts of a document about the model itself; None where a number is unknown."""
 
     path: str
     format: str
@@ -256,11 +256,11 @@ class ModelInfo:
     assumed: tuple[Assumed, ...] = ()
     """Assumptions about the run: what was not specified, and the value that was assumed."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What was to be said when the model was read."""
+    """Diagnostics of reading the model."""
     unsized: int = 0
     """Parameters of unknown size, which the numbers leave out: these are lower bounds then."""
     changed: str = ""
-    """What transforms made of it, such as "17 after the transforms": the numbers are those of the file."""
+    """Effect of the transforms, such as "17 after the transforms": the numbers are those of the file."""
 
     @property
     def sha256(self) -> str:
@@ -315,7 +315,7 @@ class Subject:
 
     name: str
     parts: tuple[str, ...]
-    """What a line about it says: its path, then facts."""
+    """Parts of a line about it: its path, then facts."""
     remarks: tuple[str, ...] = ()
     """Such as what was assumed about it."""
 
@@ -329,7 +329,7 @@ class Document:
     model: ModelInfo = field(default_factory=lambda: ModelInfo("", ""))
     reports: tuple[Report, ...] = ()
     subjects: tuple[Subject, ...] = ()
-    """What it is about, where text and HTML name something else than the model alone."""
+    """Subjects, where text and HTML name more than the model alone."""
     card: Card | None = None
     """The model on one screen, where nobody asked for certain passes."""
     drawing: Drawing | None = None

@@ -33,7 +33,7 @@ _EXAMPLE = 'for example: bytes > 1MiB and name ~ "layer1.*"'
 
 @immutable
 class Selection:
-    """What a user wants to see of the tables."""
+    """A user's selection from the tables."""
 
     sort: str = ""
     """A column, or `column:up` or `column:down`. Numbers go from the largest down, texts from A on."""
@@ -52,7 +52,7 @@ class Comparison:
     operator: str
     value: str
     quoted: bool
-    """Whether the value is a text in quotes."""
+    """True where the value is a text in quotes."""
 
 
 @immutable

@@ -26,7 +26,7 @@ class ByCounter(Protocol):
 
 @immutable(slots=False)
 class CountedStep:
-    """What is counted in one step."""
+    """Counters of one step."""
 
     name: str
     """Its number, or what else it is."""

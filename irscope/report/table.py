@@ -30,7 +30,7 @@ class Column:
     help: str = ""
     provenance: Provenance = Provenance.EXACT
     detail: bool = False
-    """Whether text leaves the column out, which has least room."""
+    """True where text, which has least room, leaves the column out."""
 
     @property
     def heading(self) -> str:
@@ -92,7 +92,7 @@ class Table:
     whole: str = ""
     """The column whose cells add up to something that is stated elsewhere, so that no row may be left out without being counted."""
     rest: int = 0
-    """How many rows the last one stands for; 0 where it stands for itself."""
+    """Number of rows that the last row stands for; 0 where it stands for itself."""
     rest_by: str = ""
     """The pass that gives the rows which the last one stands for, such as liveness{top=0}."""
     depth: str = ""
@@ -230,12 +230,12 @@ class Series:
     marks: tuple[Mark, ...] = ()
     stacked: bool = True
     sampled: bool = False
-    """Whether the places are samples, such as sizes: then values between two of them lie between theirs."""
+    """True where the places are samples, such as sizes: then values between two of them lie between theirs."""
     limits: tuple[Limit, ...] = ()
     names: Sequence[str] = ()
-    """What is at each place, such as the node that runs there; may be empty."""
+    """Name at each place, such as the node that runs there; may be empty."""
     parts: Callable[[int, int], Table] | None = field(default=None, repr=False, compare=False)
-    """What the heights at a place, counted from 0, are made of, in at most so many rows; worked out where it is looked at."""
+    """Parts of the heights at a place, counted from 0, in at most so many rows; computed when they are shown."""
 
     def __post_init__(self) -> None:
         check_columns(self.title, self.columns, self.data)
@@ -263,7 +263,7 @@ class Series:
         return replace(self, y=y, data=_assumed_data(self.data, self.y))
 
     def provenance(self, column: Column) -> Provenance:
-        """Where the numbers of a column come from, all together."""
+        """Return the provenance of a column's numbers as a whole."""
         own = (cell.provenance for cell in each_cell(self.data[column.key]) if isinstance(cell, Quantity) and cell.shown is not None)
         return least_sure((column.provenance, *own))
 

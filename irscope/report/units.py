@@ -10,7 +10,7 @@ from irscope.report.values import Cell, Number, Plain, Provenance, Quantity
 
 
 class Kind(enum.Enum):
-    """What the cells of a column are, which decides unit, alignment and format."""
+    """Kind of a column's cells, which decides unit, alignment and format."""
 
     NODE = "node"
     VALUE = "value"
@@ -128,7 +128,7 @@ _SCALES: dict[Kind, tuple[int, tuple[str, ...], int]] = {
     Kind.BYTES_PER_SECOND: (1000, ("B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"), 1),
     Kind.FLOPS_PER_SECOND: (1000, ("FLOP/s", "KFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"), 1),
 }
-"""How far one unit is from the next, the units from the smallest, and how many of the smallest the raw number's own unit has."""
+"""Factor between units, the units from the smallest, and the number of smallest units in the raw number's own unit."""
 
 
 def scale_of(value: Number, kind: Kind) -> tuple[float, str]:

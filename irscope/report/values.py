@@ -1,4 +1,4 @@
-"""What a report's cell may hold, and where its number comes from."""
+"""Values of a report's cells, and the provenance of their numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
 class Provenance(enum.Enum):
-    """Where a number comes from. What is computed from several numbers is as sure as the least sure of them."""
+    """Provenance of a number. A number computed from several is as sure as the least sure of them."""
 
     EXACT = "exact"
     MODELLED = "modelled"
