@@ -293,7 +293,7 @@ USUAL_DETECTED: Final = 640
 _COLOURS: Final = (1, 3)
 _DETECTS: Final = frozenset({"vision.nms", "vision.non_max_suppression"})
 _PAST: Final = re.compile(r"past(_\w+)?", re.IGNORECASE)
-"""What exporters call the tokens that a decoder keeps: past_sequence_length, past_seq_len, past_decoder_sequence_length."""
+"""Names of the number of cached tokens of a decoder in exported files: past_sequence_length, past_seq_len, past_decoder_sequence_length."""
 _FEW_SIZES: Final = 16
 _NUMBERS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
 

@@ -492,7 +492,7 @@ _LOCK = threading.RLock()
 
 
 class Atom:
-    """What polynomials are made of: a symbol, or an operation that is no polynomial. Interned."""
+    """An indeterminate of polynomials: a symbol, or an operation that is no polynomial. Interned."""
 
     __slots__ = (
         "__weakref__",
@@ -524,7 +524,7 @@ class Atom:
         """The symbols inside of an operation; a symbol itself has none, as it would keep itself alive."""
         self.is_unknown = kind == "unknown"
         self.rising = kind != "mod" and not (kind == "floordiv" and isinstance(args[1], SymDim))
-        """Whether it never falls where one of its symbols grows."""
+        """True where it never falls as one of its symbols grows."""
         self.depth = 1
         for arg in args:
             if isinstance(arg, SymDim):
@@ -588,7 +588,7 @@ class SymDim:
 
     terms: tuple[Term, ...]
     is_unknown: bool
-    """Whether it mentions a size that depends on the data."""
+    """True where it mentions a data-dependent size."""
     depth: int
     _bounds: Interval
     _tight: bool
@@ -733,7 +733,7 @@ _DIVISION: dict[str, Callable[[Dim, Dim], Dim]] = {}
 
 
 def define_division(floordiv: Callable[[Dim, Dim], Dim], mod: Callable[[Dim, Dim], Dim]) -> None:
-    """What `//` and `%` of sizes do. The rules of division need everything above: their module calls this when it is imported."""
+    """Define `//` and `%` of sizes. The rules of division need everything above: their module calls this when it is imported."""
     _DIVISION.update({"//": floordiv, "%": mod})
 
 

@@ -6,7 +6,7 @@ import enum
 
 
 class DTypeKind(enum.Enum):
-    """What arithmetic an element type belongs to."""
+    """Kind of arithmetic that an element type belongs to."""
 
     BOOL = "bool"
     UINT = "uint"

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Role(enum.Enum):
-    """What a value is to the model."""
+    """Role of a value in the model."""
 
     __hash__ = object.__hash__  # keys of caches hold them, and an enum's own one is written in Python
 
@@ -56,7 +56,7 @@ class Facet(enum.IntEnum):
 
 
 class _Declared(list["Value"]):
-    """What a graph declares, in order; its methods add and remove."""
+    """Values that a graph declares, in order; its methods add and remove."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ def _counted(change: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Table(dict["Value", T]):
-    """What a graph knows about weights; writing to it counts as a change of the graph."""
+    """Facts that a graph keeps about weights; writing to it counts as a change of the graph."""
 
     __slots__ = ("versions",)
 
@@ -106,7 +106,7 @@ class _ValueFields:
     name: str | None
     declared_in: Graph | None
     _users: dict[Node | Graph, int] | Node | Graph | None
-    """What reads it: as `Value.users` has it, or the only one, which reads it once. Most values of a large graph have one."""
+    """Users of the value: as `Value.users` has it, or the only one, which reads it once. Most values of a large graph have one."""
 
     def __init__(self, type_: Type, role: Role, node: Node | None, index: int, name: str | None, declared_in: Graph | None) -> None:
         self.type = type_
@@ -809,11 +809,11 @@ class Run:
     graph: Graph
     nodes: list[Node]
     depth: int
-    """How many regions are open around these nodes."""
+    """Number of regions that are open around these nodes."""
     opens: bool
-    """Whether this is the first run of its graph."""
+    """True for the first run of its graph."""
     closes: bool
-    """Whether this is the last run of its graph."""
+    """True for the last run of its graph."""
 
 
 def runs(graph: Graph) -> Iterator[Run]:
@@ -842,7 +842,7 @@ class _Promoted:
     old = 0
     """Those among which it was, or more: some may be gone."""
     are_callers = False
-    """Whether the caller freezes objects itself."""
+    """True where the caller freezes objects itself."""
 
     @classmethod
     def promote(cls) -> None:

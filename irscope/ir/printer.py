@@ -232,7 +232,7 @@ def _class_lines(body: Graph, indent: str) -> Iterator[str]:
 
 
 class _Budget:
-    """How many nodes may be printed, and whether there were more."""
+    """Limit on the number of printed nodes; it notes if there were more."""
 
     def __init__(self, total: int) -> None:
         self.total = self.left = total

@@ -44,7 +44,7 @@ class Observed:
     storages: Mapping[Value, Value]
     """For each result the value that had its storage first: a result, or something that the graph declares."""
     requests: object = None
-    """What the run asked of the device's allocator (irscope.passes.memory.tapes.Requests), where that is known and not derived."""
+    """Requests to the device's allocator (irscope.passes.memory.tapes.Requests), where they are known and not derived."""
 
     def holds(self, graph: Graph) -> bool:
         """Return whether it still says how this graph runs."""
@@ -61,7 +61,7 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
 
 
 class Relation(enum.Enum):
-    """How two sizes are related wherever a model runs; the value is put between them."""
+    """Relation between two sizes that holds wherever a model runs; the value is put between them."""
 
     EQUAL = "is"
     BROADCAST = "broadcasts with"
@@ -114,13 +114,13 @@ class OnlySize:
 
 @immutable
 class PackedPart:
-    """What one tensor of a quantised weight is for."""
+    """Purpose of one tensor of a quantised weight."""
 
     scheme: str
     of: str
     """The weight that it is a part of."""
     parameters: int
-    """How many that counts for: all of them at its codes, none at scales and what else lies beside."""
+    """Parameters that it counts for: all of them at its codes, none at scales and other tensors beside them."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class PackedPart:
 
 
 class Runtime(enum.Enum):
-    """What usually runs a model."""
+    """Software that usually runs a model."""
 
     UNKNOWN = "unknown"
     TORCH = "torch"
@@ -137,7 +137,7 @@ class Runtime(enum.Enum):
 
 
 class LocalNames(enum.Enum):
-    """How the names of Python's local variables are known, which hold tensors longer than their last use."""
+    """Source of the names of Python's local variables, which hold tensors longer than their last use."""
 
     SOURCE = "source"
     """Nodes say which lines of Python made them, so the lines can be read."""
@@ -147,7 +147,7 @@ class LocalNames(enum.Enum):
 
 @immutable
 class Traits:
-    """How a model is run, and what its file leaves open; a frontend says so for its programs. The defaults promise nothing."""
+    """Properties of a model's run, and what its file leaves open; a frontend sets them for its programs. The defaults promise nothing."""
 
     runtime: Runtime = Runtime.UNKNOWN
     lifetimes: Literal["ssa", "eager", "ort", "xla"] = "ssa"
@@ -191,11 +191,11 @@ FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
 # A whole model: its main graph, functions, symbols and where it came from.
 
 TRAINS: Final = "trains"
-"""What the metadata of a module says with which a function returned an optimizer: what was named is a training."""
+"""Key in the metadata of a module that a function returned with an optimizer: the name stands for a training."""
 GENERATES: Final = "generates"
-"""What the metadata of a language model says whose class generates text."""
+"""Key in the metadata of a language model whose class generates text."""
 WEIGHTS: Final = "weights"
-"""What an assumption about weights is about."""
+"""Subject of an assumption about weights."""
 
 
 @immutable
@@ -203,13 +203,13 @@ class Assumed:
     """Something that a prediction depends on and that was not specified, with the value that was assumed."""
 
     what: str
-    """What it is about: an input, a size, the way the model runs."""
+    """Subject of the assumption: an input, a size, the way the model runs."""
     value: str
-    """What it was taken to be."""
+    """Assumed value."""
     why: str = ""
     """Where the value comes from, and how to say another."""
     is_guess: bool = True
-    """Whether nothing vouches for it, so that every number that depends on it is assumed too. A documented default is no guess."""
+    """True where nothing vouches for it, so that every number that depends on it is assumed too. A documented default is no guess."""
 
     @property
     def is_about_weights(self) -> bool:
@@ -237,22 +237,22 @@ class FileNode:
     """A node of the model's file, with what it was lowered to."""
 
     inputs: tuple[Value | None, ...]
-    """What its operands stand for."""
+    """Values of its operands."""
     nodes: tuple[Node, ...]
 
 
 @immutable(slots=False)
 class FileNodes:
-    """What a program was made of, so that it can be written again: the nodes of the file's main graph, by number, and its names."""
+    """Origin of a program, so that it can be written again: the nodes of the file's main graph, by number, and its names."""
 
     nodes: Sequence[FileNode]
     names: Mapping[str, Value | None]
-    """What the names of the file's main graph stand for."""
+    """Values by the names of the file's main graph."""
 
 
 @mutable
 class Program:
-    """What a frontend returns and passes work on."""
+    """A whole model: frontends return it and passes work on it."""
 
     graph: Graph
     functions: dict[str, Graph] = field(default_factory=dict)
@@ -265,7 +265,7 @@ class Program:
     given: dict[str, int] = field(default_factory=dict)
     """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""
     metadata: dict[str, str] = field(default_factory=dict)
-    """What the file says of itself: producer, opsets, versions."""
+    """Facts that the file gives about itself: producer, opsets, versions."""
     origins: Sequence[int] = ()
     """For each node of the main graph as it was read, the number of the file's node that it stands for; nodes that the file does not
     have come last. Empty where a frontend does not say. Passes that change the graph do not keep it."""
@@ -275,9 +275,9 @@ class Program:
     only_sizes: dict[str, OnlySize] = field(default_factory=dict)
     """Symbols for which the graph allows one size alone, as nodes contradict every other."""
     constraints: tuple[Constraint, ...] = ()
-    """What nodes that always run require of sizes that are formulas of named symbols."""
+    """Requirements that nodes which always run put on sizes that are formulas of named symbols."""
     has_graph: bool = True
-    """Whether anybody knows what runs; False for files of weights alone, of which everything but the weights is unknown."""
+    """True where it is known what runs; False for files of weights alone, of which everything but the weights is unknown."""
     training: object = None
     """A captured training (irscope.training.Trace), of whose last step the graph is; None for a forward."""
     packed: dict[Value, PackedPart] = field(default_factory=dict)
@@ -308,7 +308,7 @@ class Program:
     cuts: dict[Value, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     """For inputs and results of a sharded program: the axes of the mesh that cut each of their axes."""
     traits: Traits = field(default_factory=Traits)
-    """How it is run and what its file leaves open."""
+    """Properties of its run, and what its file leaves open."""
     observed: Observed | None = None
     """When a run made and dropped storages, for models that were watched while they ran."""
 
@@ -464,7 +464,7 @@ PLAIN_ATTRS = frozenset({bool, int, float, complex, str, type(None)})
 
 @immutable
 class Mentions:
-    """What occurs in the types and attributes of a program, each once, in the order in which it first occurs."""
+    """Tensor types and symbols in the types and attributes of a program, each once, in order of first occurrence."""
 
     tensors: list[TensorType]
     symbols: list[SymDim]

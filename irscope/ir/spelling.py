@@ -1,4 +1,4 @@
-"""How the text form spells names, strings, attributes, types, scopes and locations, and how such spellings are read back.
+"""Spelling of names, strings, attributes, types, scopes and locations in the text form, and how such spellings are read back.
 
 Everything is ASCII, so nothing can hide."""
 
@@ -26,7 +26,7 @@ BARE_SCOPE = r"[A-Za-z0-9_.$/#=~:-]+"
 BARE_FUNCTION = r"[A-Za-z_<][A-Za-z0-9_.<>]*"
 
 MAX_NESTING = 50
-"""How deep types and attribute values may be nested."""
+"""Deepest nesting of types and attribute values."""
 
 WORDS = frozenset({"none", "true", "false", "inf", "nan", "-inf", "-nan"})
 """Attribute values that a formula of the same spelling must not be taken for."""

@@ -24,7 +24,7 @@ _is_plain_device = re.compile(r"[A-Za-z0-9_.:/-]+").fullmatch
 
 
 class Type:
-    """What a value is; `str()` gives the spelling of the text form.
+    """Type of a value; `str()` gives the spelling of the text form.
 
     Every type answers what is asked about tensors, so that most readers need not tell tensors from the others: what has no elements
     of its own (a list, a number in Python) answers as a tensor of which nothing is known.

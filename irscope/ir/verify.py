@@ -32,7 +32,7 @@ class Findings:
         self._unreported = 0
         self.diagnostics: list[Diagnostic] = []
         self.links_hold = False
-        """Whether the nodes can be walked, and so values numbered."""
+        """True where the nodes can be walked, and so values numbered."""
 
     def add(self, code: str, what: str, node: Node | None = None) -> None:
         """Note a problem; the node it is about is shown behind it."""

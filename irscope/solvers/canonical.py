@@ -107,7 +107,7 @@ class OutOfSteps(Exception):
 
 
 class Floors:
-    """What of a problem stays the same from search to search."""
+    """Parts of a problem that stay the same from search to search."""
 
     def __init__(self, problem: Problem) -> None:
         count, moments = len(problem), len(problem.moments)
@@ -207,9 +207,9 @@ class PlainSearch:
     def __init__(self, floors: Floors) -> None:
         self._floors = floors
         self.blame = np.zeros(len(floors.problem))
-        """How often each buffer found no room, lately; not counted here."""
+        """Number of recent failures to place each buffer; not counted here."""
         self.most = 0
-        """How many buffers the last run had placed at one time; not counted here."""
+        """Most buffers that the last run had placed at one time; not counted here."""
         self._size = floors.problem.size
         self._sizes = self._size.tolist()
         self._first, self._last = floors.first.tolist(), floors.last.tolist()
@@ -310,7 +310,7 @@ def _run(attempt: Attempt) -> bool:
 
 
 _FORGETS = 0.95
-"""What is left of blame after another attempt."""
+"""Factor by which blame decays with each further attempt."""
 
 
 class CompiledSearch:
@@ -320,9 +320,9 @@ class CompiledSearch:
         from irscope.solvers.fill import Fixed, fill, new_state
 
         self.blame = np.zeros(len(floors.problem))
-        """How often each buffer found no room, lately."""
+        """Number of recent failures to place each buffer."""
         self.most = 0
-        """How many buffers the last run had placed at one time."""
+        """Most buffers that the last run had placed at one time."""
         self._floors, self._fill, self._new_state = floors, fill, new_state
         self._order = np.argsort(floors.first, kind="stable")
         place = np.empty(len(self._order), dtype=np.int64)

@@ -22,12 +22,12 @@ Flags = NDArray[np.bool_]
 _FAR = 1 << 62
 LOWS, LEASTS, LATESTS, DONE, ITEMS, NOW, ALONE, TIGHT = range(8)
 _KINDS = 8
-"""What `State.counts` counts: entries of the three trails, buffers placed, stretches told, placements ever made; then 0, and in marks
+"""Slots of `State.counts`: entries of the three trails, buffers placed, stretches listed, placements ever made; then 0, and in marks
 whether what was placed meets nothing that waits; at last the moment that had no room lately."""
 
 
 class Fixed(NamedTuple):
-    """What stays the same: buffers sorted by their first moment, and which meet one another."""
+    """Constant part of the search: buffers sorted by their first moment, and pairs whose live ranges overlap."""
 
     size: Numbers
     first: Numbers
@@ -49,10 +49,10 @@ class Fixed(NamedTuple):
 
 
 class State(NamedTuple):
-    """What changes; whatever a step changes is written down, so that it can be taken back."""
+    """State of the search; every change of it is written to a trail, so that it can be undone."""
 
     blame: Numbers
-    """How often each buffer found no room."""
+    """Number of failures to place each buffer."""
     rank: Numbers
     """Which of two that could stand equally low goes first."""
     offset: Numbers
@@ -352,7 +352,7 @@ def _tell(state: State, top: int, begin: int, end: int, following: int) -> int:
 
 @machine_code
 def _split(state: State, top: int) -> int:
-    """What to fill next: stretches that no waiting buffer connects any more are filled apart, shortest first; -1 where all is placed."""
+    """Return the next item: stretches that no waiting buffer connects are filled separately, shortest first; -1 where all is placed."""
     item = state.item[top]
     following = int(state.following[item])
     first = state.counts[ITEMS]

@@ -38,10 +38,10 @@ class Gaps:
         self._unions: _Unions | None = _Unions(moments)
         """None as soon as they have not paid."""
         self._spans = 0
-        """How many more spans of unions were looked at than would have paid."""
+        """Number of spans of unions that were examined beyond what would have paid."""
         self._table = _Table(problem)
         self._known = 0
-        """How many of those placed are in the unions, or in the table where there are none."""
+        """Number of placed buffers that are in the unions, or in the table where there are no unions."""
 
     def find(self, buffer: int, *, tightest: bool) -> int:
         """The lowest offset where it fits, or the one in the smallest gap it fits into."""
@@ -120,9 +120,9 @@ class _Unions:
     def __init__(self, moments: int) -> None:
         self._leaves = 1 << (moments - 1).bit_length()
         self._through: dict[int, list[int]] = {}
-        """What is alive at all moments of a node, and not at all of its parent's: bottom and top of each span, in turn."""
+        """Buffers live at all moments of a node, and not at all of its parent's: bottom and top of each span, in turn."""
         self._beginning: dict[int, list[int]] = {}
-        """What begins at one of the moments of a node."""
+        """Buffers whose live range begins at one of the moments of a node."""
 
     def add(self, first: int, last: int, bottom: int, top: int) -> None:
         """Add a buffer, alive from the first moment up to, not including, the last."""

@@ -224,7 +224,7 @@ _MOST_NOISE = 0.25
 _MOST_FAR = 8
 _MOST_SHIFT = 0.03
 _MOST_FORWARD = 0.15
-"""How many orders that got far are remembered, and how far buffers shift in them, as shares of the length of the order."""
+"""Number of orders that got far and are remembered, and how far buffers shift in them, as shares of the length of the order."""
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
 _ASKED_SHARE = 0.5
@@ -237,7 +237,7 @@ _LOADING = 1.0
 
 @immutable(slots=False)
 class _Pace:
-    """How a search divides its steps: numbers for the plain one, and for the one that is compiled and fast."""
+    """Division of a search's steps: numbers for the plain search, and for the one that is compiled and fast."""
 
     restart: int
     """Steps of a short attempt, a buffer."""
@@ -263,7 +263,7 @@ class OffsetPlan:
     bound: int
     """No arena can be lower: `max_live`, or more where a search has tried all there is."""
     solver: str
-    """What found it or looked for better: "simple orders", "search", "compiled search" or "CP-SAT"."""
+    """Solver that found the plan or looked for a better one: "simple orders", "search", "compiled search" or "CP-SAT"."""
 
     @property
     def proven(self) -> bool:

@@ -1,4 +1,4 @@
-"""How long a search may work: in CPU seconds of its own thread, so that a busy machine makes it later and no worse."""
+"""Time limit of a search: in CPU seconds of its own thread, so that a busy machine makes it later and no worse."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Phase(enum.IntEnum):
 
 
 class Repeat(enum.IntEnum):
-    """Whether an operator of the forward may run a second time."""
+    """Permission to run an operator of the forward a second time."""
 
     FREELY = 0
     REPLAYED = 1
@@ -35,9 +35,9 @@ class StepStorage:
     name: str
     size: int
     is_input: bool = False
-    """Whether it is there before the first operator."""
+    """True where it is live before the first operator."""
     is_output: bool = False
-    """Whether it is there after the last one; with `is_input`, it is never freed."""
+    """True where it is live after the last operator; with `is_input`, it is never freed."""
     held: int = -1
     """The operator after which Python or autograd let go of it, where that is known: it lives so long even if nothing reads it."""
 
@@ -65,7 +65,7 @@ class CheckpointProblem:
     operators: Sequence[StepOperator]
     storages: Sequence[StepStorage]
     replay_random: bool = True
-    """Whether operators that draw random numbers may run again, with the generator's state put back."""
+    """True where operators that draw random numbers may run again, with the generator's state restored."""
 
     def __len__(self) -> int:
         return len(self.operators)
@@ -226,7 +226,7 @@ class Priced:
 
     kept: frozenset[int]
     price: int
-    """What keeping costs."""
+    """Price of keeping them."""
     picoseconds: int
     """Time of the operators that run again."""
 
@@ -237,7 +237,7 @@ class Priced:
 
 
 class Network:
-    """What to keep, in addition to what is free, so that all of `needed` can be had; for one set of needs and any prices.
+    """Minimum cut that says what to keep, beyond `free`, to have all of `needed`; for one set of needs and any prices.
 
     An operator on the sink's side of the cut runs again, a storage there is wanted after the forward. The price of a
     storage is cut where it is wanted and its writers do not run again.
@@ -324,7 +324,7 @@ class Floor:
     at: int
     """The operator that runs then."""
     storages: tuple[int, ...]
-    """What is there then in every plan, without what stays all the time."""
+    """Storages that are live then in every plan, without those that are always live."""
 
 
 class Bounds:

@@ -15,7 +15,7 @@ KEEP, ONCE, AGAIN = 0, 1, 2
 
 @immutable
 class Cost:
-    """What a plan costs."""
+    """Cost of a plan."""
 
     peak: int
     seconds: float

@@ -72,7 +72,7 @@ class _Candidate:
 
     number: int
     sources: set[int]
-    """What it is made from that is still there."""
+    """Storages that it is computed from and that are still live."""
     seconds: float
     total: float
     """The same, and what it adds to those that are made from it."""
@@ -164,13 +164,13 @@ _HOT = (3e-4, 3e-5, 3e-3)
 _COLD = 1e-5
 """The same at the end."""
 _PRICE = 3.0
-"""What a whole peak above the budget costs, in times of the step."""
+"""Price of a whole peak above the budget, in times of the step."""
 _DEARER = 20.0
 """By how much that grows each time."""
 _FLIPS, _LIKE = 0.5, 0.8
 """Draws below these change one storage, or exchange two that look alike; the rest exchange any two."""
 _REPEATS = 0.2
-"""How often a discarded storage is recomputed for each use separately."""
+"""Probability that a discarded storage is recomputed for each use separately."""
 
 
 class Annealer:
@@ -411,7 +411,7 @@ _SMALL = 7
 _ROUND = 6000
 """Steps of a round where their number is given."""
 _SHARE = 0.35
-"""How much of the remaining time a round gets."""
+"""Share of the remaining time that a round gets."""
 _PRICES = 48
 
 
@@ -429,7 +429,7 @@ class Planned:
     bound: float | None
     """Extra time that every plan within the budget needs; None where it is proven that no plan is within it."""
     proven: bool
-    """Whether no plan within the budget is quicker."""
+    """True where it is proven that no plan within the budget is quicker."""
 
     @property
     def met(self) -> bool:
@@ -468,9 +468,9 @@ class CheckpointPlanner:
         plan = self.simulator.save_all()
         self._work = WorkTime(0)
         self.is_free = AGAIN in self.simulator.states
-        """Whether each storage can be chosen for itself."""
+        """True where each storage can be chosen independently."""
         self.tries_all = self.is_free
-        """Whether every plan is tried where there are few choices."""
+        """True where every plan is tried if there are few choices."""
         self.save_all = self.simulator.cost(plan)
         self.archive.offer(self.save_all, plan, "everything kept")
         self.baselines: dict[str, list[Cost]] = {}

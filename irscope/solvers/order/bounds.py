@@ -122,12 +122,12 @@ _Lived: TypeAlias = tuple[int, int, bool, bool]
 
 
 class Necessary:
-    """What must come before what in any order that needs no more than a limit."""
+    """Precedences that hold in any order that needs no more than a limit."""
 
     def __init__(self, problem: OrderProblem, limit: int, higher: Necessary | None = None) -> None:
         self.limit = limit
         self.impossible = False
-        """Whether there is no order within the limit."""
+        """True where there is no order within the limit."""
         self.least_beyond: int = higher.least_beyond if higher is not None else 0
         """Below this limit the same would have been found; 0 where nothing was."""
         self.before: list[set[int]] = [set(earlier) for earlier in (problem if higher is None else higher).before]
@@ -139,7 +139,7 @@ class Necessary:
         self._ancestors: list[int] = []
         self._descendants: list[int] = []
         self._least: list[int] = [limit] * len(problem) if higher is None else higher._least.copy()
-        """What each operator is known to need."""
+        """Bytes that each operator is known to need."""
         self._unseen = list(range(len(problem))) if higher is None else []
         self._waiting = dict.fromkeys(range(len(problem)))
         """Operators still to be processed (the worklist)."""
@@ -299,7 +299,7 @@ class _State:
     way: tuple[_State | None, list[int]]
     """The state before, and the operators run since."""
     next: Sequence[tuple[int, int]] = ()
-    """What could run next within the limit, and bytes alive after it."""
+    """Operators that could run next within the limit, and bytes live after each."""
 
     def order(self) -> list[int]:
         """All operators run, in order."""
@@ -446,7 +446,7 @@ class ExactSearch:
         self.bound = min(self.peak, max(bound, problem.least))
         """No order needs less, or less than the bound that was given."""
         self.gave_up = False
-        """Whether the search should stop because its states take too much memory."""
+        """True where the search should stop because its states take too much memory."""
         # Memory only takes values that are sums of sizes.
         self._grain = gcd(*(storage.size for storage in problem.storages), *problem.workspace) or 1
         self._patience = _FIRST_PATIENCE

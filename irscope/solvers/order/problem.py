@@ -17,9 +17,9 @@ class Storage:
     size: int
     touches: tuple[int, ...]
     is_input: bool = False
-    """Whether it is there from the start."""
+    """True where it is live from the start."""
     is_output: bool = False
-    """Whether it stays to the end."""
+    """True where it stays live to the end."""
 
 
 @immutable(slots=False)

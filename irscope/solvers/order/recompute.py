@@ -16,14 +16,14 @@ _MOST_AT_ONCE = 8
 
 @immutable(slots=False)
 class Recipe:
-    """How results of a problem's operators are made."""
+    """Recipe of the results of a problem's operators."""
 
     reads: Sequence[tuple[int, ...]]
     """Operators whose results each one reads."""
     makes: Sequence[int]
     """The storage that each one's result lies in, -1 for none."""
     cost: Sequence[int | None]
-    """What running it once more costs; None where that would not give the same."""
+    """Cost of running it once more; None where that would not give the same result."""
 
 
 @immutable(slots=False)
@@ -35,9 +35,9 @@ class Repeated:
     source: tuple[int, ...]
     """The operator of the first problem that each one is."""
     again: tuple[bool, ...]
-    """Whether it had run before."""
+    """True where the operator had run before."""
     spent: int = 0
-    """What all that runs again costs."""
+    """Total cost of all operators that run again."""
 
     @cached_property
     def needs(self) -> list[int]:

@@ -157,7 +157,7 @@ class LatencyLimit:
 
     problem: OrderProblem
     seconds: Sequence[float]
-    """How long each operator runs."""
+    """Seconds that each operator runs."""
     share: float
     """By how much the time of the order as written may grow."""
     as_written: float = field(init=False)
@@ -229,7 +229,7 @@ def _places(order: Sequence[int]) -> list[int]:
 
 
 class _Way(NamedTuple):
-    """How a set of operators was reached; compared by what that needed."""
+    """Way in which a set of operators was reached; ways are compared by the memory that they needed."""
 
     peak: int
     live: int
