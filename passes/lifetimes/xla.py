@@ -44,9 +44,11 @@ _FOURIER: Final = "fft.transform"
 _BUTTERFLY: Final = 8
 """FLOPs of XLA's count for each element of a Fourier transform and power of two of a length: four fused multiplications and additions
 (HloCostAnalysis::HandleFft), whose powers are multiplied where there are several lengths."""
+_LIBRARY: Final = "custom_call.lapack_"
+"""Operators that stay calls of LAPACK in what the compiler made. Of their work it says -1, which its sum takes like any other number."""
 _COUNT_NOTE: Final = (
     "cost_analysis counts what the compiler made: bodies of loops once, transcendental functions apart, conversions too, "
-    "and what is fused into two kernels twice"
+    "what is fused into two kernels twice, and calls of LAPACK as -1, as their work is not known to it"
 )
 _WORK: Final = ("cost_analysis_flops", "cost_analysis_transcendentals")
 Work: TypeAlias = tuple[Dim, Dim]
@@ -144,6 +146,8 @@ class _Counter:
 
     def _of_node(self, node: Node, body: Body) -> Work:
         cost, spec = self._costs.by_node.get(node), find_op(node.op)
+        if node.op.startswith(_LIBRARY):
+            return -1, 0
         if cost is None or spec is None:
             self.unknown = "the cost of an operator is not known"
             return 0, 0

@@ -130,6 +130,12 @@ COUNTED = {
         768 + 480,
         0,
     ),
+    "a call of LAPACK is counted as -1": (
+        "%a = stablehlo.custom_call @lapack_spotrf_ffi(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\n"
+        "%0 = stablehlo.multiply %a, %a : tensor<4x8xf32>",
+        32 - 1,
+        0,
+    ),
     "a product that adds nothing up multiplies": (
         "%r = stablehlo.slice %x [0:4, 0:1] : (tensor<4x8xf32>) -> tensor<4x1xf32>\n"
         "%l = stablehlo.slice %x [0:1, 0:8] : (tensor<4x8xf32>) -> tensor<1x8xf32>\n"
@@ -195,7 +201,7 @@ def test_temporaries_are_near_those_of_the_compiler() -> None:
 
 
 # Programs of each folder, those whose temporaries are within a tenth, and whose FLOPs are within a hundredth, as docs/frontends.md says.
-FURTHER = {"more": (43, 33, 31), "fresh": (26, 16, 16)}
+FURTHER = {"more": (43, 33, 34), "fresh": (26, 16, 17)}
 
 
 @pytest.mark.slow
