@@ -512,7 +512,7 @@ class AdviceList:
     failed: dict[str, str] = field(default_factory=dict)
     """Sources that could not answer, or not for everything."""
     wholes: dict[str, Dim | float | None] = field(default_factory=dict)
-    """What shares are shares of."""
+    """Totals that shares are fractions of."""
 
 
 @dataclass(frozen=True)

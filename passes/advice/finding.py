@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 Sureness: TypeAlias = Literal["exact", "modelled", "bound"]
-"""Whether a saving is counted, follows from a model of how the model is run, or is the most that can be had."""
+"""Basis of a saving: counted, following from a model of how the model is run, or an upper bound."""
 
 
 @immutable(slots=False)
 class Finding:
-    """What could be done, why, what it saves, and how sure that is. A saving of None is not known, one of 0 is none."""
+    """A change that could be made, its reason, its saving and how sure that is. A saving of None is not known, one of 0 is none."""
 
     what: str
     evidence: str
@@ -51,12 +51,12 @@ class Finding:
     seconds: float | None = None
     """By how much the least time on the device falls."""
     is_lossless: bool = True
-    """Whether the model's results stay the same, up to rounding."""
+    """True where the model's results stay the same, up to rounding."""
 
 
 @immutable(slots=False)
 class Enquiry:
-    """What a source is given: the program and other passes through `ctx`, options, and a clock."""
+    """The input of a source: the program and other passes through `ctx`, options, and a clock."""
 
     ctx: PassContext
     device: str = ""

@@ -45,7 +45,7 @@ class NodeBound:
     reason: str = ""
     """Why nothing is known of it."""
     is_exact: bool = True
-    """Whether its numbers are those of a run; else they are the least that a run can need."""
+    """True where its numbers are those of a run; else they are lower bounds of a run."""
     least_compute: float = 0.0
     """The same at the device's highest clock, with as few multiplications as a library's algorithms need."""
     least_memory: float = 0.0
@@ -92,7 +92,7 @@ class Bounds:
     dtype: str
     nodes: list[NodeBound] = field(default_factory=list)
     is_fused: bool = False
-    """Whether what runs the model makes kernels of several nodes, so that what is between them need not move."""
+    """True where the runtime fuses several nodes into one kernel, so that intermediate values need not move."""
     weights: int = 0
     """Bytes of weights that products read, each once."""
 
@@ -224,7 +224,7 @@ class Bounder:
         return size if isinstance(size, int) else None
 
     def _factor(self, dtype: DType) -> float:
-        """How much larger elements are in the element type that is asked about."""
+        """Return the factor by which elements are larger in the requested element type."""
         if self.dtype is None or dtype.kind is not DTypeKind.FLOAT or not dtype.bits or not self.dtype.bits:
             return 1.0
         return self.dtype.bits / dtype.bits
@@ -289,8 +289,8 @@ class Bounder:
         return (arithmetic + vector if self.device.kind == "cpu" else max(arithmetic, vector)) / self.device.boost
 
     def _saved(self, node: Node) -> float:
-        """How many times fewer multiplications a convolution can need: Winograd's algorithms make several results of one transformed
-        tile, along each axis that the filter goes along in steps of one."""
+        """Return the factor by which a convolution's multiplications can be reduced: Winograd's algorithms compute several results from one
+        transformed tile, along each axis that the filter moves along with stride 1."""
         spec = find_op(node.op)
         if spec is None or not (spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in spec.roles):
             return 1.0
@@ -356,7 +356,7 @@ class Bounder:
         return Cost(**found)
 
     def _launch(self, entry: Entry, family: Family | None) -> float:
-        """What starting a node takes; views need no kernel, but a processor's library is called for them too."""
+        """Return the overhead of starting a node; views need no kernel, but a processor's library is called for them too."""
         if entry.certainty is Certainty.FREE:
             view = self.device.overheads.get("view") if family is Family.VIEW else None
             return view.lo if view is not None else 0.0

@@ -164,7 +164,7 @@ def _product(
 # The constants that come with irscope, and those of a device among them.
 
 MODELS_TAKE: Final = 1.236
-"""How many times longer models take than the roofline of a calibrated machine: 13 models in PyTorch, docs/roofline.md."""
+"""Factor by which models take longer than the roofline of a calibrated machine: 13 models in PyTorch, docs/roofline.md."""
 _MEASURED_SPREAD: Final = (0.85, 1.45)
 """The same for one model beside that: they took 1.10 to 1.73 times the roofline."""
 
@@ -218,7 +218,7 @@ class Clock:
 
     @property
     def is_own(self) -> bool:
-        """Whether the efficiencies are the device's own."""
+        """Return whether the efficiencies are the device's own."""
         return self.fitted_on == self.device.name
 
     def durations(self, kernels: Sequence[Kernel], near: Sequence[float]) -> Numbers:

@@ -28,7 +28,7 @@ MEASURES = ("flops", *FLOP_CLASSES, "macs", "masked", "read", "written")
 
 
 class Certainty(enum.Enum):
-    """Whether the cost of a node is exact, bounded or unknown."""
+    """Certainty of a node's cost: exact, bounded or unknown."""
 
     EXACT = "exact"
     BOUNDED = "bounded"
@@ -39,7 +39,7 @@ class Certainty(enum.Enum):
 
 
 class Arithmetic(enum.Enum):
-    """What numbers a node computes with."""
+    """The kind of numbers that a node computes with."""
 
     FLOAT = "float"
     INTEGER = "integer"
@@ -90,7 +90,7 @@ class Entry:
 
 
 def arithmetic_of(spec: OpSpec | None, operands: Sequence[Type | None], results: Sequence[Type]) -> Arithmetic:
-    """What a node computes with: floats wherever an operand or result is one."""
+    """Return the arithmetic of a node: floats wherever an operand or result is one."""
     if spec is None:
         return Arithmetic.UNKNOWN
     if spec.family is Family.QUANTIZATION:
@@ -137,7 +137,7 @@ def within(node: Node, limits: Bounds, arithmetic: Arithmetic, reason: str) -> E
 
 
 def joint(entries: Iterable[Entry]) -> Arithmetic:
-    """What nodes of which some run compute with."""
+    """Return the joint arithmetic of nodes of which some run."""
     kinds = {entry.arithmetic for entry in entries if entry.cost.flops != 0 or entry.bounds is not None}
     return kinds.pop() if len(kinds) == 1 else Arithmetic.UNKNOWN if kinds else Arithmetic.FLOAT
 
@@ -353,10 +353,10 @@ _NOTHING = Cost(read=0, written=0)
 
 @mutable
 class Costs:
-    """What every node costs, and the sums."""
+    """Costs of all nodes, and their sums."""
 
     entries: list[Entry] = field(default_factory=list)
-    """What the totals are made of: nodes outside branches that may or may not run, each with the number of its runs."""
+    """Entries of the totals: nodes outside branches that may or may not run, each with the number of its runs."""
     by_node: dict[Node, Cost] = field(default_factory=dict)
     """Cost of one run of each node that has a known one, with what is inside its regions; the upper limit where it is bounded."""
     certainty: dict[Node, Certainty] = field(default_factory=dict)
@@ -443,7 +443,7 @@ class _Counter:
         """Entries of a body by step, for what runs it with types of its own each time."""
         self._done: dict[Hashable, Answer] = {}
         self._by_kind: dict[int, Answer] = {}
-        """What nodes of a kind cost, whatever their operands' elements are, by the kind's identity."""
+        """Costs of nodes by kind, where they do not depend on the elements of operands; keyed by the kind's identity."""
         self._kept: list[WatchedValues] = []
         """Elements that keys of `_done` tell apart by identity, and which must therefore stay."""
 
@@ -464,7 +464,7 @@ class _Counter:
         self.costs = Costs()
 
     def body(self, graph: Graph, each: Callable[[Graph], Iterable[Node]] = iter) -> list[Entry]:
-        """What the nodes of a body cost, in order."""
+        """Return the costs of the nodes of a body, in order."""
         entries: list[Entry] = []
         by_node, certainty = self.costs.by_node, self.costs.certainty
         known = self._by_kind
@@ -500,7 +500,8 @@ class _Counter:
         return Entry(node, *self.answer(node))
 
     def answer(self, node: Node, kind: object = None) -> Answer:
-        """What a node without regions costs, the very same for like nodes. It is kept for its kind where no elements were looked at."""
+        """Return the cost of a node without regions, the same object for like nodes. It is kept by kind where no elements were looked
+        at."""
         types = self.types.types
         operands = [None if value is None else types.get(value, value.type) for value in node.inputs]
         results = [types.get(value, value.type) for value in node.outputs]

@@ -57,7 +57,7 @@ class Term:
 
 @immutable
 class ClassShare:
-    """What the operators of one family take."""
+    """Energy that the operators of one family take."""
 
     family: str
     nodes: int
@@ -133,7 +133,7 @@ class Energy(Analysis["Spent"]):
     def _terms(
         self, nodes: Sequence[NodeBound], times: Sequence[float], device: DeviceProfile, known: Constants, from_memory: float
     ) -> tuple[Term, ...]:
-        """What some nodes take, each with its seconds. With a node of which nothing is known among them no amount has an upper end."""
+        """Return the energy of some nodes, each with its seconds. If nothing is known of one of the nodes, no amount has an upper end."""
         is_open = any([one.binding == UNKNOWN or not one.is_exact for one in nodes])
 
         def amount(low: float, high: float) -> Ends:
@@ -321,7 +321,7 @@ def _terms_table(terms: Sequence[Term]) -> Table:
 
 
 def _factors(grid: Figure | None, pue: Figure) -> Table:
-    """What makes carbon of joules."""
+    """Return the factors that convert joules to carbon."""
     source = (_NO_GRID, "") if grid is None else (grid.source, grid.date)
     rows = [("data centre (PUE)", *_ends(pue), "", pue.source, pue.date), ("grid", *_ends(grid), "g/kWh", *source)]
     return Table.of(rows, columns=["input:text", "low:number", "high:number", "unit:text", "source:text", "date:text"], title="carbon")
@@ -352,7 +352,7 @@ PICO = 1e-12
 
 @immutable(slots=False)
 class Constants:
-    """What a joule is made of."""
+    """Constants that the energy is computed from."""
 
     arithmetic: Mapping[str, Figure]
     """Joules a FLOP by element type: the arithmetic alone."""

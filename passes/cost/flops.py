@@ -335,7 +335,7 @@ class Formulas:
 
     by_measure: dict[str, str]
     sizes: dict[str, Dim]
-    """What each symbol stands for in this node."""
+    """Meaning of each symbol in this node."""
 
 
 def formulas_of(spec: OpSpec, call: OpCall, cost: Cost) -> Formulas | None:

@@ -62,7 +62,7 @@ class KernelClass(enum.IntEnum):
     GATHER = 21
     """Indexing, sorting, scattering."""
     GENERATED = 22
-    """What a compiler made of elementwise operators."""
+    """Kernels that a compiler generates from elementwise operators."""
     GENERATED_REDUCTION = 23
     BATCH_STATISTICS = 24
     """Batch norm that works out its statistics, as in training."""
@@ -76,7 +76,7 @@ class KernelClass(enum.IntEnum):
 _FULL_BITS: Final = 32.0
 """Row norms load four elements at once whatever their type (`vec_size` in ATen's layer_norm_kernel.cu): those of 16 bits take as long."""
 _COPIED: Final = 3.0
-"""What a copy across the order of elements takes, in reads of the tensor: it is read and written, at less of the bandwidth."""
+"""Cost of a copy that permutes the order of elements, in reads of the tensor: it is read and written, at less of the bandwidth."""
 MATRIX: Final = frozenset(
     {
         KernelClass.PRODUCT,
@@ -137,7 +137,7 @@ class Use:
     operands: Sequence[Type | None]
     results: Sequence[Type | None]
     is_view: bool = False
-    """Whether the result is an operand's own storage."""
+    """True where the result is an operand's own storage."""
     products: float = 0.0
     """FLOPs of products by the operator's cost rule."""
 

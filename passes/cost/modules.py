@@ -58,7 +58,7 @@ class ModuleCosts:
     peak_is_sure: Provenance = Provenance.EXACT
     """Where the step of the peak comes from."""
     complete: bool = True
-    """Whether every parameter has a known size."""
+    """True where every parameter has a known size."""
 
 
 @dataclass(frozen=True)

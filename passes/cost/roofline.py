@@ -39,7 +39,7 @@ _NOTES = (
 
 @immutable(slots=False)
 class Compulsory:
-    """What must be moved however the model is run. A part is None where a size is unknown."""
+    """Compulsory traffic: bytes that must be moved however the model is run. A part is None where a size is unknown."""
 
     inputs: Dim | None
     weights: Dim | None

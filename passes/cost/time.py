@@ -47,9 +47,9 @@ class NodeTime:
     seconds: float
     """On the device; 0 where nothing runs there or the kernel is not known."""
     host: float
-    """What the host takes to call it."""
+    """Time that the host takes to call it."""
     waits: float
-    """How long the device had nothing to do before it."""
+    """Time that the device was idle before it."""
     binds: str
 
 
@@ -93,7 +93,7 @@ class Timing:
 
     @property
     def waiting(self) -> float:
-        """How long the device waits for the host."""
+        """Return the time that the device waits for the host."""
         return sum(one.waits for one in self.nodes)
 
     def by_binding(self) -> dict[str, float]:

@@ -22,7 +22,7 @@ from irscope.report.printable import legible
 from irscope.report.units import Kind, humanise
 
 COLOURINGS = ("class", "flops", "bytes", "memory", "parameters")
-"""What boxes can be coloured by: the class of the operator, or their share of a measure."""
+"""Criteria that boxes can be coloured by: the class of the operator, or their share of a measure."""
 _MOST_ROWS = 6
 _LONGEST_ATTR = 120
 
@@ -312,7 +312,7 @@ def _dot_text(text: str) -> str:
 
 MERMAID_CHARACTERS: Final = 50_000
 MERMAID_EDGES: Final = 500
-"""What Mermaid draws unless a page sets maxTextSize and maxEdges: https://mermaid.js.org/config/schema-docs/config.html"""
+"""Mermaid's limit on edges unless a page sets maxTextSize and maxEdges: https://mermaid.js.org/config/schema-docs/config.html"""
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_ .,:/+*()\[\]=-]")
 
 

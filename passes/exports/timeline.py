@@ -35,14 +35,14 @@ LOADING = -1
 
 @immutable
 class Owner:
-    """What asked for memory."""
+    """The requester of a block of memory."""
 
     label: str
     category: str
     node: Node | None
     """None for weights and inputs."""
     modelled: bool = False
-    """Whether its size is a model's."""
+    """True where its size is a model's."""
     origin: Origin | None = None
     """Where a program asked for it, if a program did."""
     called: str = ""
@@ -84,13 +84,13 @@ class Refusal:
     size: int
     stream: int
     left: int
-    """What the device had left."""
+    """Bytes that the device had left."""
     line: str
 
 
 @dataclass
 class AllocatorLog:
-    """What the allocator did."""
+    """Events of the allocator."""
 
     steps: list[Node]
     events: list[Event] = field(default_factory=list)
@@ -138,7 +138,7 @@ class _Recorder:
         self, log: AllocatorLog, tape: Tape[Any], sizes: list[int], replayed: Replayed, expandable: bool, refusal: Refusal | None = None
     ) -> None:
         self._refusal = refusal
-        """What is still to be noted."""
+        """Refusal that is still to be noted."""
         self._tape = tape
         self._sizes = sizes
         self._replayed = replayed
@@ -206,7 +206,7 @@ class _Recorder:
         return self._tape.phases[at - 1][1] if at and self._found.spans else ""
 
     def _note_segments(self, segments: list[Segment], run: int, step: int) -> None:
-        """What the device gave or got back since the last look."""
+        """Note the segments that the device gave or got back since the last look."""
         now = {segment.address: segment.size for segment in segments}
         names: tuple[Action, Action] = ("segment_unmap", "segment_map") if self._expandable else ("segment_free", "segment_alloc")
         gone, more = names
@@ -337,7 +337,7 @@ def snapshot(log: AllocatorLog) -> dict[str, Any]:
 
 
 PHASE_MARK: Final = "irscope: "
-"""What names of annotations begin with that tell phases and steps."""
+"""Prefix of the names of annotations that mark phases and steps."""
 
 
 def _step_name(log: AllocatorLog, event: Event) -> str:

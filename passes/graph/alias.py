@@ -37,7 +37,7 @@ class Aliases:
     """Storages of the values, each named by the value that had it first."""
 
     strides: Strides
-    """How the elements of each value lie in its storage."""
+    """Strides of each value in its storage."""
     parents: dict[Value, Value] = field(default_factory=dict)
     """The value whose storage a value shares, for values that share one."""
     contents: dict[Value, tuple[Value, ...]] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class _Finder:
                 self.found.hold(argument, operands)
 
     def leave(self, body: Graph) -> None:
-        """What regions yield from outside is also held by the results of their node."""
+        """Note that values from outside that regions yield are also held by the results of their node."""
         node = body.owner
         if node is None or not node.outputs:
             return

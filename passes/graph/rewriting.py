@@ -30,7 +30,7 @@ class Pattern:
     root: str
     """The operator of the nodes that are looked at; empty for all."""
     match: Callable[[Node], Any]
-    """What is true, such as the nodes that were looked for, where the pattern applies."""
+    """Function that returns something true, such as the matched nodes, where the pattern applies."""
     rewrite: Callable[[Graph, Node, Any], Value | Sequence[Value] | None]
     """Given the graph, the node and what `match` returned: what takes the place of the node's results; None where it changed the graph
     itself, by methods of the graph."""
@@ -190,7 +190,7 @@ PATTERNS: Final = (
 
 
 class _Writes:
-    """What is worked on in place: values that share its storage are not to be taken for one another."""
+    """Values that are written in place: values that share their storage must not be exchanged for each other."""
 
     def __init__(self, ctx: PassContext) -> None:
         self._aliases = aliases = ctx.get(Alias)

@@ -32,7 +32,7 @@ cause of its own."""
 MAX_REGION_DEPTH = 100
 
 DecidedBy: TypeAlias = str | tuple[Value, ...]
-"""What decides something unknown: values of the graph, or as rules of operators say it (`OpCall.unknown`)."""
+"""Origin of an unknown: values of the graph, or a rule's own words for it (`OpCall.unknown`)."""
 
 
 @mutable(slots=True, eq=False)
@@ -50,7 +50,7 @@ class Reason:
     root: Reason | None = None
     """The first cause, where this is only what follows from another."""
     decided_by: str = ""
-    """What of the model's own inputs decides it, in words."""
+    """The model's inputs that decide it, in words."""
 
     @property
     def first(self) -> Reason:
@@ -68,7 +68,7 @@ class Assumption:
     why: str
     relation: Relation = Relation.EQUAL
     is_certain: bool = True
-    """Whether the node runs whenever the model does: it is in no branch or loop."""
+    """True where the node runs whenever the model does: it is in no branch or loop."""
 
 
 @mutable(slots=True, eq=False)
@@ -79,7 +79,7 @@ class Branch:
     """Its place among the bodies; None where the condition is not known, or not the same whenever the node runs."""
     why: str
     reason: Reason | None = None
-    """What decides it, where it is not known."""
+    """Reason that decides it, where it is not known."""
 
 
 @immutable
@@ -92,7 +92,7 @@ class Problem:
 
 
 class Fact(NamedTuple):
-    """What is known of a value besides its type."""
+    """Knowledge about a value besides its type."""
 
     known: Known | None = None
     items: tuple[Item, ...] | None = None
@@ -121,7 +121,7 @@ class Inferred:
     foreign: dict[str, int] = field(default_factory=dict)
     """Operators without a record, with the number of nodes."""
     trips: dict[Node, Dim] = field(default_factory=dict)
-    """How often the body of a loop, scan or map runs."""
+    """Trip count of each loop, scan or map."""
     branches: dict[Node, Branch] = field(default_factory=dict)
     idle: set[Node] = field(default_factory=set)
     """Nodes in branches that are not taken."""
@@ -150,13 +150,13 @@ _LISTS: list[Callable[[Inference, Node, OpCall, list[Type]], Lists]] = []
 def define_regions(
     controls: Mapping[Control, Callable[[Inference, Node], list[Type]]], lists: Callable[[Inference, Node, OpCall, list[Type]], Lists]
 ) -> None:
-    """How control flow and lists are inferred. Their rules run bodies in an inference: their module calls this when it is imported."""
+    """Register the rules of control flow and lists. They run bodies in an inference: their module calls this when it is imported."""
     _CONTROLS.update(controls)
     _LISTS.append(lists)
 
 
 class Answer(NamedTuple):
-    """What the rules of an operator said of one use of it, where they said nothing of the node or its values alone."""
+    """Answer of an operator's rules for one use of it, where they noted nothing about the node or its values alone."""
 
     types: tuple[Type, ...]
     values: tuple[Known | None, ...]
@@ -165,7 +165,7 @@ class Answer(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How much was noted about a model at some time."""
+    """Numbers of notes about a model at some time."""
 
     problems: int
     assumptions: int
@@ -179,7 +179,7 @@ class Inference(RuleContext):
         super().__init__()
         self.program = program
         self._seen = program.watched is not None
-        """Whether results have the types that they had in a run."""
+        """True where results have the types that they had in a run."""
         self.found = Inferred()
         self.depth = 0
         self._node: Node | None = None
@@ -188,11 +188,11 @@ class Inference(RuleContext):
         self._faulty: set[Node] = set()
         self._possible: dict[TensorType, bool] = {}
         self.keeps_answers = True
-        """Whether rules see nothing of a node but its operator, attributes, types and elements, so that like nodes have like results."""
+        """True where rules see nothing of a node but its operator, attributes, types and elements, so that like nodes have like results."""
         self._answers: dict[Hashable, Answer | dict[Hashable, Answer]] = {}
         """By what the results of a node follow from. Where also elements of operands decide them, by their identities behind that."""
         self._attrs: dict[int, Hashable] = {}
-        """What stands for the attributes of a node in keys, by their identity: frontends let like nodes share them."""
+        """Key of a node's attributes, by their identity: frontends let like nodes share them."""
         self._attr_numbers: dict[Hashable, int] = {}
         self._literals: dict[tuple[Type, bytes], Known] = {}
         """Each distinct constant once: like nodes then have the very same operands."""
@@ -203,7 +203,7 @@ class Inference(RuleContext):
         self._looked = WatchedValues([])
         """Elements of the operands of the node that was inferred last by a rule."""
         self._remarks = 0
-        """How often a rule said or asked something that is about one node or value alone."""
+        """Number of times that a rule stated or asked something about a single node or value."""
         self.after_body: Callable[[Node, int], None] | None = None
         """Called after each inference of a body that a control node runs, with the node and the number of the step."""
 
@@ -349,8 +349,8 @@ class Inference(RuleContext):
                     self.note_size(size)
 
     def _key(self, node: Node, elements: list[int]) -> Hashable:
-        """What the results of a node follow from, but for known elements of operands, whose identities are added to `elements`; None where
-        that cannot be a key."""
+        """Return the key that determines the results of a node, without known elements of operands, whose identities are added to
+        `elements`; None where that cannot be a key."""
         types, values = self.found.types, self.found.values
         attrs = self._attrs.get(id(node.attrs), 0)
         if attrs == 0:

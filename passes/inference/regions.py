@@ -480,7 +480,7 @@ MOST_ITEMS = 256
 
 
 class KnownLists:
-    """What an operator's rule for lists asks and says, for one node (`irscope.ops.spec.Lists`)."""
+    """Interface of an operator's rule for lists, for one node (`irscope.ops.spec.Lists`)."""
 
     def __init__(self, engine: Inference, node: Node, call: OpCall, inferred: list[Type]) -> None:
         call.results = inferred

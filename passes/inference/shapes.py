@@ -250,7 +250,7 @@ def _without_record(name: str, count: int) -> Diagnostic:
 
 
 def _constraints(found: Inferred) -> Iterator[Constraint]:
-    """What operators that always run require of sizes that a user may choose."""
+    """Return the constraints of operators that always run on sizes that a user may choose."""
     for one in (*found.assumptions, *found.fitting):
         is_open = any(isinstance(size, SymDim) and size.is_unknown for size in (one.left, one.right))
         if one.is_certain and one.relation is not Relation.AT_MOST and not is_open:
@@ -284,7 +284,7 @@ def _diagnostic(problem: Problem) -> Diagnostic:
 
 _MOST_SIZES = 6
 _SIZES = (64, 1, 2, 32, 128, 224, 256, 512, 576, 640, 1024, 1600, 16_000)
-"""What is tried for sizes of inputs, where the usual ones contradict the model: images, windows, frames of audio."""
+"""Candidates for sizes of inputs, where the usual ones contradict the model: images, windows, frames of audio."""
 _BROADCASTS = frozenset({Family.ELEMENTWISE, Family.COMPARISON})
 _SMALL_TO_LARGE = (2, 8, 16, 32, 64, 128, 224, 256, 320, 512, 576, 640, 1024, 1600, 4000, 16_000)
 _MOST_TRIALS = 40
@@ -294,7 +294,7 @@ _MOST_WORK = 300_000
 _LARGE = 20_000
 """Models of more nodes are not inferred again only to try a number."""
 _NUMBERS = (1, 0, 2, 8)
-"""What is tried for the elements of inputs, of which nothing says what they stand for."""
+"""Candidates for the elements of inputs whose meaning nothing states."""
 SHAPES_HINT: Final = f"{typed('irscope run --passes shapes MODEL')} tells what their sizes depend on"
 
 
@@ -349,7 +349,8 @@ def symbol_names_of(size: Dim) -> tuple[str, ...]:
 
 
 def _trial(program: Program, numbers: Mapping[str, int], elements: Container[str] = ()) -> Inferred | None:
-    """What is known with numbers for sizes and elements of inputs; None where one is outside its limits. The program stays as it is."""
+    """Return the inference with numbers for sizes and elements of inputs; None where one is outside its limits. The program is not
+    changed."""
     binder, given = type_binder(numbers), program.given
     program.given = {**given, **{name: number for name, number in numbers.items() if name in elements}}
     try:

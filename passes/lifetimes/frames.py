@@ -295,7 +295,7 @@ class Locals:
                 frame.places.setdefault(container, _place(frame))
 
     def _look_at(self, frame: _Frame, loc: Loc, names: Sequence[str], end: int) -> None:
-        """What follows from the identifiers of a statement."""
+        """Note what follows from the identifiers of a statement."""
         self._name(frame, loc, names, end)
         if _PUTS_IN_CACHE(loc.statement):
             self._keep_in_cache(frame, end)
@@ -478,7 +478,7 @@ class HiddenFunction:
         self._alike: dict[object, list[int]] = {}
         """Steps by type and shape of their results."""
         self.spare: list[Value] = []
-        """What the function may return besides what has a reader: the last of its variables to which there is no other reference."""
+        """Values that the function may return besides those with a reader: the last of its variables, without another reference."""
 
     def hold(self, holds: Holds) -> None:
         """Record until when its variables keep its results alive."""

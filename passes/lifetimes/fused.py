@@ -76,7 +76,7 @@ class FusedPlan:
     kernels: int = 0
     devices: int = 1
     exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
-    """What devices of a sharded program exchange, with the bytes on one device."""
+    """Exchanges between the devices of a sharded program, with the bytes on one device."""
 
     @property
     def total(self) -> Quantity:
@@ -91,7 +91,7 @@ class FusedPlan:
         return Quantity(there + self.temporary, Provenance.MODELLED, note=note, lo=there + self.low, hi=high)
 
     def summary(self) -> dict[str, object]:
-        """What the compiler's own analysis would say."""
+        """Return the summary that corresponds to the compiler's own analysis."""
         return {
             "argument_bytes": self.arguments,
             "output_bytes": self.outputs,
@@ -121,7 +121,7 @@ class FusedPlan:
 
 @mutable
 class Kernel:
-    """What runs at once: what it reads and makes, values or copies of them."""
+    """A kernel: the values, or copies of values, that it reads and makes."""
 
     node: Node
     reads: dict[object, None]
@@ -159,7 +159,7 @@ class Body:
         self._members: dict[Node, list[Node]] = {}
         self._leaves: dict[Node, frozenset[Value]] = {}
         self.is_loose = is_loose
-        """Whether nothing is fused, and nothing written over: for an upper end."""
+        """True where nothing is fused, and nothing written over: for an upper bound."""
         if not is_loose:
             self.library = Library(self.place, self.users, self.root, self.types.type_of, self._is_copied).kernels()
             self._fuse()
@@ -268,7 +268,7 @@ class Body:
                 self.into[node] |= where
 
     def _on_all_paths(self, node: Node, users: Iterable[Node]) -> bool:
-        """Whether nothing that is stored comes of a node and goes into the kernel of one of its users."""
+        """Return whether no stored value comes of a node and goes into the kernel of one of its users."""
         self._leaves.clear()  # of a time when fewer nodes were fused
         stored = {leaf.node for user in users for leaf in self.leaves(user)} - {None, node}
         seen: set[Node] = set()
@@ -284,11 +284,11 @@ class Body:
         return True
 
     def goes_into(self, made: Node | None, user: Node, value: Value) -> bool:
-        """Whether the node that makes a value is computed in the kernel of a reader."""
+        """Return whether the node that makes a value is computed in the kernel of a reader."""
         return made is not None and (made in self.fused or (made in self.again and self.takes(user, value)))
 
     def takes(self, user: Node, value: Value) -> bool:
-        """Whether a node takes what makes its operand into its kernel."""
+        """Return whether a node fuses the producer of its operand into its kernel."""
         spec = find_op(user.op)
         if spec is not None and spec.family in _PRODUCTS and not user.regions:
             operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
@@ -300,7 +300,7 @@ class Body:
         return OpRole.WRITE_PART not in spec.roles or self.root(user.inputs[0] or value) is not value
 
     def _is_free(self, node: Node) -> bool:
-        """Whether it makes something of constants alone, at no cost."""
+        """Return whether a node makes something of constants alone, at no cost."""
         spec = find_op(node.op)
         if spec is None or spec.family not in (Family.CREATION, Family.MOVE, Family.VIEW):
             return False
@@ -311,7 +311,7 @@ class Body:
         return made is not None and made in self.place and self._is_free(made)
 
     def is_unary(self, node: Node) -> bool:
-        """Whether at most one operand has as many axes as the result, or all have no more elements (EffectivelyAtMostUnary)."""
+        """Return whether at most one operand has as many axes as the result, or all have no more elements (EffectivelyAtMostUnary)."""
         operands = {self.root(value) for value in node.inputs if value is not None}
         if sum(self.elements(value) for value in operands) <= self.elements(node.outputs[0]):
             return True
@@ -323,7 +323,7 @@ class Body:
         return sum(size != 1 for size in type_.shape or ()) if isinstance(type_, TensorType) else 0
 
     def _is_repeated(self, value: Value) -> bool:
-        """Whether a value is made of fewer numbers, or of none."""
+        """Return whether a value is made of fewer numbers, or of none."""
         spec = find_op(value.node.op) if value.node is not None else None
         if spec is None:
             return value.role is Role.CONSTANT and self.elements(value) == 1
@@ -348,7 +348,7 @@ class Body:
     # -- buffers --------------------------------------------------------------------------------------------------
 
     def has_buffer(self, node: Node) -> bool:
-        """Whether a node's results are stored."""
+        """Return whether a node's results are stored."""
         return node not in self.fused and bool(node.outputs)
 
     def leaves(self, node: Node) -> frozenset[Value]:
@@ -401,7 +401,8 @@ class Body:
         return order
 
     def _is_swapped(self, node: Node) -> bool:
-        """Whether only another order of the result's axes is read, so that the compiler made a product with its operands exchanged."""
+        """Return whether only another order of the result's axes is read, so that the compiler made a product with its operands
+        exchanged."""
         return is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
@@ -441,8 +442,8 @@ class Body:
         return [*before, Kernel(node, reads, makes)]
 
     def _scattered(self, node: Node, reads: dict[object, None]) -> tuple[list[Kernel], dict[object, None]]:
-        """What the compiler makes of a scatter by windows: numbers of places along each axis, the place of each window's element among
-        them, and a scatter (SelectAndScatterExpander)."""
+        """Return the nodes that the compiler makes of a scatter by windows: numbers of places along each axis, the place of each window's
+        element among them, and a scatter (SelectAndScatterExpander)."""
         x, source = node.inputs[0], node.inputs[1]
         type_ = self.types.type_of(x)
         rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
@@ -461,14 +462,14 @@ class Body:
         return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
 
     def _is_copied(self, node: Node, place: int) -> bool:
-        """Whether a product has a copy of an operand, in another order or element type."""
+        """Return whether a product has a copy of an operand, in another order or element type."""
         spec = find_op(node.op)
         if spec is None or spec.family not in _PRODUCTS or node.regions or place > 1:
             return False
         return bool(self._widened(node)) or self._is_turned(node, place)
 
     def _widened(self, node: Node) -> int:
-        """How many times as large a product's operands are in f32, to which they are converted; 0 where they are multiplied as they are."""
+        """Return the factor by which a product's operands grow when they are converted to f32; 0 where they are multiplied as they are."""
         type_ = self.types.type_of(node.inputs[0])
         bits = type_.dtype.bits if isinstance(type_, TensorType) and type_.dtype.is_float else None
         return COMPUTED // bits if bits is not None and bits < COMPUTED else 0
@@ -479,9 +480,9 @@ class Body:
         return made[1] * max(1, COMPUTED // bits)
 
     def _is_turned(self, node: Node, place: int) -> bool:
-        """Whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the left,
-        batches, what is summed over, what is left on the right. Two matrices are taken as they are. So is a convolution's operand whose
-        axes stand as batch, space, channels, its kernel as space, input, output channels."""
+        """Return whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the
+        left, batches, what is summed over, what is left on the right. Two matrices are taken as they are. So is a convolution's operand
+        whose axes stand as batch, space, channels, its kernel as space, input, output channels."""
         type_ = self.types.type_of(node.inputs[place])
         rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
         order = node.attrs.get("axes_w" if place else "axes_x")
@@ -574,7 +575,7 @@ class Body:
         return found
 
     def _writes_over_state(self, node: Node, output: Value, last: dict[object, int], step: int) -> bool:
-        """Whether a result lies where a loop's state, or a donated argument, was: of its size and read for the last time."""
+        """Return whether a result lies where a loop's state, or a donated argument, was: of its size and read for the last time."""
         spec = find_op(node.op)
         first = node.inputs[0] if node.inputs else None
         if spec is not None and OpRole.WRITE_PART in spec.roles and first is not None and self.root(first) in self.writable:
@@ -594,7 +595,7 @@ class Body:
         return False
 
     def _is_scan(self, node: Node) -> bool:
-        """Whether a window from the border on is a scan in blocks, whose parts are stored before they are added."""
+        """Return whether a window from the border on is a scan in blocks, whose parts are stored before they are added."""
         kernel, pads = node.attrs.get("kernel"), node.attrs.get("pads")
         if not isinstance(kernel, tuple) or not isinstance(pads, tuple) or len(node.outputs) != 1:
             return False

@@ -44,7 +44,7 @@ class LiveRange:
     born: int
     dies: int
     held_by: str
-    """What ends its live range: a use by a node, the return of a module call, a variable, or "output"."""
+    """Holder that ends its live range: a use by a node, the return of a module call, a variable, or "output"."""
     last_use: int
     """The last use; the number of steps for what the model returns."""
     used_at: Sequence[int] = ()
@@ -277,7 +277,8 @@ def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
 
 
 def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
-    """What kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an unknown reason."""
+    """Return the holder that kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an
+    unknown reason."""
     if one.last_use == died or one.is_output:
         return steps[died].name if one.used_at and not one.is_output else one.held_by
     for hold in one.holds:

@@ -23,7 +23,7 @@ Cut: TypeAlias = tuple[tuple[str, ...], ...]
 
 @immutable
 class Exchange:
-    """What devices exchange at a node."""
+    """An exchange between devices at a node."""
 
     node: Node
     kind: str

@@ -323,7 +323,7 @@ class Held:
     name: str
     category: str
     size: Dim
-    """What it contributes to the total of the step."""
+    """Contribution to the total of the step."""
     born: int
     dies: int
     """The last step of its live range; the number of steps for what outlives the run."""
@@ -403,13 +403,13 @@ class Footprint:
     """The largest total over all steps of all runs."""
     peak_step: int
     living: Callable[[int], list[Held]]
-    """What is in use at a step: sizes add up to its total."""
+    """Function that returns what is in use at a step: sizes add up to its total."""
     is_sure: bool = True
-    """Whether the peak is at this step whatever those sizes are that are not exact."""
+    """True where the peak is at this step whatever those sizes are that are not exact."""
     lacking: Container[int] = ()
     """Steps at which something of unknown size is alive, so that their total is a lower bound."""
     limits: tuple[Limit, ...] = ()
-    """What the total is not to pass: the memory of the device."""
+    """Limits that the total must not exceed: the memory of the device."""
     over: Callable[[], HeldOver] | None = None
     """The same for all steps at once; None where it would have to be put together from each."""
 

@@ -53,7 +53,7 @@ class _Variable:
     slots: list[tuple[Run, tuple[int, int]]] = field(default_factory=list)
     """Each statement's first use of it: how many steps from the statement's beginning, and which operand."""
     heir: _Variable | None = None
-    """What the same line uses in the next iteration of a loop."""
+    """Variable that the same line uses in the next iteration of a loop."""
 
 
 class TracedLocals:
@@ -68,7 +68,7 @@ class TracedLocals:
         self._same: dict[Value, Value] = {}
         self._read_by: dict[Run, list[_Variable]] = {}
         self._ending: dict[int, int] = {}
-        """How many variables have one statement as their only use, by that statement."""
+        """Number of variables whose only use is one statement, by that statement."""
 
     def holds(self) -> dict[Value, Hold]:
         """The longest-lived reference to each storage."""
@@ -259,8 +259,8 @@ class TracedLocals:
         return call.runs[min(places)].last if places else call.last
 
     def _has_alias(self, variable: _Variable) -> bool:
-        """Whether the initial value of a loop has a second name: the first tensor of its type, followed by statements without operators,
-        such as `hidden = embedded`."""
+        """Return whether the initial value of a loop has a second name: the first tensor of its type, followed by statements without
+        operators, such as `hidden = embedded`."""
         call, made = variable.call, variable.call.run_at(variable.bound)
         maker = self._maker(variable.value)
         if maker is None or maker[1] is call or self._continues(variable, made):
@@ -347,7 +347,8 @@ class TracedLocals:
         return any(result.type.dtype is variable.value.type.dtype for result in results) and not self._waits(variable, run)
 
     def _waits(self, variable: _Variable, run: Run) -> bool:
-        """Whether other statements ran between the definition of a tensor and a loop: then it is not only the loop's initial value."""
+        """Return whether other statements ran between the definition of a tensor and a loop: then it is not only the loop's initial
+        value."""
         made = variable.call.run_at(variable.bound)
         return variable.call.times[run.line] > 1 and run.place - made.place > 1
 
@@ -385,7 +386,7 @@ class Run:
     first: int
     last: int
     place: int = 0
-    """How many statements of the function were executed before."""
+    """Number of statements of the function that were executed before."""
     makes: list[Value] = field(default_factory=list)
     """Its results that later statements of the function use."""
 
@@ -409,7 +410,7 @@ class Call:
     binds: dict[int | str, list[int]] = field(default_factory=dict)
     """Indices of the executions that bind a variable, by line and name."""
     times: dict[int, int] = field(default_factory=dict)
-    """How often each line was executed."""
+    """Number of executions of each line."""
 
     def run_at(self, step: int) -> Run:
         """The statement that ran at a step."""
@@ -545,7 +546,7 @@ class Lifetimes:
     unsized_ranges: list[LiveRange] = field(default_factory=list)
     """When storages of unknown size live; their sizes are unknown within the limits there are, and no sum counts them."""
     is_modelled: bool = False
-    """Whether live ranges are what the lines of a file suggest, where Python may keep tensors in ways that it does not show."""
+    """True where live ranges are what the lines of a file suggest, where Python may keep tensors in ways that it does not show."""
 
     @property
     def deaths(self) -> list[int]:

@@ -53,7 +53,7 @@ class Changes:
     """Nodes removed when dead, though they are dead in the file too (other dead nodes run)."""
 
     relays: bool = False
-    """Whether some results have another layout on the device."""
+    """True where some results have another layout on the device."""
 
     def __bool__(self) -> bool:
         return bool(self.instead or self.dropped or self.fused or self.relays)

@@ -107,19 +107,19 @@ class DeviceMemory:
     reason: str = ""
     """Why there are no numbers."""
     fix: str = ""
-    """What would make them known."""
+    """Advice on how to make the counters known."""
     basis: Basis | None = None
     tape: ForwardTape | None = None
     sizes: list[int] | None = None
     """Bytes of each slot, as predicted; None where they depend on symbols."""
     central: Replayed | None = None
     lows: tuple[Replayed, ...] = ()
-    """What may be less, where something is unknown or modelled; nothing where everything is exact. A counter's lower bound is the least of
-    them: less that is asked for may well be more that is reserved."""
+    """Replays for the lower bound, where something is unknown or modelled; empty where everything is exact. A counter's lower bound is the
+    least of them: fewer requested bytes may well be more reserved bytes."""
     high: Replayed | None = None
     """Upper bound; None where there is none."""
     is_open: bool = False
-    """Whether sizes are data-dependent, so that there is only an interval."""
+    """True where sizes are data-dependent, so that there is only an interval."""
     unbounded: str = ""
     """Why there is no upper end."""
     shortage: Shortage | None = None
@@ -399,7 +399,7 @@ def _footprint(memory: DeviceMemory, shown: Run, peak: Quantity, which: str = ""
 
 
 class _Rows:
-    """What is allocated at a step, as rows."""
+    """Rows of what is allocated at a step."""
 
     def __init__(self, memory: DeviceMemory, moments: Moments, tape: ForwardTape, sizes: list[int], *, is_second: bool) -> None:
         self._basis = memory.basis

@@ -52,7 +52,7 @@ class Simulator:
     def __init__(self, target: Target, tape: ForwardTape, basis: Basis, longest: Simulator | None = None) -> None:
         self.target = target
         self._longest = longest
-        """What replays it with the longest live ranges that there may be, where they are modelled."""
+        """Simulator with the longest possible live ranges, where they are modelled."""
         self._tape = tape
         self._basis = basis
         self._tapes: dict[Shape, ForwardTape] = {}
@@ -365,9 +365,9 @@ class PeakCurve:
     """The node at each peak of activations."""
     timeline: Timeline
     counted: list[Replayed] | None
-    """What PyTorch's allocator counts at each point; None where it does not run such a model."""
+    """Counters of PyTorch's allocator at each point; None where it does not run such a model."""
     is_modelled: bool = False
-    """Whether what is counted contains sizes that are not exact, as the workspaces of cuDNN."""
+    """True where the counters contain sizes that are not exact, as the workspaces of cuDNN."""
 
     @property
     def origin(self) -> Provenance:
@@ -482,7 +482,7 @@ _MOST_READ_AGAIN = 64
 
 @mutable
 class DevicePeaks:
-    """What a device has allocated at most, point by point."""
+    """Peak of a device's allocated bytes, point by point."""
 
     bytes: list[int]
     what: str

@@ -47,7 +47,7 @@ class Advice:
 
 @mutable
 class PeakAdvice:
-    """What would lower the peak."""
+    """Changes that would lower the peak."""
 
     peak: int
     lower_bound: int

@@ -170,7 +170,7 @@ _NOTES = {
 
 @immutable
 class _Counters:
-    """What the report says of an allocator."""
+    """Counters of an allocator, for the report."""
 
     headline: tuple[str, ...]
     verdict: dict[str, object]

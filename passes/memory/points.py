@@ -33,7 +33,7 @@ class Points:
     columns: Mapping[str, Sequence[int]]
     """For each symbol its size at every point, by the model's own name."""
     names: Mapping[str, str]
-    """What the user calls each symbol."""
+    """The user's name of each symbol."""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -227,7 +227,7 @@ _AT_ONCE = 1 << 22
 
 @immutable(slots=False)
 class Peaks:
-    """What a timeline says at each point."""
+    """Peaks of a timeline at each point."""
 
     activation: list[int]
     """Most bytes alive at once."""
@@ -321,11 +321,11 @@ class Largest:
     limit: str
     """"memory", or "range" where every size that the model allows fits."""
     exhaustive: bool = True
-    """Whether every larger size is known not to fit."""
+    """True where every larger size is known not to fit."""
     failing: tuple[int, ...] = ()
     """Smaller sizes that were seen not to fit."""
     looks: int = 0
-    """How many sizes were measured."""
+    """Number of sizes that were measured."""
 
 
 def largest_by_formula(heights: Heights, memory: int, low: int, high: int | None, rising: bool) -> Largest:

@@ -190,7 +190,7 @@ class _ForwardWriter:
         self._slots: dict[Value, int] = {}
         self._on_host: set[Value] = set()
         self._seen: dict[object, tuple[MemoryEvent, ...]] = {}
-        """What calls that look alike ask for."""
+        """Requests of calls that look alike."""
 
     def write(self, load: Sequence[Load]) -> ForwardTape:
         """Walk the steps in order; the caller lets go of the outputs in a step of their own."""
@@ -297,7 +297,7 @@ class _StepWriter:
         self._kernels = KernelWriter(self._tape, target)
         self._slots: dict[Piece, int] = {}
         self._asked: dict[int, tuple[OpCall, tuple[MemoryEvent, ...]]] = {}
-        """What calls ask for, by identity of the call."""
+        """Requests of calls, by identity of the call."""
 
     def write(self) -> StepTape:
         """Walk all operators: each is a step of the tape."""

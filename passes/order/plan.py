@@ -46,9 +46,9 @@ class Planned:
     greedy: int
     """The arena where the largest buffers are placed first."""
     held: int
-    """What ONNX Runtime's arena takes from the device for the same requests."""
+    """Bytes that ONNX Runtime's arena takes from the device for the same requests."""
     reserved: int
-    """What PyTorch's CUDA allocator reserves for them."""
+    """Bytes that PyTorch's CUDA allocator reserves for them."""
     order: list[int]
     """Numbers of the draft's nodes in the order that the plan is for."""
 

@@ -220,7 +220,7 @@ class Scheduled:
     ordering: Ordering
     limit: LatencyLimit | None
     weights: str
-    """What the nodes' times are: "roofline", "one each", or empty without a limit."""
+    """Kind of the nodes' times: "roofline", "one each", or empty without a limit."""
     node: str
     """At which node every order needs most."""
     shown: int
@@ -462,7 +462,7 @@ class Lever:
 
     what: str
     places: int
-    """How often it can be done."""
+    """Number of places where it can be done."""
     peak: int | None
     """Reached by the best order found; None where only a bound is known."""
     bound: int
@@ -471,7 +471,7 @@ class Lever:
 
 @immutable(slots=False)
 class Known:
-    """What else is known about the model."""
+    """Further knowledge about the model."""
 
     aliases: Aliases
     types: Inferred

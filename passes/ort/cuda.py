@@ -83,7 +83,7 @@ _IN_PLACE: Final = re.compile(
 )
 """CUDA kernels that write over operand 0 where they may."""
 _FLOATS: Final = frozenset({DType.F16, DType.BF16, DType.F8E4M3FN, DType.F8E4M3FNUZ, DType.F8E5M2, DType.F8E5M2FNUZ})
-"""What reads one of these is not moved to the CPU with the arithmetic of shapes."""
+"""Element types whose readers are not moved to the CPU with the arithmetic of shapes."""
 _SMALL: Final = 100
 """Elements of the largest weight that does not keep such arithmetic on the GPU."""
 _RECURRENT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -108,7 +108,7 @@ def _kernels() -> Mapping[str, list[Version]]:
 
 @lru_cache(maxsize=4096)
 def _versions(source: str) -> tuple[Version, ...]:
-    """What there is for "onnx::Conv@11"."""
+    """Return the registered versions for "onnx::Conv@11"."""
     owner, _, rest = source.partition("::")
     name, _, text = rest.partition("@")
     version = int(text) if text.isdecimal() else 0
@@ -127,7 +127,7 @@ def _has_kernel(launch: Launch, dtype_of: Callable[[int], DType | None]) -> bool
 
 @lru_cache(maxsize=4096)
 def _takes_types(source: str, operands: tuple[DType | None, ...], results: tuple[DType | None, ...]) -> bool:
-    """Whether there is a kernel for operands and results of these element types."""
+    """Return whether there is a kernel for operands and results of these element types."""
 
     def fits(place: str, types: frozenset[str]) -> bool:
         given = results if place[0] == "r" else operands
@@ -139,7 +139,7 @@ def _takes_types(source: str, operands: tuple[DType | None, ...], results: tuple
 
 
 def _is_refused(launch: Launch) -> bool:
-    """Whether the provider leaves a node that it has a kernel for to the CPU, for its attributes."""
+    """Return whether the provider leaves a node that it has a kernel for to the CPU, because of its attributes."""
     attrs = launch.node.attrs
     if launch.name in _RECURRENT:
         usual = _RECURRENT[launch.name]
@@ -233,7 +233,7 @@ def _preferring_cpu(found: Launches, on_gpu: set[int]) -> set[int]:
 
 
 def _is_cheap(launch: Launch, found: Launches, on_cpu: set[int]) -> bool:
-    """Whether all that a kernel reads is on the CPU, an input or a small weight."""
+    """Return whether all operands of a kernel are on the CPU, inputs or small weights."""
     for index, value in enumerate(launch.inputs):
         if value < 0:
             continue
@@ -524,7 +524,7 @@ class CudaArena:
         self.target = target
 
     def at(self, types: Inferred, sizes: Sequence[Dim | None], inside: Mapping[Node, Dim]) -> _Simulated | None:
-        """What it does with sizes that are numbers; None where one is not."""
+        """Return the simulated arena for sizes that are numbers; None where one is not."""
         if not all(isinstance(size, int) for size in (*sizes, *inside.values())):
             return None
         return _Simulated(self, types, cast("Sequence[int]", sizes), cast("Mapping[Node, int]", inside))

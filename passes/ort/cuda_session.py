@@ -16,7 +16,7 @@ from irscope.report.values import Provenance, Quantity, derived, largest
 
 @mutable(slots=True)
 class CudaSession:
-    """What a session on the GPU has besides the plan."""
+    """Memory of a session on the GPU besides the plan."""
 
     kernels: int
     """Kernels on the GPU."""
@@ -42,7 +42,7 @@ class CudaSession:
     scratch: Quantity = field(default_factory=lambda: Quantity(0))
     """The most that a kernel takes while it runs."""
     shortage: str = ""
-    """What does not fit, where something does not."""
+    """Description of what does not fit, where something does not."""
     _ends: list[OrtFigures] | None = field(default=None, init=False)
     _host: OrtFigures | None = field(default=None, init=False)
 
@@ -80,7 +80,7 @@ class CudaSession:
         return largest([self.counter(figures, "cold", counter), self.counter(figures, "warm", counter)])
 
     def fits(self, figures: OrtFigures) -> Quantity:
-        """Whether the arena finds room; modelled where that differs within what is possible."""
+        """Return whether the arena finds room; modelled where that differs within what is possible."""
         reserved, room = self.worst(figures, "reserved"), self.room
         low, high = reserved.ends
         is_sure = (

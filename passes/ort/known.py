@@ -38,7 +38,7 @@ MOST_AXES: Final = 64
 _LOOKING: Final = frozenset(["Reshape", "Slice"])
 """Operators whose elements are looked at here, not by their rules alone."""
 _NAMELESS: Final = re.compile(r"_dim\d+$|^\?file\.\d+$")
-"""What a size is called that has no name in the file."""
+"""Pattern of sizes that have no name in the file."""
 
 
 def known_types(program: Program, *, sizes_come_with_inputs: bool = True, types: Inferred | None = None) -> Inferred:
@@ -52,7 +52,7 @@ _Sizes: TypeAlias = tuple[Dim, ...]
 
 
 class _Result(NamedTuple):
-    """What was found for a result of a node, with unknown sizes by their places."""
+    """Inferred result of a node, with unknown sizes by their places."""
 
     type: Type
     state: int
@@ -62,13 +62,13 @@ class _Result(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """What was found for a node."""
+    """Inferred results of a node."""
 
     results: tuple[_Result, ...]
     made: int
     """Unknown sizes that its operands do not have."""
     is_followed: bool
-    """Whether the elements of all results come from shapes, and are known."""
+    """True where the elements of all results come from shapes, and are known."""
     known: WatchedValues
     """Elements of the operands, which a key may tell apart by identity, so that they must stay."""
 
@@ -88,15 +88,15 @@ class _Session(Inference):
         """Sizes that nothing is known of, by the symbol that rules see."""
         self._symbols: dict[int, Dim] = {}
         self._made = 0
-        """How many there are."""
+        """Number of these symbols."""
         self._sizes: dict[Value, _Sizes] = {}
         """Shapes with unknown sizes."""
         self._states: dict[Value, int] = {}
-        """What else a key tells of a value."""
+        """Further parts of a value's key."""
         self._state_numbers: dict[tuple[Type, bool, Role], int] = {}
         self._templates: dict[Hashable, _Template] = {}
         self._names: dict[str, SymDim] = {}
-        """What stands for each size that the file has a name for, by the text of the size."""
+        """Symbol of each size that the file has a name for, by the text of the size."""
         self._kept: set[SymDim] = set()
         self._followed: set[Value | None] = set()
         """Values whose elements come from shapes, and are known."""
@@ -190,7 +190,8 @@ class _Session(Inference):
         self._templates[closer if looks else key] = _Template(tuple(results), len(places) - before, is_followed, self._looked)
 
     def _key_by_places(self, node: Node, places: dict[Dim, int]) -> Hashable:
-        """What the results of a node follow from, besides elements; None where that cannot be a key. Notes the places of unknown sizes."""
+        """Return the key that determines the results of a node, apart from elements; None where that cannot be a key. Notes the places of
+        unknown sizes."""
         attrs = self._attrs.get(id(node.attrs), 0)
         if attrs == 0:
             attrs = self._attrs_number(node.attrs)
@@ -254,7 +255,7 @@ class _Session(Inference):
         return made
 
     def assume(self, left: Dim, right: Dim, why: str, relation: Relation = Relation.EQUAL) -> None:
-        """What is assumed changes no type."""
+        """Ignore assumptions: they change no type."""
 
     # -- operators ---------------------------------------------------------------------------------------------
 
@@ -285,7 +286,7 @@ class _Session(Inference):
         return tensor(type_.dtype, tuple(self._open() if axis in cut else dim for axis, dim in enumerate(type_.shape)), type_.device)
 
     def _knows_values(self, node: Node) -> bool:
-        """Whether the elements of operand 1, the sizes, are known; or there is none, since they are attributes."""
+        """Return whether the elements of operand 1, the sizes, are known, or there is no such operand, since they are attributes."""
         if len(node.inputs) < 2 or node.inputs[1] is None:
             return True
         value = node.inputs[1]

@@ -90,13 +90,13 @@ class OrtMemory(Analysis[OrtPlan]):
         return plan
 
     def options(self, ctx: PassContext) -> OrtOptions:
-        """How the session is set up."""
+        """Return the options of the session."""
         in_file_order = self.order == "file" or ctx.program.traits.is_session
         return OrtOptions(self.extension, self.pattern, self.reuse, in_file_order, self.execution, self.threads, ctx.program.path)
 
     @property
     def on_gpu(self) -> CudaOptions:
-        """How its provider for GPUs is."""
+        """Return the options of its provider for GPUs."""
         return CudaOptions(self.limit or None, self.first_chunk, self.dead, self.weights == "outside", self.shrink)
 
     def report(self, result: OrtPlan, ctx: PassContext) -> Report:

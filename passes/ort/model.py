@@ -56,7 +56,7 @@ _COUNTER: Final = 8
 
 @immutable
 class OrtOptions:
-    """How the session is set up."""
+    """Options of the session."""
 
     strategy: Strategy = "next_power_of_two"
     pattern: bool = True
@@ -94,11 +94,11 @@ class OrtPlan:
     level: str = ""
     """The optimisations of the session whose graph it is, and how they are known; empty for a file as written."""
     on_cpu: bool = True
-    """Whether the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
+    """True where the kernels are those of the CPU provider: only their packed weights and temporary memory are known."""
     stays: bool = False
-    """Whether a GPU was asked for, and has a form of no kernel: then all of them run on the CPU."""
+    """True where a GPU was asked for but has a form of no kernel: then all of them run on the CPU."""
     learns_sizes: bool = False
-    """Whether the session learns sizes only from its inputs, and plans without them."""
+    """True where the session learns sizes only from its inputs, and plans without them."""
     inside: Mapping[Node, Dim] = field(default_factory=dict)
     """Peak bytes of subgraphs inside nodes."""
     unsized_ranges: list[LiveRange] = field(default_factory=list)
@@ -108,7 +108,7 @@ class OrtPlan:
 
     @property
     def is_known(self) -> bool:
-        """Whether there are rules for what the kernels of the device do."""
+        """Return whether there are rules for what the kernels of the device do."""
         return self.on_cpu or self.cuda is not None
 
     @property
@@ -284,7 +284,7 @@ def _frame(
     end: Literal[0, 1] | None,
     dropped: Set[Value],
 ) -> Inner | None:
-    """What the kernels of a graph and of those inside take; None where a size is unknown."""
+    """Return the frame of the kernels of a graph and of those inside it; None where a size is unknown."""
     takes: list[int] = []
     inner: dict[int, Inner] = {}
     pieces: dict[int, tuple[int, ...]] = {}
@@ -404,7 +404,7 @@ def small_weights(weights: Iterable[Value]) -> list[int]:
 
 
 def _in_attributes(weight: Value) -> bool:
-    """Whether the file stores it in an attribute of the node: then the kernel keeps its own copy, outside the arena."""
+    """Return whether the file stores it in an attribute of the node: then the kernel keeps its own copy, outside the arena."""
     specs = [find_op(user.op) if isinstance(user, Node) else None for user in weight.users or ()]
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
@@ -584,7 +584,7 @@ class _Halves:
         return any(map(self._is_half, values))
 
     def _is_isolated(self, launch: Launch) -> bool:
-        """Whether it has only kernels without half precision around it: what others make of its operands, inputs and weights aside, and
+        """Return whether it has only kernels without half precision around it: those that make its operands, inputs and weights aside, and
         all that read its results."""
         if launch.node.regions or not self._has_half(launch.inputs) or set(launch.outputs) & set(self.found.returned):
             return False
@@ -615,7 +615,7 @@ class _Halves:
 
 
 def runs_half(launch: Launch) -> bool:
-    """Whether the CPU provider has a kernel in half precision."""
+    """Return whether the CPU provider has a kernel in half precision."""
     return runs_halves(launch.name, _version(launch))
 
 
@@ -654,7 +654,7 @@ def without_double_casts(found: Launches) -> Launches:
 
 
 def _width(dtype: DType | None) -> int:
-    """How much a type can hold, coarsely; -1 for those that stay as they are."""
+    """Return a coarse rank of a type's range; -1 for types that stay as they are."""
     return 0 if dtype is DType.BOOL else 1 if dtype in _INTEGERS else 2 if dtype in _FLOATS else -1
 
 

@@ -37,7 +37,7 @@ from irscope.solvers.graphs import sorted_by
 
 @immutable(slots=False)
 class OneOrder:
-    """What a session with one setting does with the file as it is, and with its nodes in the scheduled order."""
+    """Result of a session with one setting, for the file as it is and for its nodes in the scheduled order."""
 
     setting: ExecutionOrder
     written: OrtPlan
@@ -45,7 +45,7 @@ class OneOrder:
 
     @property
     def changes(self) -> bool:
-        """Whether the session would run kernels in another order."""
+        """Return whether the session would run kernels in another order."""
         return any(one is not other for one, other in zip(self.written.order, self.reordered.order, strict=True))
 
     @property

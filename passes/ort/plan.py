@@ -40,16 +40,16 @@ class Launch:
     """Values captured by subgraphs of the node."""
     outputs: list[int]
     as_float: bool = False
-    """Whether it runs in single precision on casts of what the file has in half."""
+    """True where it runs in single precision on casts of what the file has in half."""
     inner: tuple[Launches, ...] = ()
     """Kernels of the graph inside that runs, of both where it is not known which does."""
     kind: object = None
-    """What stands for the kind of its node, and of that alone, as the inference tells kinds; None where there is none."""
+    """Identity of the kind of its node, and of that alone, as the inference tells kinds; None where there is none."""
 
 
 @immutable
 class _ValueFacts:
-    """What columns say of a value, which follows from its type and from what the session knows of that."""
+    """Facts of a value for the columns: they follow from its type and from what the session knows of that."""
 
     size: Dim | None
     limit: Dim | None
@@ -80,12 +80,12 @@ class Launches:
     likeness: list[object] = field(default_factory=list)
     """Equal where ONNX Runtime considers two tensors to be of the same size; None where it never does."""
     reusable: list[bool] = field(default_factory=list)
-    """Whether the value may reuse the buffer of a dead one: tensors with at least one axis."""
+    """True where the value may reuse the buffer of a dead one: tensors with at least one axis."""
     is_tensor: list[bool] = field(default_factory=list)
     dtypes: list[DType | None] = field(default_factory=list)
     """Element types; None for what is not a tensor."""
     traced: list[bool] = field(default_factory=list)
-    """Whether the value has an offset in the memory pattern's block: tensors other than strings."""
+    """True where the value has an offset in the memory pattern's block: tensors other than strings."""
     given: int = 0
     """The first so many values are inputs and weights: their memory is not the run's."""
     inputs: int = 0
@@ -187,7 +187,7 @@ def _from_outside(graph: Graph) -> Iterator[Value]:
 
 
 def _continues(node: Node) -> bool:
-    """Whether the next node belongs to the same node of the file: the results have no names, and all their uses are in that node."""
+    """Return whether the next node belongs to the same node of the file: the results have no names, and all their uses are in that node."""
     following = node.next
     if following is None or not node.source or following.source != node.source:
         return False
@@ -225,7 +225,7 @@ def _bytes_of(type_: Type) -> Dim | None:
 
 
 def _likeness(type_: Type) -> tuple[object, bool]:
-    """What is equal for tensors that are of one size to the session, and whether it may have the buffer of a dead one."""
+    """Return the key that is equal for tensors of one size to the session, and whether the tensor may take the buffer of a dead one."""
     if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype is DType.STR:
         return None, False
     if any(isinstance(dim, SymDim) and dim.is_unknown for dim in type_.shape):
@@ -248,7 +248,7 @@ class Buffers:
     source: list[int]
     """The value of which a value is a view: itself where it is none."""
     is_output: list[bool]
-    """Whether the buffer is returned to the caller; it is never reused and lives to the end."""
+    """True where the buffer is returned to the caller; it is never reused and lives to the end."""
     born: list[int]
     """The step that allocates the buffer, NEVER for values without an allocation."""
     released: list[int]
@@ -510,9 +510,9 @@ class Inner:
     late: Mapping[int, int] = field(default_factory=dict)
     """Results that get their memory when their kernels run: each with the number that it has around the node."""
     has_pattern: bool = True
-    """Whether its runs take one block for all that they do not return, from the second on."""
+    """True where its runs take one block for all that they do not return, from the second on."""
     has_run: bool = False
-    """Whether its pattern is known, so that it takes one block."""
+    """True where its pattern is known, so that it takes one block."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces, one after another."""
     loops: Mapping[int, int] = field(default_factory=dict)
@@ -545,7 +545,7 @@ class Session:
     block: int | None = None
     """Bytes of the block of the second run, where they are known already."""
     shrinks: bool = False
-    """Whether each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
+    """True where each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces."""
     loops: Mapping[int, int] = field(default_factory=dict)

@@ -39,7 +39,8 @@ def report(subject: Pass, plan: OrtPlan) -> Report:
 
 
 def peak_summary(plan: OrtPlan, beside: Dim | None) -> dict[str, object]:
-    """What is known of the peak where its size is not: why, and its limits with the bytes of weights and inputs beside the arena."""
+    """Return the known facts of a peak of unknown size: the reason, and its limits with the bytes of weights and inputs beside the
+    arena."""
     is_known = plan.figures is not None and plan.is_known
     return {} if is_known else {"device_peak_bytes": limited(plan, "allocated", beside)}
 
@@ -63,7 +64,7 @@ def _counter(figures: OrtFigures, moment: str, name: str) -> int:
 
 
 def summary(plan: OrtPlan) -> dict[str, object]:
-    """What reports of `liveness` and `ort-memory` have in common."""
+    """Return the part that the reports of `liveness` and `ort-memory` have in common."""
     found: dict[str, object] = {"device": plan.device, "torch": None, "runtime": f"onnxruntime {plan.release.text}"}
     figures = plan.figures
     if figures is None or not plan.is_known:

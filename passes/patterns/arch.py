@@ -296,7 +296,7 @@ _CHAIN = 4
 
 @mutable
 class Features:
-    """What was found, each kind as a list of nodes in program order."""
+    """Features of the model, each kind as a list of nodes in program order."""
 
     attention: list[Attention] = field(default_factory=list)
     convolutions: list[Node] = field(default_factory=list)
@@ -413,7 +413,8 @@ def _reach(value: Value) -> list[Value]:
 
 
 def _routes(topk: Node) -> bool:
-    """Whether the best of some scores choose experts: scores come from a product with a weight, and places steer what is computed."""
+    """Return whether the best of some scores choose experts: scores come from a product with a weight, and their indices steer what is
+    computed."""
     product, _ = back(topk.inputs[0], is_product, lambda node: family(node) in (Family.SOFTMAX, Family.ELEMENTWISE))
     if product is None or len(topk.outputs) < 2:
         return False

@@ -170,7 +170,7 @@ def _groups_table(title: str, groups: Iterable[Group], *, legal: bool = True) ->
 # Named patterns that kernels exist for, each as a function from a node where it may begin to the nodes of the group.
 
 _FREE = (OpRole.CONVERT, OpRole.DROPOUT)
-"""What a kernel does on the way, at no cost."""
+"""Roles of operators that a kernel applies on the way, at no cost."""
 Match = tuple[str, list[Node]]
 
 

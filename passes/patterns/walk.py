@@ -20,7 +20,7 @@ from irscope.weights.source import Unreadable, WeightFiles
 _FAR = 4096
 _COPIES = frozenset({OpRole.COPY})
 _PASSED = frozenset({OpRole.COPY, OpRole.RECODES, OpRole.SPREAD})
-"""What a value's source lies behind, besides views."""
+"""Roles of operators that are passed, besides views, on the way back to a value's source."""
 
 
 def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[Node]:
@@ -209,10 +209,10 @@ class Triangles:
 
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
 _SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)
-"""What may lie between scores and their softmax: scales, masks and limits."""
+"""Roles of operators that may lie between scores and their softmax: scales, masks and limits."""
 _SOFTMAXES = frozenset({OpRole.SOFTMAX, OpRole.NAMED_OPERATION})
 _WEIGHS = (OpRole.MULTIPLY, OpRole.SELECT, OpRole.FILL)
-"""What may lie between a softmax and the product with values, as dropout writes it."""
+"""Roles of operators that may lie between a softmax and the product with values, as dropout writes it."""
 _MASK_DEPTH = 400
 _NEAR = 12
 

@@ -42,7 +42,7 @@ _DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 
 
 class Constants(Protocol):
-    """What is known of the values of weights."""
+    """Known facts about the values of weights."""
 
     def slices(self, weight: Value) -> tuple[Floats | None, ...]:
         """By axis the number that each slice holds everywhere, NaN where that is not one number or not known."""
@@ -171,7 +171,7 @@ class Flow:
             self.channels.block(ids, why)
 
     def _say_what_is_overwritten(self, graph: Graph) -> None:
-        """What is written over while other names for it are read later does not hold what its own operator says."""
+        """Mark values that are written over while other names for them are read later: they do not hold what their own operator says."""
         writers = [(node, value) for node in graph.walk() for value in _written_operands(node)]
         if not writers:
             return
@@ -227,7 +227,7 @@ _MOST_SLICES = 1 << 25
 
 @immutable(slots=False)
 class Verdict:
-    """What becomes of every slice."""
+    """Verdict on every slice."""
 
     roots: Ids
     """By slice the number of the set it belongs to."""

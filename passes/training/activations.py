@@ -134,11 +134,11 @@ class Kept:
     recompute_seconds: float | None
     """None where it cannot be computed again, as what it was made of has been written over."""
     recompute_bytes: int
-    """What recomputing makes on the way, itself included."""
+    """Bytes that recomputing makes on the way, itself included."""
     recomputed: int
     """Operators that would run again."""
     needs_random_state: bool
-    """Whether some of them draw random numbers."""
+    """True where some of them draw random numbers."""
     swap_seconds: float
 
 

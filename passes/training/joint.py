@@ -27,7 +27,7 @@ _WHERE = "save torch.export's joint export, or name a live module: `irscope trai
 
 @immutable(slots=False)
 class JointOutputs:
-    """What the results of a joint graph are."""
+    """Meaning of the results of a joint graph."""
 
     forward: tuple[Value, ...]
     gradients: dict[Value, str]

@@ -162,7 +162,7 @@ class StepMemory:
         return found
 
     def counter(self, counter: Counter, step: int = -1, when: When = "peak") -> Quantity:
-        """What one of the allocator's counters says of a step, with the interval it lies in; the last step stands for all later ones."""
+        """Return one of the allocator's counters for a step, with the interval it lies in; the last step stands for all later ones."""
         if self.reason and counter != "requested":
             return self._unknown
 
@@ -296,7 +296,7 @@ def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
 
 
 class _Rows:
-    """What is alive at an operator, as rows."""
+    """Rows of what is alive at an operator."""
 
     def __init__(self, memory: StepMemory, nodes: Sequence[Node]) -> None:
         self._memory = memory

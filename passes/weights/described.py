@@ -32,7 +32,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,18}")
 
 
 class Kept(NamedTuple):
-    """What layers keep of a token."""
+    """Elements that layers keep of a token."""
 
     heads: int
     key: int
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
 @immutable(slots=False)
 class Described:
-    """What the metadata of a file says of its model."""
+    """Description of the model in the metadata of a file."""
 
     architecture: str
     figures: Mapping[str, str]
@@ -53,7 +53,7 @@ class Described:
     layers: Mapping[Kept, int] = field(default_factory=dict)
     """Layers by what they keep of each token."""
     is_latent: bool = False
-    """Whether keys and values may be one tensor, as of latent attention."""
+    """True where keys and values may be one tensor, as of latent attention."""
     perhaps_window: int = 0
     """Tokens after which some layers keep no more, where the file does not say which; 0 for none."""
     why: str = ""

@@ -19,7 +19,7 @@ from irscope.report.values import Provenance, Quantity
 
 _PARTS: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _PARAMETERS: Final = frozenset({"param", "params", "parameters"})
-"""What programs call the tree of parameters that they are handed: flax, haiku, optax and the guides of JAX."""
+"""Names that programs give to the tree of parameters that they are handed: flax, haiku, optax and the guides of JAX."""
 _OTHERS: Final = frozenset(
     {"opt", "optimizer", "grad", "grads", "gradients", "updates", "mu", "nu", "momentum", "trace", "ema", "stats", "cache"}
 )
@@ -109,7 +109,7 @@ class ParameterTotals:
 
 @mutable
 class _Storage:
-    """What of one storage was counted: intervals that do not touch, in order."""
+    """Counted parts of one storage: disjoint intervals, in order."""
 
     first: Value
     exact: dict[tuple[int, int], Value] = field(default_factory=dict)
@@ -162,7 +162,8 @@ def count_parameters(program: Program) -> ParameterTotals:
 
 
 def _is_named_parameter(name: str) -> bool:
-    """Whether the first part of a path that tells what a tree is says parameters: `state.params['w']`, and not `opt_state.mu['params']`."""
+    """Return whether the first part of a path that tells what a tree is says parameters: `state.params['w']`, and not
+    `opt_state.mu['params']`."""
     parts = (part.lower() for part in _PARTS.findall(name))
     return next((part in _PARAMETERS for part in parts if part in _PARAMETERS or part in _OTHERS), False)
 

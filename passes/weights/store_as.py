@@ -261,7 +261,7 @@ class _Use:
     kept: str = ""
     role: Literal["", "embedding", "head"] = ""
     swapped: bool = False
-    """Whether the first axis has the inputs."""
+    """True where the first axis has the inputs."""
 
 
 def _uses(totals: ParameterTotals, has_graph: bool) -> dict[Value, _Use]:

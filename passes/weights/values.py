@@ -36,7 +36,7 @@ __all__ = ["MISSING", "NOT_FINITE", "Look", "WeightValues", "open_weights"]
 
 @dataclass
 class Look:
-    """What the values of a model's weights say."""
+    """Statistics of the values of a model's weights."""
 
     statistics: dict[Value, TensorStatistics] = field(default_factory=dict)
     """Of every weight whose values could be read; tied names share one object."""
@@ -156,7 +156,7 @@ MOST_HELD = 1 << 28
 
 
 class _Progress:
-    """How far several looks at each of several lots have come, as one number."""
+    """Progress of several looks at each of several lots, as one number."""
 
     def __init__(self, tell: Tick, total: int) -> None:
         self._tell = tell
