@@ -103,9 +103,9 @@ class OpRole(enum.Enum):
     TRIANGLE = "triangle"
     """Makes or keeps a triangle of a matrix."""
     ORDER = "order"
-    """Whether operands are in an order."""
+    """Compares the order of operands."""
     EQUAL = "equal"
-    """Whether operands are equal."""
+    """Compares operands for equality."""
     RANGE = "range"
     """Counts 0, 1, 2, ..."""
     RUNNING_SUM = "running sum"
@@ -123,7 +123,7 @@ class OpRole(enum.Enum):
     OVER_FIRST = "over first"
     """Sums over the first axis of its weights, where its kind sums over the second."""
     LAYOUT_BY_DEVICE = "layout by device"
-    """How the result lies depends on the kernel that the device has."""
+    """Lays out its result as the kernel of the device does."""
 
 
 @immutable
@@ -133,7 +133,7 @@ class Factors:
     left: int = 0
     right: int = 1
     over_first: bool = False
-    """Whether products are summed over the first axis of the right factor, unless `trans_b` says otherwise; else over its second."""
+    """True where products are summed over the first axis of the right factor, unless `trans_b` says otherwise; else over its second."""
 
 
 @immutable
@@ -144,7 +144,7 @@ class FusedAttention:
     key: int = 1
     mask: int | None = None
     is_causal: bool = False
-    """Whether later keys are hidden whatever the attributes say."""
+    """True where later keys are hidden whatever the attributes say."""
 
 
 class Control(enum.Enum):
@@ -173,7 +173,7 @@ class Control(enum.Enum):
 
 
 class Packing(enum.Enum):
-    """How the codes of a quantized weight lie in its tensor."""
+    """Layout of the codes of a quantized weight in its tensor."""
 
     PLAIN = "plain"
     """One element of the tensor each."""

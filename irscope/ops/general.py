@@ -487,6 +487,6 @@ LIBRARY_OPERATORS: Final = frozenset(
         *("tan", "tanh", "add", "div", "maximum", "minimum", "mul", "pow", "sub"),
     )
 )
-"""What the library of XLA's CPU compiler does element by element, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
+"""Elementwise operators of the library of XLA's CPU compiler, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
 LIBRARY_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
 LIBRARY_WINDOWS: Final = "reduce.windows"

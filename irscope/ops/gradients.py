@@ -630,7 +630,7 @@ _WORK: dict[str, tuple[int, int]] = {
     "adamw": (14, 1),
 }
 FUNCTIONS = frozenset(_WORK)
-"""What lists of tensors go through in one call."""
+"""Functions that process a list of tensors in one call."""
 
 OPS = (
     *(_pointwise(name, *costs) for name, costs in _POINTWISE.items()),

@@ -374,8 +374,8 @@ class _QuantizedFilter(NamedTuple):
 
     @property
     def is_direct(self) -> bool:
-        """Whether there is a kernel that needs no matrix of patches: for signed weights whose zero points are 0, as they are wherever
-        weights are signed."""
+        """Return whether there is a kernel that needs no matrix of patches: for signed weights whose zero points are 0, as they are
+        wherever weights are signed."""
         if not self.is_signed:
             return False
         return self.is_depthwise if self.groups > 1 else self.outputs >= _COLUMNS and self.inputs % 4 == 0

@@ -64,7 +64,7 @@ class OrtRelease:
 
     @property
     def note(self) -> str:
-        """What is not known of the release, empty where it is the one whose rules were measured."""
+        """Return what is not known of the release, empty where it is the one whose rules were measured."""
         if self.version != self.rules.version:
             return f"the rules are those of onnxruntime {self.rules.version}: how {self.version} differs was not measured"
         return f"of onnxruntime {self.version} not all is followed: {self.rules.unlike}" if self.rules.unlike else ""

@@ -22,7 +22,7 @@ PRECISION: Final = {DType.F64: 53, DType.F32: 24, DType.F16: 11, DType.BF16: 8}
 _LEAST_LIMIT: Final = 1 << 16
 """A size may be taken to stay below a limit only where that is one that no axis reaches in practice; above it nothing is assumed."""
 _BEYOND_MEMORY: Final = 1 << 48
-"""What no size reaches: 48 bits are the addresses of a process."""
+"""Upper bound of every size: 48 bits are the addresses of a process."""
 _MOST_LIMITS: Final = 8
 _MOST_FACTORS: Final = 2
 """Nor is a product of more sizes than those of an image taken to stay below it."""

@@ -19,7 +19,7 @@ from irscope.immutable import immutable
 
 
 class AliasMark(enum.Enum):
-    """What a schema says about the storage of an operand and a result with the same letter."""
+    """Statement of a schema about the storage shared by an operand and a result with the same letter."""
 
     MUST = ""
     MAY = "?"

@@ -55,7 +55,7 @@ class Channels(Protocol):
 
 
 class Flow(Protocol):
-    """What a rule is given: slices of all values before its node."""
+    """Input of a rule: slices of all values before its node."""
 
     @property
     def channels(self) -> Channels:

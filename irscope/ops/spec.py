@@ -35,7 +35,7 @@ class RuleError(Exception):
 
 
 SIZES: Final = "*"
-"""What decides an unknown size, where that is sizes of operands that are not known as numbers."""
+"""Mark of an unknown size that is decided by sizes of operands that are not known as numbers."""
 
 
 class RuleContext:
@@ -79,7 +79,7 @@ class RuleContext:
 
 
 class WatchedValues(Sequence["Known | None"]):
-    """What is known of the elements of operands, and whether a rule looked at it: where none did, its answer holds for all elements."""
+    """Known elements of operands, and whether a rule looked at them: where none did, its answer holds for all elements."""
 
     __slots__ = ("is_looked_at", "items")
 
@@ -305,7 +305,7 @@ class Take:
 
 @immutable
 class Drop:
-    """What a `Take` of this call took is given back."""
+    """Release of the memory that a `Take` of this call took."""
 
     label: str
 
@@ -339,7 +339,7 @@ class Unknown:
 
 @immutable
 class Workspace:
-    """What a library is given for one kernel: it chooses the size on the device, a model tells what that may be."""
+    """A library's workspace for one kernel: the library chooses the size on the device, a model tells what that may be."""
 
     label: str
     size: Dim
@@ -370,7 +370,7 @@ class StridesRule:
     of: Callable[[OpCall, int], Layout]
     """For the result of this number; operands have their types with strides. None: the order of the axes."""
     from_plain: bool = True
-    """Whether results may lie otherwise than in the order of the axes even where all operands do."""
+    """True where results may lie otherwise than in the order of the axes even where all operands do."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ class Item(NamedTuple):
 
 
 class Lists(Protocol):
-    """What a rule for lists is given: the call, with the elements of its operands where they are known, and results to refine."""
+    """Input of a rule for lists: the call, with the elements of its operands where they are known, and results to refine."""
 
     @property
     def call(self) -> OpCall:
@@ -439,9 +439,9 @@ class KernelPacking(NamedTuple):
     meanwhile: int = 0
     """Bytes that packing takes besides."""
     shared: bool = True
-    """Whether a second kernel takes what the first has packed."""
+    """True where a second kernel takes what the first has packed."""
     reserved: bool = True
-    """Whether it comes straight from the device, and not from the arena."""
+    """True where it comes straight from the device, and not from the arena."""
 
 
 Packs: TypeAlias = "Callable[[OpCall, Sequence[bool]], Sequence[KernelPacking]]"
@@ -462,7 +462,7 @@ class OrtKernel:
     packs: Packs | None = None
     takes: Takes | None = None
     takes_first: bool = False
-    """Whether it does so before it asks for its results."""
+    """True where it does so before it asks for its results."""
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ class OrtKernel:
 
 
 class Family(enum.Enum):
-    """What kind of work an operator does."""
+    """The kind of work that an operator does."""
 
     ELEMENTWISE = "elementwise"
     COMPARISON = "comparison"
@@ -525,11 +525,11 @@ class OpSpec:
     declared: str
     """The schema as it is written: of hundreds of operators a model has a few dozen, whose schemas are read when they are asked for."""
     family: Family
-    """What kind of work it does; many rules have a default by family."""
+    """Kind of work that it does; many rules have a default by family."""
     infer: Infer | Absent
     """Types of the results from those of the operands."""
     cost: CostRule | Absent
-    """What one call computes and moves."""
+    """FLOPs and bytes of one call."""
     evaluate: Evaluate | None = None
     """Values of the results where those of the operands are known; only small tensors come here."""
     needs_values: bool = True
@@ -543,13 +543,13 @@ class OpSpec:
     summary: str = ""
     """One sentence for `irscope ops`."""
     temporaries: Temporaries | None = None
-    """What PyTorch's CUDA kernels take besides the results, in order; None: nothing."""
+    """Memory that PyTorch's CUDA kernels take besides the results, in order; None: nothing."""
     intermediates: Callable[[OpCall], Dim] | None = None
     """Bytes of the tensors that PyTorch's composite form of the operator makes and drops on any device; None: nothing."""
     ort: tuple[OrtKernel, ...] = ()
     """Kernels of ONNX Runtime that do something special with memory; empty: a new buffer for each result and nothing else."""
     strides: StridesRule | None = None
-    """How PyTorch lays out the results. None: as the family does (`irscope.ops.layouts`), else in the order of the axes."""
+    """Layout of the results in PyTorch. None: as the family does (`irscope.ops.layouts`), else in the order of the axes."""
     control: Control | None = None
     """Which bodies a call runs; None: none."""
     items: ListRule | None = None
@@ -563,7 +563,8 @@ class OpSpec:
     gated_unit: str = ""
     """For activation functions: the name of the gated unit that has it; empty: no unit is known."""
     slices: SliceRule | None = None
-    """How slices of operands become slices of results. None: as the family does (`irscope.ops.slicing`), else operands are needed whole."""
+    """Mapping from slices of operands to slices of results. None: as the family does (`irscope.ops.slicing`), else operands are needed
+    whole."""
     codes: CodedOperand | None = None
     """The operand that is a quantized weight; None: it takes none, or only as numbers."""
 
@@ -655,7 +656,7 @@ def _traffic(types: Sequence[Type | None]) -> Dim | None:
 
 
 class Facts(TypedDict, total=False):
-    """What else a record may say, as keywords of `op()` and of what makes records of one kind; `OpSpec` tells what each means."""
+    """Further fields of a record, as keywords of `op()` and of what makes records of one kind; `OpSpec` tells what each means."""
 
     temporaries: Temporaries | None
     intermediates: Callable[[OpCall], Dim] | None

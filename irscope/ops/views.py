@@ -401,7 +401,7 @@ _VIEWS = (
 # Views that cut a tensor into several.
 
 _MOST_DROPPED = 4096
-"""How many unused trailing parts may lack a result; more are taken for a damaged file."""
+"""Largest number of unused trailing parts that may lack a result; more are taken for a damaged file."""
 _MOST_PARTS = 1_000_000
 _BYTES_PER_PART = 400
 """A type, a value and its name, as measured."""

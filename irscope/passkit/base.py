@@ -35,7 +35,7 @@ class Pass:
 
     name: ClassVar[str]
     origin: ClassVar[str] = ""
-    """How a pipeline names the pass when it is no registered one: "./file.py:Name"."""
+    """Name of the pass in a pipeline when it is no registered one: "./file.py:Name"."""
 
     @property
     def text(self) -> str:
@@ -57,7 +57,7 @@ class Analysis(Pass, ABC, Generic[R]):
     reads: ClassVar[tuple[Facet, ...]] = tuple(Facet)
     """Sides of the graph the result depends on; it is computed again when one of them has changed."""
     of_weights: ClassVar[bool] = False
-    """Whether the result is about weights alone: then no guess about inputs or the run makes it less sure."""
+    """True where the result is about weights alone: then no guess about inputs or the run makes it less sure."""
     known_of_weights: ClassVar[tuple[str, ...]] = ()
     """Of a result that is about more: keys of its summary and titles of its tables that hold for a file of weights without a graph."""
 
@@ -88,7 +88,7 @@ class Transform(Pass, ABC):
 
 
 class PassContext(Protocol):
-    """What a pass is given besides the graph."""
+    """Everything that a pass is given besides the graph."""
 
     program: Program
     settings: Settings

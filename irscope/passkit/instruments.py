@@ -131,14 +131,14 @@ class DumpOnChange(Instrument):
 
 @mutable
 class Progress(Instrument):
-    """How far long work is, for people: a line that is written over on a terminal, else a plain line every few seconds.
+    """Progress of long work, for people: a line that is written over on a terminal, else a plain line every few seconds.
 
     Quick work shows nothing. Passes tell it by `ctx.tick`; commands that go through several models say with `part` which one it is.
     """
 
     stream: TextIO
     in_place: bool
-    """Whether the stream is a terminal on which nothing else is written meanwhile."""
+    """True where the stream is a terminal on which nothing else is written meanwhile."""
     around: str = ""
     """Which part of the whole the work is about, such as "model 2 of 9"."""
     _last: float = field(default_factory=perf_counter)

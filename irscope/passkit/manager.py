@@ -38,7 +38,7 @@ _RUN_LINE = re.compile(r"^# RUN: (.+)$", re.M)
 
 @immutable
 class Reproducer:
-    """What a reproducer file asks for."""
+    """Contents of a reproducer file."""
 
     pipeline: str
     text: str
@@ -106,7 +106,7 @@ class _Frame:
 
 @dataclass(frozen=True, repr=False)
 class PassResult:
-    """What one element of a pipeline gave."""
+    """Result of one element of a pipeline."""
 
     subject: Pass
     value: Any
@@ -156,7 +156,8 @@ class Manager:
         self.verify_each = verify_each
         self.reproducers = reproducers
         self.annotate = annotate
-        """What writes inferred types onto the graph. It runs after every other transform that changed something: types follow from that."""
+        """Transform that writes inferred types onto the graph. It runs after every other transform that changed something: types follow
+        from that."""
         self.cancelled = threading.Event()
         """Set it from any thread to stop the run at the next item of a long loop."""
         self.planned: tuple[Pass, ...] = ()

@@ -20,4 +20,4 @@ class Settings:
     ort: str = ""
     """Version of ONNX Runtime whose sessions are meant; empty for the installed one, else the newest known."""
     strict: bool = False
-    """Whether anything unknown is an error."""
+    """True where anything unknown is an error."""

@@ -44,7 +44,7 @@ class ModelRecord:
 
 @immutable
 class DeviceRecord:
-    """What it ran on."""
+    """The device that it ran on."""
 
     kind: str
     """cpu or cuda."""
@@ -77,7 +77,7 @@ class Header:
 
 @immutable
 class Times:
-    """How long something took over `n` runs, in microseconds."""
+    """Durations of something over `n` runs, in microseconds."""
 
     n: int
     min_us: float
@@ -127,11 +127,11 @@ class MemoryEvent:
     run: str
     """cold or warm."""
     bytes: int
-    """What was asked for; negative when it was given back."""
+    """Requested bytes; negative when they were given back."""
     op: int | None = None
     """The operator that ran, or had run last; nothing before the first one."""
     inside: bool = True
-    """Whether the operator was still running."""
+    """True where the operator was still running."""
     block: int | None = None
     """The same number stands at a block's birth and at its end."""
     category: str = "activation"
@@ -190,7 +190,7 @@ class Counters:
 
 @immutable
 class Latency:
-    """How long whole runs took."""
+    """Durations of whole runs."""
 
     line: ClassVar[str] = "latency"
 
@@ -209,7 +209,7 @@ class Energy:
     runs: int
     seconds: float
     sampling: str
-    """How it was read."""
+    """Method of reading it."""
 
 
 @immutable
@@ -233,7 +233,7 @@ class Machine:
     interval: float | None = None
     """Seconds between two samples."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read, and why."""
+    """Quantities that could not be read, with the reason."""
 
 
 @immutable
@@ -245,7 +245,7 @@ class Sample:
     time_us: float
     """Since the recording began."""
     stage: str = ""
-    """What was recorded then: warm-up, memory, latency, operators."""
+    """Stage that was recorded then: warm-up, memory, latency, operators."""
     cpu: float | None = None
     """Share of the processors that were busy, and of those that this process took: 0 to 1."""
     own: float | None = None
@@ -299,7 +299,7 @@ class Problem:
 
 @immutable
 class NodeMapping:
-    """How the nodes of the file are found again among the operators that ran, where the executor changes the graph."""
+    """Mapping from the nodes of the file to the operators that ran, where the executor changes the graph."""
 
     line: ClassVar[str] = "mapping"
 
@@ -314,7 +314,7 @@ class NodeMapping:
 
 @immutable
 class Said:
-    """What the tool found about all that ran, of which the events are a part: the verdict of `irscope simulate`, the outcome."""
+    """The tool's findings about all that ran, of which the events are a part: the verdict of `irscope simulate`, the outcome."""
 
     line: ClassVar[str] = "said"
 
@@ -363,7 +363,7 @@ class Recording:
     complete: bool = True
     """False when the file was cut short or the run failed."""
     notes: tuple[str, ...] = ()
-    """What the reader had to leave out, for people."""
+    """Parts that the reader had to leave out, for people."""
     path: str = ""
     said: Said | None = None
     tables: tuple[SaidTable, ...] = ()
@@ -427,9 +427,9 @@ class Figures:
     peak: int | None
     """The most in use at one time, the baseline included."""
     delta: int | None
-    """What the run added: peak without the baseline."""
+    """Bytes that the run added: peak without the baseline."""
     reserved: int | None
-    """What the allocator held at its highest."""
+    """Peak of the allocator's reserved bytes."""
 
 
 def alive_curve(events: Sequence[MemoryEvent]) -> list[int]:

@@ -29,7 +29,7 @@ _EXACT = 2.0**53
 
 @dataclass(slots=True)
 class Difference:
-    """How a tensor B differs from a tensor A of as many elements. Sums are over the elements that are finite in both."""
+    """Difference of a tensor B from a tensor A of as many elements. Sums are over the elements that are finite in both."""
 
     count: int
     changed: int = 0

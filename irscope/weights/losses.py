@@ -49,7 +49,7 @@ class _Border:
     leading: int
     """The leading half of its pattern."""
     rank: int
-    """How many elements with this leading half are pruned."""
+    """Number of elements with this leading half that are pruned."""
     lost: float
     """Sum of squares of the elements that are pruned, those with this leading half not yet among them."""
     trailing: Counts | None = None
@@ -203,7 +203,7 @@ class _Reader:
         self._pool = pool
         self._failed = failed
         self.is_last = False
-        """Whether what was handed out last ends its tensor."""
+        """True where the window handed out last ends its tensor."""
 
     def look(self, look: _Look, start: Callable[[int], Numbers]) -> Iterator[tuple[int, Numbers]]:
         """Yield what was found in each piece, with the number of its tensor."""
@@ -295,7 +295,7 @@ class Grouping:
 
     tensor: Stored
     along_rows: bool
-    """Whether neighbours are of one row (along the second axis), rather than of one column."""
+    """True where neighbours are of one row (along the second axis), rather than of one column."""
 
     @property
     def inner(self) -> int:
@@ -419,7 +419,7 @@ _NF4 = np.array(
 
 _HALF_FP4 = (1 / 192, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1.0)
 _FP4 = np.array([*(-one for one in reversed(_HALF_FP4)), 0.0, *_HALF_FP4], np.float32)
-"""What bitsandbytes' fp4 codes stand for (`get_4bit_type`): a float of two fraction values, whose smallest is nearly zero."""
+"""Values of bitsandbytes' fp4 codes (`get_4bit_type`): a float of two fraction values, whose smallest is nearly zero."""
 
 
 def _nearest_in(table: Array32) -> Round:
@@ -445,7 +445,7 @@ class Format:
     round: Round = field(compare=False)
     granularities: tuple[str, ...] = GRANULARITIES
     power_of_two: bool = False
-    """Whether scales are powers of two in 8 bits, as in the microscaling formats."""
+    """True where scales are powers of two in 8 bits, as in the microscaling formats."""
 
     def stored_bits(self, granularity: str, row: int, count: int) -> float:
         """Bits an element takes with its share of the scales."""

@@ -57,7 +57,7 @@ class Packed:
     unknown: str = ""
     """Why the number of weights is not known; empty where it is."""
     method: str = ""
-    """What the configuration says."""
+    """Method that the configuration names."""
 
     def parts(self) -> Iterator[tuple[str, PackedPart]]:
         """Every tensor that is one of them or a part of it, with the number of weights that it counts for."""
@@ -121,7 +121,7 @@ _FAMILIES: Final[Mapping[str, frozenset[str]]] = {
     "auto-round": frozenset({"gptq", "awq"}),
     "intel/auto-round": frozenset({"gptq", "awq"}),
 }
-"""What each method writes; others are not known."""
+"""Families of tensors that each method writes; others are not known."""
 
 
 def _checked(found: list[PackedWeight], method: str, config: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ class Quantile:
 
 @immutable
 class Octave:
-    """How many elements have a magnitude from `low` up to, but not including, twice that."""
+    """Number of elements with a magnitude from `low` up to, but not including, twice that."""
 
     low: float
     negative: int
@@ -38,7 +38,7 @@ class Octave:
 
 @immutable
 class EvenBins:
-    """How many finite elements lie in stretches of equal width, which have an edge at zero.
+    """Numbers of finite elements in bins of equal width, which have an edge at zero.
 
     A bin holds magnitudes from a multiple of `width` up to, but not including, the next one; zeros are in the one that begins at zero.
     """
@@ -68,7 +68,7 @@ class Spectrum:
     stable_rank: float
     iterations: int
     high: float
-    """What it is at most; `norm` is what it is at least."""
+    """Upper bound of the spectral norm; `norm` is the lower bound."""
 
 
 def _no_indices() -> npt.NDArray[np.int32]:

@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is to be found, and with how many threads (0: one for every processor)."""
+    """Statistics to compute, and the number of threads (0: one for every processor)."""
 
     histogram: bool = True
     near_zero: float = 1e-6
@@ -405,9 +405,9 @@ _CHECK_EVERY = 4
 _MOST_KEPT = 1 << 25
 """Numbers of all vectors together; with more the iteration starts again from the best it has found."""
 _ROUNDING = 1 + 1e-12
-"""What sums of so many products may be off."""
+"""Factor by which sums of so many products may be off."""
 _DOUBT = 1e-3
-"""How likely the upper end of an iteration that has not converged may be too low."""
+"""Probability that the upper end of an iteration that has not converged is too low."""
 
 
 def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations: int, advance: Callable[[int], None]) -> Spectrum | None:

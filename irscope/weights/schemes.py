@@ -37,9 +37,9 @@ class Scheme:
     name: str
     options: Mapping[str, int] = field(default_factory=dict)
     embeddings: bool = False
-    """Whether tables of embeddings are stored so too; usually they are left as they are."""
+    """True where tables of embeddings are stored so too; usually they are left as they are."""
     head: bool = False
-    """Whether the layer that gives the logits is."""
+    """True where the layer that gives the logits is stored so too."""
 
     @property
     def text(self) -> str:

@@ -176,7 +176,7 @@ class ModelFolder:
         real = os.path.realpath(self.path)
         self._allowed = tuple(dict.fromkeys((real, *_blobs_of(real), *map(os.path.realpath, also))))
         self._names: dict[tuple[int, int], int] = {}
-        """How many names files with several have in these folders, by device and inode."""
+        """Number of names in these folders of files that have several, by device and inode."""
 
     def find(self, path: str) -> DataFile | None:
         """The file at a path, seen from the folder where it is relative; None where there is none, Forbidden where it must not be read."""

@@ -173,7 +173,7 @@ class Stored:
     source: Bytes
     axes: Axes | None = None
     is_swapped: bool = False
-    """Whether the axes of `axes` are the tensor's second and first."""
+    """True where the axes of `axes` are the tensor's second and first."""
     compute: Callable[[int, int], Array] | None = None
     """Makes the elements of a window, where they do not lie in memory as they are."""
 

@@ -53,7 +53,7 @@ def _convolution(direction: Literal["forward", "input"]) -> Temporaries:
 
 conv_rule = _convolution("forward")
 conv_transpose_rule = _convolution("input")
-"""What is transposed is computed as the gradient of an input."""
+"""Rule of transposed convolutions, which are computed as the gradient of an input."""
 
 
 def as_image(type_: TensorType) -> TensorType:

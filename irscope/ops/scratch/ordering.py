@@ -51,7 +51,7 @@ _WIDE_SCAN_TILE = 896
 _MERGE_TILE = 4096
 _UNIQUE_TILE = 8192
 FEW_SCANNED = 1279
-"""What a running sum, or the choice of first ones, takes of few numbers: states of some tiles."""
+"""Bytes of a running sum, or of the choice of first elements, over few numbers: states of some tiles."""
 
 
 def _storage(*parts: int) -> int:
@@ -185,7 +185,7 @@ def argsort_rule(scratch: Scratch) -> None:
 
 
 def _sort(scratch: Scratch, x: TensorType) -> None:
-    """What sorting takes after its results: positions, and for long rows the library's buffers."""
+    """Request the memory of sorting after its results: positions, and for long rows the library's buffers."""
     shape = numbers(sizes(x))
     if not shape or 0 in shape:
         return
@@ -487,7 +487,7 @@ def embedding_rule(scratch: Scratch) -> None:
 
 @rule
 def diff_rule(scratch: Scratch) -> None:
-    """What comes before and after is joined to the elements first."""
+    """Join the elements before and after to the input first."""
     call = scratch.call
     parts = [type_ for type_ in call.types if isinstance(type_, TensorType)]
     joined = scratch.take("joined elements", sum_bytes(parts)) if len(parts) > 1 else ""

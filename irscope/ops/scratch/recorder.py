@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # cuDNN's workspace for a convolution: a model, since the sizes come from a closed library that asks the device.
 
 Kernel: TypeAlias = Literal["forward", "input", "filters"]
-"""What is computed: the convolution, the gradient of its input (as a transposed convolution), or that of its filters."""
+"""Kind of computation: the convolution, the gradient of its input (as a transposed convolution), or that of its filters."""
 _LABELS: dict[Kernel, str] = {
     "forward": "cuDNN workspace",
     "input": "cuDNN workspace, gradient of the input",

@@ -374,7 +374,7 @@ def _causal_mask(scratch: Scratch, q: TensorType, k: TensorType) -> str:
 
 
 def safe_softmax(scratch: Scratch, scores: TensorType) -> None:
-    """What the softmax takes beside its result to set rows without any key to zero."""
+    """Request the memory that the softmax takes beside its result to set rows without any key to zero."""
     hidden = tensor(DType.BOOL, scores.shape, scores.device)
     masked = scratch.take("masked scores", count(hidden))
     rows = scratch.take("rows without keys", product(sizes(hidden)[:-1]))
