@@ -1,4 +1,4 @@
-"""What every frontend is given and returns."""
+"""Interface of frontends: the options that each is given, and what it returns."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ SOLE: Final = ""
 
 @immutable(slots=False)
 class LoadOptions:
-    """What a user may say about a model that is being read."""
+    """Options for reading a model."""
 
     inputs: Mapping[str, Type] = field(default_factory=dict)
     """Types of inputs by name (or by position: "0"; or SOLE), from `--input`; `stated` makes them whole."""
     bind: Mapping[str, int] = field(default_factory=dict)
     """Sizes of symbols, from `--bind`; applied to the whole program after it was read."""
     use_torch: bool = False
-    """Whether torch may be asked for types of operators that irscope does not know."""
+    """True where torch may be asked for types of operators that irscope does not know."""
     open_sizes: frozenset[str] = frozenset()
     """Sizes of a named model that stay open, such as its batch; others have a default."""
     keep_calls: bool = False
-    """Whether the program is to hold what its nodes were made of, to be made or written again: calls of operators, nodes of a file."""
+    """True where the program has to hold the origin of its nodes, to be made or written again: calls of operators, nodes of a file."""
     method: str = ""
     """Which method or program of a file that holds several; empty for the usual one."""
     base: str = ""
     """The folder or name of the model that an adapter goes on top of; empty for the one that the adapter names."""
     trust_remote_code: bool = False
-    """Whether code that lies in a model's folder may run: the user's word, never a file's."""
+    """True where code that lies in a model's folder may run: the user's decision, never a file's."""
     ort_level: str = "off"
     """The graph optimisations of ONNX Runtime that an ONNX file is read with: off (the file as written), basic, extended or all."""
     use_ort: bool = False
-    """Whether an installed ONNX Runtime is asked for that graph, by making a session in a process of its own, instead of predicting it."""
+    """True where an installed ONNX Runtime is asked for that graph, by making a session in a separate process, instead of predicting it."""
     ort_device: str = ""
     """The device of that session, from `--device`: what it optimises for. Empty for a processor with AVX-512."""
     ort: str = ""
@@ -50,9 +50,9 @@ class LoadOptions:
     file_types: Mapping[str, Type] = field(default_factory=dict)
     """Types of values by name, as inferred from the file alone: what conditions of these optimisations look at."""
     compile: bool | Mapping[str, object] = False
-    """Whether a named model is compiled before it is captured, from `--compile`; or arguments of torch.compile."""
+    """True where a named model is compiled before it is captured, from `--compile`; or arguments of torch.compile."""
     use_cache: bool = False
-    """Whether the program of a name may be taken from the cache on disk, and is kept there. For processes that run one command: others
+    """True where the program of a name may be taken from the cache on disk, and is kept there. For processes that run one command: others
     may have replaced what a module holds."""
     allowance: Allowance | None = None
     """Work and memory that reading may take, from `--budget`; None for the default."""
@@ -114,5 +114,5 @@ class AddedFrontend(Frontend, Protocol):
     """A reader that an installed package adds: an entry point of the group `irscope.frontends`, named like the kind of file."""
 
     def recognises(self, head: bytes, path: Path) -> bool:
-        """Whether a file is of the kind, by its first 4096 bytes, where irscope itself does not surely know it. It has to be quick."""
+        """Return whether a file is of the kind, by its first 4096 bytes, where irscope itself is not sure. It has to be quick."""
         ...

@@ -1,4 +1,4 @@
-"""What kind of file a model is, by its content, and what files are that irscope does not read. Suffixes are not trusted.
+"""Detection of a model file's kind by its content, and of files that irscope does not read. Suffixes are not trusted.
 
 Installed packages are asked, through the entry point group `irscope.frontends`, only about files that irscope does not surely know.
 """
@@ -433,7 +433,7 @@ def _is_stablehlo(head: bytes) -> bool:
 
 
 def _is_jax_export(head: bytes, path: Path) -> bool:
-    """Whether this is what `jax.export` serialises: a flatbuffer, whose first table follows its list of fields, with bytecode inside."""
+    """Return whether `jax.export` serialised this: a flatbuffer, whose first table follows its list of fields, with bytecode inside."""
     root = int.from_bytes(head[:4], "little")
     if not 8 <= root <= _FARTHEST_ROOT or len(head) < root + 4:
         return False

@@ -84,7 +84,7 @@ def settled(program: Program, options: LoadOptions) -> Program:
 
 
 def _check_added(program: object, path: Path) -> None:
-    """What a package's frontend made keeps the rules of the IR."""
+    """Check that a program from a package's frontend keeps the rules of the IR."""
     if not isinstance(program, Program):
         raise TypeError(f"its frontend returned {type(program).__name__}, no Program")
     program.path = str(path)
@@ -137,11 +137,11 @@ class NodeFile(Protocol):
     """A file whose main graph is a list of nodes."""
 
     suffix: ClassVar[str]
-    """What names of such files end in."""
+    """Suffix of the names of such files."""
     needs: list[tuple[int, ...]]
     """For each node, by its number in the file, those whose results it reads."""
     names: Sequence[str]
-    """What each node is called in the file; empty where it has no name."""
+    """Name of each node in the file; empty where it has none."""
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:
         """Write a copy whose main graph lists the nodes in another order, and nothing else differs. Returns the files written."""

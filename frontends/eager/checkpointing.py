@@ -409,12 +409,12 @@ Loss = Callable[[Any], torch.Tensor]
 """From what the module returns to a number."""
 
 _ROUNDS = 4
-"""How often the budget of the search is lowered when the step that was checked needs more than was simulated."""
+"""Times that the budget of the search is lowered when the step that was checked needs more than was simulated."""
 
 
 @immutable(slots=False)
 class ModulePlan:
-    """What to save and what to recompute in a module's step, and what that costs."""
+    """Plan of what to save and what to recompute in a module's step, and its cost."""
 
     policies: tuple[RegionPolicy, ...]
     budget: int

@@ -218,7 +218,7 @@ class Inside(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]  # torch's own
         self._most_found = most_found
         self.may_guess = False
-        """Whether data-dependent sizes may be guessed."""
+        """True where data-dependent sizes may be guessed."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if is_composite(func):
@@ -341,7 +341,7 @@ _SETTINGS: Final = (
     torch.is_inference_mode_enabled,
     *(functools.partial(ask, device) for ask in (torch.is_autocast_enabled, torch.get_autocast_dtype) for device in ("cuda", "cpu")),
 )
-"""What operators may look at besides their arguments."""
+"""Settings that operators may read besides their arguments."""
 _keys_of: Callable[[torch.Tensor], Any] = torch._C._dispatch_keys
 _without_modes: Any = torch._C._DisableTorchDispatch
 _subclass: Any = torch.Tensor._make_subclass
@@ -476,7 +476,7 @@ class Remembered:
 
 
 class _Learned:
-    """What is to be remembered of one call."""
+    """Facts to be remembered of one call."""
 
     def __init__(self, remembered: Remembered, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._remembered, self._args, self._kwargs = remembered, args, kwargs

@@ -26,7 +26,7 @@ from irscope.frontends.eager.recorder import around_compilations
 _FILE: Final = sys.modules[Optimizer.__module__].__file__
 _STEP: Final = "Optimizer.step#"
 _CLEAR: Final = "Optimizer.zero_grad#"
-"""How the names of the ranges begin; the class follows."""
+"""Prefixes of the names of the ranges; the class follows."""
 _TRACED: Final = "irscope_steps"
 """Attribute of what Dynamo traces one graph with, which cannot be hashed; where it begins again it makes another."""
 

@@ -80,7 +80,7 @@ queue = SimpleNamespace(
     finished=lambda stream, event: True,
     wait=lambda stream, event: None,
 )
-"""What happens where autograd's engine, futures and `torch.Stream` order streams: an event is recorded, or waited for, or a stream uses
+"""Hooks by which autograd's engine, futures and `torch.Stream` order streams: an event is recorded, or waited for, or a stream uses
 memory. `finished` and `wait` are about the event, or without one about all work on the stream."""
 pinned = SimpleNamespace(allocator=0, plain=None, sizes={})
 """The allocator of pinned memory, if it is not the plain one, and what it gave, by address."""
@@ -481,7 +481,7 @@ def instructions(code: bytes) -> ctypes.c_void_p | None:
 
 
 class Deaths:
-    """What C++ no longer needs, in order: a deleter that only takes a note, since Python cannot run while it raises an exception."""
+    """Objects that C++ no longer needs, in order: its deleter only takes a note, since Python cannot run while it raises an exception."""
 
     _MOST = 1 << 20
 

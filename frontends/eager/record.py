@@ -41,7 +41,7 @@ class Storage:
     rank: int = 0
     """Its index among all deaths."""
     inside: bool = False
-    """Whether it was freed while operator `died - 1` ran, not after it."""
+    """True where it was freed while operator `died - 1` ran, not after it."""
 
     @property
     def bytes(self) -> int:
@@ -68,7 +68,7 @@ class Tensor:
     made_by: int | None = None
     """The operator whose result it is."""
     trainable: bool = False
-    """Whether it takes gradients."""
+    """True where it takes gradients."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ class GeneratedKernel:
 
     name: str
     operators: tuple[str, ...] = ()
-    """What was fused into it, as ATen names it."""
+    """Operators that were fused into it, by their names in ATen."""
     lines: tuple[str, ...] = ()
     """Where the program says so."""
     bytes: int | None = None
@@ -178,7 +178,7 @@ class Record:
     device: str = ""
     """The device of the model: "cuda:0", or "cpu" where none could be simulated."""
     grad: bool = False
-    """Whether operators were recorded below autograd, decomposed; else as Python calls them."""
+    """True where operators were recorded below autograd, decomposed; else as Python calls them."""
     guessed: list[Op] = field(default_factory=list)
     """Operators whose results have a guessed, data-dependent size."""
     assumed: dict[Assumed, str] = field(default_factory=dict)

@@ -60,15 +60,15 @@ class Recorder(TorchDispatchMode):
         self._remembered: Remembered | None = None
         """Results of operators, where nothing but the device's own modes is between them and the recorder."""
         self._below = 0
-        """How many modes these are."""
+        """Number of these modes."""
         self._storages: dict[int, Storage] = {}
         self._alive: dict[Storage, weakref.ref[torch.UntypedStorage]] = {}
-        """What tells when a storage is freed."""
+        """Weak references that notify when a storage is freed."""
         self._tensors: dict[tuple[Any, ...], Tensor] = {}
         self._deaths = 0
         self._running = False
         self._watching = False
-        """Whether the run is in progress: storages freed after its end outlive it."""
+        """True while the run is in progress: storages freed after its end outlive it."""
 
     # -- what is there before --------------------------------------------------------------------------------------
 
@@ -520,7 +520,7 @@ class Calls:
 
 _MOST_FRAMES: Final = 64
 GENERATED = "irscope-inductor-"
-"""How the names of folders begin in which code lies that torch.compile generates."""
+"""Prefix of the names of folders that hold the code that torch.compile generates."""
 _HIDDEN = (
     *(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packages", "torch"), os.path.join("irscope", "frontends"))),
     os.sep + GENERATED,
@@ -535,7 +535,7 @@ class Frames:
         self._hidden = hidden
         # A code object's own hash is made anew of all its constants each time it is asked for, so its identity is looked up.
         self._shown: dict[int, tuple[bool, CodeType]] = {}
-        """Whether code is the model's, by its identity, which is kept."""
+        """True where code is the model's, by the identity of the code object, which is kept."""
         self._lines: dict[tuple[int, int], Line] = {}
         self._places: dict[tuple[Line, int], Loc] = {}
         """By line and by identity of the caller's place, whose own hash would be that of all its callers."""
@@ -640,7 +640,7 @@ class StepRecorder(Recorder):
         """Reference counts of intermediate results that only PyTorch's own code references, by operator and engine."""
         self._learns = False
         self.answers_zero = False
-        """Whether values of device tensors that Python reads are zeros, as with CUDA libraries replaced by stubs."""
+        """True where values of device tensors that Python reads are zeros, as with CUDA libraries replaced by stubs."""
 
     @property
     def position(self) -> tuple[int, int]:

@@ -253,7 +253,7 @@ def _global_hooks() -> Sequence[Callable[..., Any]]:
 
 
 def _is_foreign(hook: Callable[..., Any]) -> bool:
-    """Whether a hook is the user's, not torch's own such as those of weight_norm and pruning, whose operators count as the model's."""
+    """Return whether a hook is the user's, not torch's own like those of weight_norm and pruning, whose operators count as the model's."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     return not _module_of(hook).startswith("torch.")

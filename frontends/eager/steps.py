@@ -34,21 +34,21 @@ AUTOCAST = {"": None, "bf16": torch.bfloat16, "f16": torch.float16}
 
 @immutable(slots=False)
 class Plan:
-    """How a step is made."""
+    """Plan of a training step."""
 
     loss: str | Objective | None = None
     optimizer: str | Maker | torch.optim.Optimizer = "sgd"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of a named optimizer: fused, foreach, ..."""
     set_to_none: bool = True
-    """What zero_grad does with gradients: drop them, or fill them with zeros."""
+    """Effect of zero_grad on gradients: it drops them, or fills them with zeros."""
     accumulate: int = 1
     """Forwards and backwards before the optimizer's step."""
     autocast: str = ""
     """bf16 or f16: the forward runs in mixed precision."""
     steps: int = STEPS
     answers_zero: bool = False
-    """Whether device values that the model reads are taken to be zero."""
+    """True where device values that the model reads are assumed to be zero."""
 
     def __post_init__(self) -> None:
         if self.autocast not in AUTOCAST:
@@ -69,10 +69,10 @@ class Recorded:
     states: dict[Storage, str] = field(default_factory=dict)
     """Storages of the optimizer's states, each with its name."""
     resident: list[Storage] = field(default_factory=list)
-    """What is on the device before the first step, in the order of allocation."""
+    """Storages on the device before the first step, in the order of allocation."""
     optimizer: str = ""
     has_scopes: bool = False
-    """Whether operators of the backward and of the optimizer say themselves what module they belong to, where one is known."""
+    """True where operators of the backward and of the optimizer record their own module, where it is known."""
 
 
 def record_steps(
@@ -477,7 +477,7 @@ def check_loss(loss: Any) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What the model raises in a step becomes one line that says what about training it is."""
+    """Turn an error that the model raises in a step into a single line about the training."""
     try:
         yield
     except LoadError as error:

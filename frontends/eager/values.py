@@ -1,4 +1,4 @@
-"""What is known of a run without data: symbolic input sizes, and values of small tensors computed on demand."""
+"""Facts about a run without data: symbolic input sizes, and values of small tensors computed on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from irscope.ir.program import Program
 Size: TypeAlias = "int | torch.SymInt"
 _FAR = 1 << 62
 _LEAST = 2
-"""What torch takes an open size to be at least: one of 1 is spread over others, and its axis may lie anywhere in memory."""
+"""Lower bound that torch assumes for an open size: an axis of size 1 is broadcast, and may lie anywhere in memory."""
 
 
 def recorded_size(size: Size) -> int:
@@ -75,7 +75,7 @@ class OpenSizes:
         self.in_python = in_python
         self.filled = filled or {}
         self.is_one_path = not in_python
-        """Whether nothing was seen that may make the run take another path at another size, but for guards of torch's."""
+        """True where nothing was seen that may make the run take another path at another size, except for guards of torch's."""
         # Data-dependent values are computed by `Values`, as without symbolic sizes; torch would create an unbacked symbol.
         self.shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self._axes = axes
@@ -146,7 +146,7 @@ class OpenSizes:
         program.conditions = self._conditions(made) if self.is_one_path else None
 
     def _conditions(self, made: Mapping[str, SymDim]) -> tuple[tuple[Dim, Dim], ...] | None:
-        """What torch compared to take this path, as pairs of a smaller and a larger number; None for a comparison that is none of these."""
+        """Return the comparisons that torch made on this path, as pairs of a smaller and a larger number; None for other comparisons."""
         found: dict[tuple[Dim, Dim], None] = {}
         for guard in self.shapes.guards:
             if bound_sympy(guard.expr, self.shapes.var_to_range).is_singleton():

@@ -65,13 +65,13 @@ class BodyReader:
         self.source: Json = {}
         """The graph that is being read."""
         self.autocast = False
-        """Whether operands are cast to the element type that the results are recorded with."""
+        """True where operands are cast to the element type that the results are recorded with."""
         self.origins = array("l")
         """The number of the file's node that each node stands for which this reader appended."""
         self.calls: dict[Node, Called] | None = None
         """The calls that nodes were made of, where they are kept."""
         self.made: list[FileNode] | None = None
-        """What became of the file's nodes, where that is asked for."""
+        """Nodes that each node of the file was lowered to, where they are requested."""
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:

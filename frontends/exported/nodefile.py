@@ -62,7 +62,7 @@ class ExportedNodes:
     entry: str
     needs: list[tuple[int, ...]]
     names: Sequence[str] = ()
-    """What the nodes are called."""
+    """Names of the nodes."""
     suffix: ClassVar[str] = ".pt2"
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What torch.export's files say about values and nodes: types, weights, module calls, source lines."""
+"""Values and nodes in torch.export's files: types, weights, module calls, source lines."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class _Plan:
         return _tensor_meta(type_, device, value.role is Role.PARAMETER and type_.dtype.is_float)
 
     def _end_in_the_outputs(self) -> None:
-        """What the model returns, and what it writes back, keeps its name: what makes it now takes that name."""
+        """Keep the names of values that the model returns or writes back: the node that makes such a value now takes its name."""
         wanted = self._named_results()
         made = {name: item for item in self.items for name in item.makes}
         renames: dict[str, str] = {}

@@ -67,7 +67,7 @@ class WeightTable:
         return {str(weight.name): weight.type for weight in self._graph.weights if isinstance(weight.type, TensorType)}
 
     def set_aside(self, prefixes: tuple[str, ...]) -> None:
-        """What an optimizer keeps is no parameter."""
+        """Count the tensors of an optimizer's state as buffers, not as parameters."""
         kept = [weight for weight in self._graph.weights if str(weight.name).startswith(prefixes)]
         for weight in kept:
             weight.role = Role.BUFFER
@@ -375,7 +375,7 @@ def read_weights(path: Path, table: WeightTable) -> None:
 
 
 _CONFIGURED = ("model", "pytorch_model")
-"""How names of files begin to which the configuration beside them belongs; others may be of an adapter, or of any model."""
+"""Prefixes of the names of files to which the configuration beside them belongs; others may be of an adapter, or of any model."""
 
 
 def quantization_beside(folder: Path) -> dict[str, Any]:

@@ -161,7 +161,7 @@ _LARGEST_RANK: Final = 1 << 20
 _PART: Final = re.compile(
     r"(?:base_model\.model\.)?(?P<module>[^\s]+)\.lora_(?P<part>A|B|embedding_A|embedding_B)(?:\.[^.]+)?(?:\.weight)?"
 )
-"""How peft calls the two matrices of a module; older versions with the adapter's own name between."""
+"""Names that peft gives the two matrices of a module; older versions put the adapter's own name between."""
 
 
 @immutable(slots=False)
@@ -370,7 +370,7 @@ def _check_pair(adapter: Adapter, module: str, pair: Pair, shapes: Mapping[str, 
 
 
 def _add_assumed(adapter: Adapter, shapes: Mapping[str, TensorType], table: checkpoints.WeightTable) -> None:
-    """What peft would make where a folder has no weights: f32, beside matrices with the names that it lists."""
+    """Add the weights that peft would make where a folder has no weights: f32, beside matrices with the names that it lists."""
     beside = {name.removesuffix(".weight"): type_ for name, type_ in shapes.items() if name.endswith(".weight") and type_.rank == 2}
     found = {module: sizes_of(type_) for module, type_ in beside.items() if adapter.is_beside(module)}
     for module, (outputs, inputs) in found.items():

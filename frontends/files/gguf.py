@@ -60,7 +60,7 @@ _FORMS: Final[Mapping[int, str]] = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "
 _TEXT: Final = 8
 _LIST: Final = 9
 _PART: Final = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
-"""How llama.cpp calls the parts of a split file (`llama_split_path`)."""
+"""Names that llama.cpp gives the parts of a split file (`llama_split_path`)."""
 
 
 @immutable(slots=False)
@@ -87,7 +87,7 @@ class Tensor:
 
 @dataclass
 class Header:
-    """What one file says before its tensors."""
+    """Header of a file: everything before the data of its tensors."""
 
     version: int
     metadata: dict[str, Scalar | Listed] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class SnapshotBlock:
 
 @immutable
 class SnapshotSegment:
-    """What the device gave at once."""
+    """Memory that the device returned for one request."""
 
     device: int
     address: int

@@ -111,11 +111,11 @@ class _Token(NamedTuple):
     key: str = ""
     literal: bytes = b""
     memos: int = 0
-    """How often a literal puts something into the memo."""
+    """Number of times that a literal puts something into the memo."""
 
 
 _LIST: Final = re.compile(rb"(?:\((?:h.|j....)+e|(?:h.|j....)a)?", re.DOTALL)
-"""What follows an empty list that references are put into."""
+"""Bytes that follow an empty list that references are put into."""
 _REF: Final = re.compile(rb"h(.)|j(....)", re.DOTALL)
 
 
@@ -131,7 +131,7 @@ _MASKS: Final = np.array([0] + [(1 << 8 * count) - 1 for count in range(1, 9)], 
 
 
 class _Matches:
-    """What of a window is an entry of one kind: where each begins and ends, and its numbers."""
+    """Entries of one kind in a window: where each begins and ends, and its numbers."""
 
     def __init__(self, data: bytes, tokens: tuple[_Token, ...]) -> None:
         self._bytes = np.frombuffer(data, dtype=np.uint8)

@@ -79,7 +79,7 @@ class ModelFails(Exception):
 
 @contextmanager
 def of_the_model() -> Iterator[None]:
-    """What is raised within is the model's failure, unless it comes from what irscope does when the model calls it."""
+    """Raise an error from within as the model's failure, unless it comes from irscope's own work when the model calls it."""
     try:
         yield
     except (torch.OutOfMemoryError, IrscopeError):
@@ -93,7 +93,7 @@ def of_the_model() -> Iterator[None]:
 
 @immutable(slots=False)
 class Wish:
-    """What to load and to generate."""
+    """Request for a generation: the model to load, and what to generate."""
 
     model: str
     prompt: int
@@ -106,13 +106,13 @@ class Wish:
     dtype: DType | None = None
     beams: int = 1
     samples: bool = False
-    """Whether tokens are drawn by chance, not the likeliest taken."""
+    """True where tokens are sampled instead of the likeliest being taken."""
     chunk: int = 0
     """Tokens of the prompt that are read at once; 0 for all."""
     base: str = ""
-    """What an adapter goes on top of; empty for what it names."""
+    """Base model of an adapter; empty for the one that the adapter names."""
     trust_remote_code: bool = False
-    """Whether code in the folder may run."""
+    """True where code in the folder may run."""
     cache_from: str = ""
     """The file in the folder that asks for this cache; empty where the user does, or nobody."""
     assistant: str = ""
@@ -122,7 +122,7 @@ class Wish:
     accepted: int = 0
     """Of which so many are right, where so many are proposed."""
     scheme: Scheme | None = None
-    """How weights are stored that the checkpoint holds as plain numbers; None for as they are."""
+    """Storage scheme for weights that the checkpoint holds as plain numbers; None to keep them as they are."""
 
     def proposed(self, length: int) -> int:
         """Tokens that the assistant proposes behind so many: the model adds one more, and there is an end."""
@@ -149,7 +149,7 @@ class Wish:
 
 @immutable(slots=False)
 class CacheLayer:
-    """What one layer keeps of the tokens so far."""
+    """Part of the cache that one layer keeps of the tokens so far."""
 
     layer: int
     """Its number; -1 for what is kept for all layers together."""
@@ -175,7 +175,7 @@ class Run:
     """Where each forward that decodes begins."""
     end: int = 0
     cache: Sequence[CacheLayer] = ()
-    """What the cache held after the last forward."""
+    """Content of the cache after the last forward."""
 
 
 @dataclass
@@ -192,9 +192,9 @@ class Loaded:
     parameter_bytes: int
     is_encoder_decoder: bool
     has_senses: bool
-    """Whether images or sounds may be in the prompt besides text."""
+    """True where images or sounds may be in the prompt besides text."""
     schemes: Sequence[tuple[str, str, int]] = ()
-    """How weights in few bits are stored, what runs each, and how many parameters they are."""
+    """Storage schemes of weights in few bits, the kernel that runs each, and their number of parameters."""
 
 
 class Generator:
@@ -358,11 +358,11 @@ class Generator:
             self._begin_step(found)
 
     def _after_forward(self, found: Run, kwargs: Mapping[str, Any], out: Any) -> None:
-        """What the cache holds now."""
+        """Note what the cache holds now."""
         found.cache = self._layers(cache_of(kwargs, out))
 
     def tape(self) -> Tape[Any]:
-        """What was asked of the allocator so far."""
+        """Return the requests to the allocator so far."""
         return self._machine.tape()
 
     # -- what memory is for ----------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class Generator:
             piece.kind = kind
 
     def _layers(self, cache: Any) -> list[CacheLayer]:
-        """What each layer of a cache holds; memory that is found there is the cache's from here on."""
+        """Return the content of each layer of a cache; memory in it is marked as the cache's from here on."""
         found: list[CacheLayer] = []
         seen: set[int] = set()
         parts = [
@@ -471,14 +471,14 @@ class Generator:
 
 @immutable(slots=False)
 class _Source:
-    """What a model is made from."""
+    """Source that a model is made from."""
 
     config: Any
     cls: Any
     tensors: Tensors | None
     """Of its checkpoint, where there is one."""
     dtype: DType | None
-    """What the name wants, if it does."""
+    """Element type that the name requests, if it does."""
     attention: str
     adapter: Adapter | None = None
     quantisation: Mapping[str, Any] = field(default_factory=dict)
@@ -521,7 +521,7 @@ def _taken_quantisation(config: Any) -> dict[str, Any]:
 
 
 def _linears_held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, Held]:
-    """What linear layers hold in the place of plain weights; nothing where weights are plain."""
+    """Return what linear layers hold in the place of plain weights; nothing where weights are plain."""
     settings = source.quantisation
     packed = source.tensors.packed if source.tensors is not None else Packed()
     scheme = wish.scheme
@@ -574,7 +574,7 @@ def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:
 
 
 def _besides(part: Any, layers: int) -> Iterator[tuple[int, str, Any]]:
-    """What a cache keeps outside of its layers, by layer where it has something for each: layer, what it is called, what is held."""
+    """Yield the tensors that a cache keeps outside of its layers, by layer where it has some for each: layer, name, content."""
     others = {name: one for name, one in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else {"state": part}
     for name, held in others.items():
         kind = name.strip("_").replace("_", " ")
@@ -595,7 +595,7 @@ def _kind_of(layer: Any) -> str:
 DRAFT: Final = "draft "
 """Before the kind of an assistant's cache."""
 _CACHES: Final = ("past_key_values", "cache_params", "state")
-"""What models call their cache."""
+"""Names that models give their cache."""
 _COUNTERS: Final = (torch.int64, torch.bool)
 """Of tensors in which a layer counts tokens."""
 _LOOP: Final = "generation/utils.py"
@@ -614,7 +614,7 @@ _CODES: Final = {dtype: code for code, dtype in SAFETENSORS_DTYPES.items()}
 
 
 def tensors_of(module: nn.Module) -> Tensors:
-    """What `save_pretrained` would write of a module: a tensor that two names share is written once."""
+    """Return the tensors that `save_pretrained` would write of a module: a tensor that two names share is written once."""
     from irscope.frontends.eager.record import dtype_of
 
     seen: set[int] = set()
@@ -744,7 +744,7 @@ class AssistedGenerator(Generator):
         self._caches[whose] = cache_of(kwargs, out)
 
     def _ends(self, loop: FrameType) -> bool:
-        """Whether a loop ends here; a round of the outer one is over."""
+        """Return whether a loop ends here; a round of the outer loop is over."""
         length, most = loop.f_locals["input_ids"].shape[1], loop.f_locals["stopping_criteria"].max_length
         if loop.f_code.co_name == "_sample":
             return bool(length >= most)

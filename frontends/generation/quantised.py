@@ -27,18 +27,18 @@ from irscope.weights.schemes import Scheme, scheme_in
 
 @immutable(slots=False)
 class Kernel:
-    """How a layer computes with its codes."""
+    """Kernel by which a layer computes with its codes."""
 
     name: str
     """Whose code was read, and what it does, as reports say it."""
     run: Callable[[PackedLinear, Tensor], Tensor]
     unpacks: bool = False
-    """Whether the codes are turned into plain weights before the first forward, and stay so."""
+    """True where the codes are unpacked into plain weights before the first forward, and stay so."""
 
 
 @immutable(slots=False)
 class Held:
-    """What a linear layer holds in the place of its weight."""
+    """Tensors that a linear layer holds in the place of its weight."""
 
     module: str
     scheme: str
@@ -79,7 +79,7 @@ class PackedLinear(PackedLayer):
         if "weight_nested_absmax" in held.parts:  # what is added to the scales is one number on the device
             self.register_buffer("offset", torch.empty((), dtype=torch.float32, device=device), persistent=False)
         self.is_counted = False
-        """Whether its product is an operator of a captured graph, and no memory alone."""
+        """True where its product counts as an operator of a captured graph, not only as memory."""
         self.unpacked: Tensor | None = None
         """The plain weight, once there is one."""
 
@@ -351,7 +351,7 @@ def _held_weight(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, d
 
 
 _HOST: Final = re.compile(r"\.(?:quant_state\.bitsandbytes__\w+|weight_format)$")
-"""What bitsandbytes reads on the host: sizes and names as JSON, the order of rows."""
+"""Tensors that bitsandbytes reads on the host: sizes and names as JSON, the order of rows."""
 
 
 def _parameter(name: str) -> str:
@@ -498,7 +498,7 @@ _EXPERT: Final = re.compile(r"\.experts\.\d+\.")
 
 @immutable(slots=False)
 class Layers:
-    """What stands for the linear layers of a folder whose weights are quantised."""
+    """Replacements for the linear layers of a folder whose weights are quantised."""
 
     scheme: Scheme | None
     held: Mapping[str, Held]
@@ -533,7 +533,7 @@ class Layers:
 
 
 def quantised_layers(settings: Mapping[str, Any], tensors: Tensors | None, dtype: torch.dtype, where: str) -> Layers | None:
-    """What stands for the linear layers of a folder, by its weights or else its configuration; None where nothing that is known does."""
+    """Return the replacements for a folder's linear layers, by its weights or else its configuration; None where no scheme applies."""
     computing = computing_type(settings, dtype)
     if tensors is not None:
         if tensors.packed.unknown or not tensors.packed.weights:

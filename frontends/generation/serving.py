@@ -1,4 +1,4 @@
-"""What a serving engine's arithmetic begins with: a model's weights by name, its share of a rank, what each layer keeps of a token, and the
+"""Inputs of a serving engine's arithmetic: a model's weights by name, its share of a rank, what each layer keeps of a token, and the
 most that a forward over many tokens takes."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VOCABULARY_PAD: Final = 64
 _LATENT: Final = "kv_a_proj_with_mqa"
 """The projection whose result latent attention keeps, in all models that have one."""
 _LATENT_PLAN: Final = {"q_proj": "colwise", "q_b_proj": "colwise", "kv_b_proj": "colwise", "o_proj": "rowwise"}
-"""What engines share of latent attention, which the plans of transformers leave whole (vLLM's deepseek_v2.py)."""
+"""Plan for latent attention that engines share, where the plans of transformers leave it whole (vLLM's deepseek_v2.py)."""
 
 
 @immutable(slots=False)
@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a layer keeps of a token on one rank."""
+    """Part of the cache that a layer keeps of a token on one rank."""
 
     layer: int
     heads: int
@@ -197,7 +197,7 @@ def _cut_to_rank(module: Any, shares: Sequence[Share], heads: int, kv_heads: int
 
 
 def _kept_of_token(module: Any, tp: int, where: str) -> Iterator[Kept]:
-    """What a rank keeps of a token, from what the layers of the model's own cache hold after some: heads are shared, one at least each."""
+    """Yield what a rank keeps of a token, from the model's own cache after some: heads are shared, at least one a rank."""
     latent = {
         next(int(part) for part in name.split(".") if part.isdecimal()): one.weight.shape[0]
         for name, one in module.named_modules()

@@ -167,12 +167,12 @@ class _NotCounted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What an expression stands for: the loops it changes in, and whether it is a number that is computed, or the place of one."""
+    """Meaning of an expression: the loops it varies in, and whether it is a computed number, or the place of one."""
 
     axes: Axes = frozenset()
     is_value: bool = False
     is_running: bool = False
-    """What a reduction has so far."""
+    """True for the running value of a reduction."""
 
 
 _NONE: Final = _Found()
@@ -365,7 +365,7 @@ class Storage:
 
     first: Value
     owned: bool
-    """Whether the wrapper took it; inputs and constants are the caller's."""
+    """True where the wrapper allocated it; inputs and constants are the caller's."""
     born: int = 0
     size: Dim = 0
     names: int = 0
@@ -373,7 +373,7 @@ class Storage:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """What a name of the wrapper stands for: a tensor, or a view of one."""
+    """Tensor, or view of one, that a name of the wrapper stands for."""
 
     value: Value
     storage: Storage
@@ -402,13 +402,13 @@ class Kernel:
     written: frozenset[int]
     dtypes: Mapping[int, DType]
     known: bool = True
-    """Whether its signature was found; otherwise what it writes is not known."""
+    """True where its signature is known; otherwise it is unknown what it writes."""
     loops: Loops | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the comment above a call says of it."""
+    """Origin of a call, from the comment above it."""
 
     operators: tuple[str, ...] = ()
     loc: Loc | None = None

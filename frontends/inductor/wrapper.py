@@ -160,7 +160,7 @@ class Wrapper:
         self._kernels: dict[str, Kernel] = {}
         self._constants: dict[str, TensorType] = {}
         self._given: dict[str, TensorType | int] = {}
-        """What the wrapper's own benchmark makes for inputs: their element types, and integers."""
+        """Inputs that the wrapper's own benchmark makes: their element types, and integers."""
         self._asserted: dict[str, tuple[ast.expr, ast.expr]] = {}
         self._dtypes: dict[str, DType] = {}
         self._scope: dict[str, _Bound] = {}
