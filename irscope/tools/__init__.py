@@ -1,1 +1,1 @@
-"""What the commands and the Python interface have in common: functions that answer a question about models with reports."""
+"""Common ground of the commands and the Python interface: functions that answer a question about models with reports."""

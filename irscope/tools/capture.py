@@ -42,7 +42,7 @@ _FAILED = ("IRS189", "IRS379")
 
 @immutable(slots=False)
 class StepSetup:
-    """How a step is made; see `capture_training`."""
+    """Options of a training step; see `capture_training`."""
 
     loss: str | Callable[[Any], Any] | None = None
     optimizer: Any = "sgd"
@@ -57,14 +57,14 @@ class StepSetup:
 
 @immutable(slots=False)
 class Tuning:
-    """What is done to a model before it is trained."""
+    """Changes to a model before it is trained."""
 
     lora: str = ""
     """Matrices beside frozen layers, as in "r=16,targets=q_proj+v_proj"."""
     store_as: str = ""
     """A scheme in which the frozen weights of linear layers are held."""
     recomputes: bool = False
-    """Whether the model's own gradient checkpointing is switched on."""
+    """True where the model's own gradient checkpointing is switched on."""
 
 
 def capture_training(

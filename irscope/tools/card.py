@@ -88,7 +88,7 @@ _MOST_CHOICES = 4
 """Of inputs that decide which branches run; a model is analysed for each."""
 _REMARKS = 3
 _LEAST_SHARE = 0.05
-"""What saves less is not worth a line of one screen."""
+"""Least share that a saving needs for a line on the screen."""
 _MOST_REPLAYED, _MOST_PLANNED, _MOST_ADVISED = 1_000, 5_000, 5_000
 """Nodes of the models that are searched for the largest size, by replaying PyTorch's allocator or by formula, and for what could be better:
 some tenths of a second for somebody who waits for one screen."""
@@ -270,7 +270,9 @@ class _Maker:
     # -- whether it fits ---------------------------------------------------------------------------------------
 
     def memory(self) -> CardMemory:
-        """Where inputs decide which branches run, for those that take the most; the others are named beside it."""
+        """Return the memory of the model; where inputs decide which branches run, that of the choice that takes most, with the others
+        beside it.
+        """
         choices = list(islice(self._choices(), _MOST_CHOICES))
         if len(choices) < 2:
             return self._memory()
@@ -490,7 +492,7 @@ class _Maker:
         return found.rebound(others) if others and free else found
 
     def _why_not_searched(self, model: Model) -> str:
-        """Why nobody looks for the largest size while a card is made; empty where it is looked for."""
+        """Return the reason why the largest size is not searched for while a card is made; empty where it is."""
         if model is self.model and self.at is self.model:
             return "the model cannot be read again with numbers"
         if self.device.room_bytes is None:
@@ -777,7 +779,7 @@ def _memory_unknown(why: str) -> CardMemory:
 
 @immutable
 class _Counters:
-    """What a runtime counts on the device; unknown where it does not."""
+    """A runtime's counters on the device; unknown where it has none."""
 
     runtime: str
     requested: Quantity

@@ -87,9 +87,9 @@ class Budget:
     operator: str
     limit: Number | bool
     change: Literal["", "share", "amount"] = ""
-    """Whether the limit is about the number itself, or about its change since the baseline."""
+    """Empty where the limit is about the number itself; otherwise the kind of its change since the baseline."""
     line: int = 0
-    """Where it stands in the file."""
+    """Line of the file."""
 
     @property
     def kind(self) -> Kind:
@@ -183,7 +183,7 @@ class Target:
 
 @immutable(slots=False)
 class Plan:
-    """What the file asks for."""
+    """Contents of the file."""
 
     file: str
     targets: tuple[Target, ...]
@@ -396,7 +396,7 @@ class Bounded:
 
 @immutable
 class Stored:
-    """What one model was like."""
+    """A model's entry in the baseline."""
 
     sha256: str = ""
     runtime: str = ""
@@ -405,7 +405,7 @@ class Stored:
 
 @immutable
 class Baseline:
-    """What all models were like when `irscope check --update` ran."""
+    """The state of all models when `irscope check --update` ran."""
 
     schema: str = BASELINE_SCHEMA
     irscope: str = ""
@@ -491,7 +491,7 @@ class Judged:
     now: Quantity
     base: Quantity | None = None
     reason: str = ""
-    """Why it is not kept; with `ok`, what is to be said all the same."""
+    """Reason why it is not kept; with `ok`, a remark all the same."""
 
     @property
     def change(self) -> float | None:
@@ -638,7 +638,7 @@ def _judged(one: CheckedModel, budget: Budget, baseline: Baseline | None) -> Jud
 
 
 def _unsized(made: Card, name: str) -> str:
-    """Why a number holds for no sizes that anybody stated; empty where it does."""
+    """Return the reason why a number does not hold for stated sizes; empty where it does."""
     symbols = [size.symbol for size in made.sizes if size.is_assumed]
     if not symbols or name in _OF_FILE or name.startswith("unknown"):
         return ""
@@ -648,7 +648,7 @@ def _unsized(made: Card, name: str) -> str:
 
 
 def _why_no_base(one: CheckedModel, budget: Budget, baseline: Baseline | None, base: Quantity | None) -> str:
-    """Why there is nothing that a change could be since; empty where there is."""
+    """Return the reason why there is no base for a change; empty where there is a base."""
     update = "`irscope check --update` writes it"
     if baseline is None:
         return f"there is no baseline; {update}"
@@ -678,7 +678,9 @@ def _against_limit(budget: Budget, now: Quantity, one: CheckedModel) -> tuple[St
 
 
 def surely(operator: str, low: Number | bool | None, high: Number | bool | None, limit: Number | bool) -> bool | None:
-    """Whether everything from `low` to `high` compares so with the limit; None where only part of it may. None as an end is no bound."""
+    """Return whether everything from `low` to `high` compares so with the limit; None where only part of it may. None as an end is no
+    bound.
+    """
     least = -math.inf if low is None else low
     most = math.inf if high is None else high
     if operator in ("<", "<="):

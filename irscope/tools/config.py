@@ -1,4 +1,4 @@
-"""What a user set once for all runs, and the device that an answer is for where nobody named one."""
+"""Settings that a user made once for all runs, and the device of an answer where none was named."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class Chosen:
     device: DeviceProfile
     reason: str
     name: str
-    """What --device takes for it."""
+    """Value of --device for it."""
     is_to_be_named: bool = False
-    """Whether other commands would take another device if nobody named this one."""
+    """True where other commands would take another device unless this one is named."""
 
     @property
     def short(self) -> str:
@@ -145,8 +145,9 @@ def device_for(named: str) -> str:
 def settings_for(
     named: str = "", torch: str = "", alloc_conf: str = "", *, ort: str = "", strict: bool = False, is_session: bool = False
 ) -> Settings:
-    """What a model is opened for, before it is known what it is; `target_settings` completes it. A session of ONNX Runtime is optimised for
-    its device, so that needs one."""
+    """Return the settings to open a model with before its kind is known; `target_settings` completes them. A session of ONNX Runtime is
+    optimised for its device, so that needs one.
+    """
     chosen = chosen_device(named)
     found = Settings(device=chosen.name, chosen="" if named else chosen.short, torch=torch, alloc_conf=alloc_conf, ort=ort, strict=strict)
     return found if named or is_session or chosen.name != DEFAULT_DEVICE else replace(found, device="", chosen="")

@@ -158,7 +158,7 @@ _KINDS = {"cpu": "cpu", "gpu": "cuda"}
 
 @dataclass
 class Material:
-    """What the recordings tell."""
+    """Contents of the recordings."""
 
     device: str = ""
     """The device that they are of."""

@@ -1,4 +1,4 @@
-"""What a serving engine with a paged cache does with a device: blocks of the cache, tokens and requests that fit.
+"""A serving engine with a paged cache on a device: blocks of the cache, tokens and requests that fit.
 
 The engine's own arithmetic, over parts that are exact (weights of each rank, bytes of a block), modelled (what a forward takes) or the
 engine's own matter, which are intervals. vLLM: `Worker.determine_available_memory` of v1/worker/gpu_worker.py, `kv_cache_utils.py` and
@@ -83,8 +83,9 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
 }
 _LARGE: Final = 70 * _GIB
 _OF_LARGE: Final[Mapping[str, float]] = {"max_tokens": 8192, "max_seqs": 1024}
-"""What `vllm serve` takes on devices from 70 GiB on, but for the A100, where large steps are slower (`EngineArgs.get_batch_defaults` of
-engine/arg_utils.py)."""
+"""Defaults of `vllm serve` on devices from 70 GiB on, but for the A100, where large steps are slower (`EngineArgs.get_batch_defaults` of
+engine/arg_utils.py).
+"""
 _MEASURED: Final = {"vllm": ("outside", "captured"), "sglang": ("outside",)}
 """GiB that a start-up log says: outside of torch, and of CUDA graphs."""
 _WIDE: Final = 1.3
@@ -146,11 +147,11 @@ class Group:
 
 @dataclass
 class Stage:
-    """What the ranks of one pipeline stage hold."""
+    """Memory of the ranks of one pipeline stage."""
 
     layers: range
     parts: list[tuple[str, Quantity, str]] = field(default_factory=list)
-    """What the budget is spent on, and what says so."""
+    """Parts that the budget is spent on, with their amounts and the origin of each."""
     left: Quantity = field(default_factory=lambda: quantity(0))
     block_bytes: int = 0
     """Of a block in all layers of the stage."""
@@ -166,7 +167,7 @@ class Stage:
 
 @dataclass
 class Serving:
-    """What an engine does with a device."""
+    """An engine's use of a device."""
 
     wish: Wish
     engine: Engine
@@ -341,7 +342,7 @@ def serve(
     torch: str = "",
     alloc_conf: str = "",
 ) -> Serving:
-    """What an engine such as "vllm{util=0.9}" makes of a device with a model: how many requests of so many tokens it holds at once."""
+    """Return what an engine such as "vllm{util=0.9}" makes of a device with a model: the number of requests of so many tokens it holds."""
     from irscope.frontends.generation.program import Wish
     from irscope.frontends.zoo.recipes import GENERATING, weights_dtype
 

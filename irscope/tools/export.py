@@ -37,16 +37,16 @@ PICTURE_KINDS: Final = ("svg", "html", "dot", "mmd")
 
 @immutable(slots=False)
 class View:
-    """What of a graph is drawn."""
+    """The part of a graph to draw."""
 
     colour: str = "class"
     """One of COLOURINGS."""
     depth: int | None = None
-    """How many levels of modules are open; None: as many as are readable."""
+    """Number of levels of modules that are open; None: as many as are readable."""
     around: str = ""
     """A node or module: only what is near it."""
     hops: int = 2
-    """How many edges away."""
+    """Largest number of edges from there."""
     most: int = READABLE
     """Boxes that are readable."""
 

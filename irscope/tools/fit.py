@@ -45,7 +45,8 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model, check_target
 
 COUNTERS = ("reserved", "allocated", "requested", "activation")
-"""What may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone."""
+"""Amounts that may have to fit: what PyTorch's allocator takes from the device, what it hands out, what is asked for, or activations alone.
+"""
 SCHEMA = "irscope.fit/1"
 _ANALYSES = 50
 _FEW_ANALYSES, _FEW_NODES = 12, 300
@@ -54,7 +55,7 @@ _LEAST_LOOKS = 60
 _EVENTS = 400_000
 """Replayed in one search: some seconds."""
 _LOOK_EVENTS = 20
-"""What a look takes besides its events, in events: of a tape with few of them nearly all."""
+"""Cost of a look besides its events, in events: of a tape with few of them nearly all."""
 _DOUBLINGS = 62
 _UNBOUNDED = 1 << 62
 _COMPUTED = (
@@ -62,13 +63,13 @@ _COMPUTED = (
     *("highest_peak_bytes", "largest_surely", "surely_peak_bytes", "largest_before_oom", "next_peak_bytes", "next_runs", "next_retries"),
     *("failing", "exhaustive"),
 )
-"""What an answer has from the sizes that were searched."""
+"""Fields of an answer that come from the sizes that were searched."""
 _End: TypeAlias = Literal["bytes", "most"]
 
 
 @immutable(slots=False)
 class Need:
-    """What the model needs at one binding."""
+    """Memory that the model needs at a binding."""
 
     bytes: int
     node: str
@@ -80,11 +81,11 @@ class Need:
     most: int | None = None
     """Bytes where it takes the most; None where nothing bounds that."""
     unbounded: str = ""
-    """Why nothing bounds it."""
+    """Reason why nothing bounds it."""
     is_modelled: bool = False
-    """Whether some size in it is not known, or comes from a model."""
+    """True where some size in it is unknown or modelled."""
     device_peak: Quantity | None = None
-    """What liveness calls the device's peak at this binding; None where no allocator's is known."""
+    """The device's peak at this binding by liveness; None where no allocator's is known."""
 
 
 @immutable(slots=False)
@@ -109,8 +110,9 @@ class Fit:
     following_size: int | None
     """The next size that the model allows; None where there is none."""
     following_retries: tuple[int, ...] | None
-    """How often PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it runs out of
-    memory, or that is no question."""
+    """Number of times that PyTorch empties its cache in the first and in the second forward at that size and then goes on; None where it
+    runs out of memory, or where that does not apply.
+    """
     surely: int | None
     """The largest size that fits even where everything takes the most that it may; 0 for none, None where nothing stops it."""
     surely_peak: Need | None
@@ -120,15 +122,15 @@ class Fit:
     formula: str
     """Bytes as they are asked for."""
     exhaustive: bool
-    """Whether every larger size is known not to fit."""
+    """True where every larger size is known not to fit."""
     bound: int | None
     """The largest size at which what is asked for fits: no larger one can. None where nothing bounds it."""
     before_oom: int | None
     """The largest size that PyTorch can run if it may free its cache and retry; None where no allocator is simulated."""
     runs_between: bool
-    """Whether no size between the largest and that one was seen to run out of memory."""
+    """True where no size between the largest and that one was seen to run out of memory."""
     context: tuple[int, int] | None
-    """What a CUDA context takes besides, which is not in these numbers."""
+    """Bytes of a CUDA context besides, which these numbers do not include."""
     target: str
     bind: Mapping[str, int] = field(default_factory=dict)
     times: Mapping[int, Quantity] = field(default_factory=dict)
@@ -281,9 +283,9 @@ class Search:
         self._arenas: dict[tuple[tuple[str, int], ...], tuple[CudaSession, OrtFigures] | None] = {}
         self._looks_done = 0
         self._memory: int | None = None
-        """What the question at hand is about."""
+        """Memory that the current question is about."""
         self._is_faithful = True
-        """Whether replays find what analyses at numbers find, as far as that was seen."""
+        """True as long as no replay was seen to differ from an analysis at numbers."""
         self._memories: dict[tuple[tuple[str, int], ...], DeviceMemory] = {}
 
     @cached_property
@@ -729,7 +731,7 @@ def best_of(rows: Sequence[Fit]) -> Fit:
 
 
 def unfit_lines(found: Fit) -> list[str]:
-    """Why nothing fits, and what would."""
+    """Return lines on why nothing fits, and what would."""
     needed = found.peak.bytes
     modelled = "~" if found.peak.is_modelled else ""
     lines = [

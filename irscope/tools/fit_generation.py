@@ -37,7 +37,7 @@ Told = Callable[[int, int | None, str], None]
 
 @immutable(slots=False)
 class Look:
-    """What one size takes."""
+    """Memory of a size."""
 
     size: int
     reserved: int
@@ -64,12 +64,12 @@ class GenerationFit(Reported):
     limit: str = "memory"
     """"memory", or "range" where the model's own positions end, or "replays" where more were not replayed."""
     most: int = 0
-    """Where more were not replayed: no larger size fits, since more is asked for than there is."""
+    """Size above which none fits, as more is asked for than there is, where more were not replayed; otherwise 0."""
     looks: int = 0
     """Sizes that were replayed whole."""
     loaded: Loaded | None = None
     rows: list[GenerationFit] = field(default_factory=list)
-    """Where two sizes are free: one for each of the second."""
+    """Results for each value of the second size, where two are free."""
 
     @property
     def fits(self) -> bool:
@@ -405,7 +405,7 @@ def last_below(measure: Callable[[int], int | None], most: int, low: int, high: 
 
 
 def _next(fits: tuple[int, int], over: tuple[int, int | None], most: int, first: tuple[int, int], turn: int, *, is_open: bool) -> int:
-    """Where to look next, between a number that fits and one that does not."""
+    """Return the next number to try, between one that fits and one that does not."""
     rises = fits[0] > first[0] and fits[1] > first[1]
     if over[1] is not None and turn % 3:
         step = (over[0] - fits[0]) * (most - fits[1]) // max(over[1] - fits[1], 1)

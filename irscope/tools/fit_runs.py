@@ -33,7 +33,7 @@ class Tried:
     needed: Quantity | None = None
     """The most that it takes of the device; None where memory was refused before anybody knew."""
     why: str = ""
-    """Where most is in use or memory was refused, or why the program fails."""
+    """Place where most is in use or memory was refused, or the reason why the program fails."""
     exit_code: int = 0
 
 
@@ -42,7 +42,7 @@ class RunFit:
     """The largest size of a training that fits, and all that were tried."""
 
     subject: str
-    """What has to fit, in words."""
+    """Memory or program that has to fit, in words."""
     model: str
     free: str
     memory: int
@@ -50,11 +50,11 @@ class RunFit:
     tried: Sequence[Tried]
     """In the order of their sizes."""
     most: int
-    """Where the search ends: no larger size was asked for."""
+    """Upper end of the search: no larger size was asked for."""
     counter: str = "reserved"
-    """Which of the allocator's counters has to fit."""
+    """Counter of the allocator that has to fit."""
     looked_at: str = ""
-    """How much of a program each run is."""
+    """Part of a program that each run covers."""
     interrupted: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""What a language model takes when it generates: loading, the prompt, and every token after it."""
+"""Memory of a language model that generates: loading, the prompt, and every token after it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _DOING: Final = {"load": "loading", "prefill": "reading the prompt", "decode": "
 
 @immutable(slots=False)
 class Phase:
-    """What the allocator counts in a stretch of the program."""
+    """Counters of the allocator in a stretch of the program."""
 
     peak: Bytes
     after: Bytes
@@ -52,12 +52,12 @@ class Phase:
     token: int = 0
     """Of the new tokens, while which is made the peak is."""
     held: Bytes | None = None
-    """What is held when the last token's step begins: what a loop that looks at the memory between steps sees last."""
+    """Bytes held when the last token's step begins: the last value seen by a loop that looks at the memory between steps."""
 
 
 @dataclass
 class Generation(Reported):
-    """What a model takes to generate."""
+    """Cost of generating with a model."""
 
     wish: Wish
     simulation: Simulation
@@ -77,17 +77,17 @@ class Generation(Reported):
     captured: Sequence[int] = ()
     """Tokens whose steps were captured; those between follow the law that they show."""
     has_no_law: bool = False
-    """Whether all steps were run since no few of them show how sizes grow."""
+    """True where all steps were run, as no few of them show how sizes grow."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All of it, with a span for each step."""
     peak_formulas: Mapping[str, PeakFormula] = field(default_factory=dict)
     """Requested peaks of phases by the sizes that the user chooses, where a formula was found that gives what was counted."""
     without_formula: str = ""
-    """Why a phase has none."""
+    """Reason why a phase has none."""
     times: GenerationTimes | None = None
     """Predicted; None where memory is refused before the first token is made."""
     of_folder: Sequence[Diagnostic] = ()
-    """What was to be said of the files in the model's folder."""
+    """Diagnostics of the files in the model's folder."""
     assistant: Loaded | None = None
     other: Generation | None = None
     """The same where none of an assistant's tokens is right, if this is where all are, or the other way round."""
@@ -217,7 +217,7 @@ class Generation(Reported):
 
 
 class How(NamedTuple):
-    """How a model is loaded and generates, besides the sizes."""
+    """Options for loading a language model and generating, besides the sizes."""
 
     cache: str = ""
     """Empty for what the folder asks for, else dynamic."""
@@ -385,19 +385,19 @@ class Capture:
         self.cache: Sequence[CacheLayer] = ()
         self.growth: Growth | None = None
         self.has_no_law = False
-        """Whether one was looked for in vain."""
+        """True where a law was searched for in vain."""
         self.began: int | None = None
-        """Where then the inputs of the run that counts are made."""
+        """Place at which the inputs of the run that counts are then made."""
         self.rhythm = Rhythm()
         self.lead = 0
         """Steps before the first group."""
         self.before = self.groups = 0
-        """What the law numbers the first step with, less one, and how many it has."""
+        """Number of the law's first step less one, and number of its groups."""
         self.inner: dict[int, list[int]] = {}
-        """Where the steps of groups that were captured begin in them."""
+        """Starts of the steps within groups that were captured."""
         self.formulas: dict[str, PeakFormula] = {}
         self.without_formula = ""
-        """Why a phase has none."""
+        """Reason why a phase has none."""
         self.sink = DiagnosticSink()
 
     def program(self) -> None:
@@ -601,8 +601,9 @@ def _continue(found: Generation, captured: Capture) -> None:
 
 
 def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], ending: tuple[Cut, Cut] | None) -> list[int]:
-    """What is given back when `generate` returns: all but what was there still when it returned after fewer tokens. `last` are the slots of
-    the last step, `ending` is where it was captured, if not at the end of `main`."""
+    """Return the slots given back when `generate` returns: all but those still there when it returned after fewer tokens. `last` are the
+    slots of the last step, `ending` is where it was captured, if not at the end of `main`.
+    """
     begin, over = ending or (main.cuts[-1], Cut(main.end, {}))
     (there, then), (alive,) = tape.alive_at([main.end, over.at]), whole.alive_at([len(whole.events)])
     kept, left = set(there), set(then)
@@ -804,7 +805,7 @@ def cache_formula(found: Generation) -> str:
 
 
 class _Factor(NamedTuple):
-    """What bytes of the cache are proportional to."""
+    """Quantity that bytes of the cache are proportional to."""
 
     of: Literal["", "prompt", "new", "prompt + new - 1"] = ""
     """Tokens; empty for none."""

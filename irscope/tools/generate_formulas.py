@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from irscope.frontends.generation.program import Generator, Wish
 
 _REFUSED: Final = (RuntimeError, IndexError, ValueError)
-"""What a model says of a prompt that is longer than it can be."""
+"""Errors of a model at a prompt that is longer than it can be."""
 _FEW: Final = 3
 """New tokens of a run: the first step that decodes still reads what reading the prompt left, the second is like all that follow."""
 _MORE: Final = 5

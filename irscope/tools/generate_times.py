@@ -1,4 +1,4 @@
-"""How long a language model takes to generate: until its first token, and for each one after it."""
+"""Time that a language model takes to generate: until its first token, and for each one after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNITS: Final = {"time_to_first_token": Kind.SECONDS, "time_a_token": Kind.SECOND
 """Of the rows of a report."""
 _NOT_KNOWN: Final = Quantity(None, Provenance.UNKNOWN)
 _PYTHON: Final = 2.5
-"""How many times longer the host may take than its operators do, as the package runs Python between them. A step of a Llama of 32 layers
+"""Largest ratio of the host's time to that of its operators, as the package runs Python between them. A step of a Llama of 32 layers
 and 2,347 operators took a processor 10.4 to 20.4 ms, five times, with next to nothing to compute; predicted are 8.1 ms: docs/time.md."""
 
 _SHOWN: Final = 0.05

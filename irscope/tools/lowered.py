@@ -1,4 +1,4 @@
-"""What torch.compile made of a model, node by node: the kernels beside the nodes of the program as it runs eagerly."""
+"""The result of torch.compile on a model, node by node: the kernels beside the nodes of the program as it runs eagerly."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SAME_CALL: Final[Mapping[str, str]] = {
     "isub": "sub",
     "matmul_": "matmul",
 }
-"""How Dynamo calls what PyTorch's dispatcher calls otherwise."""
+"""Dynamo's names of calls that PyTorch's dispatcher names differently."""
 
 
 _READ: Final = "inductor."
-"""How operators begin that are kernels in code that Inductor generated, or calls of it that nobody knows."""
+"""Prefix of operators that are kernels in code that Inductor generated, or unknown calls of it."""
 
 
 def eager_of(model: Model) -> Model:
@@ -145,7 +145,7 @@ class Lowered:
         self.model = model
         self.found = compilations_of(model)
         self.why = why
-        """Why there is no eager program."""
+        """Reason why there is no eager program."""
         self.eager: list[Step] = [] if eager is None else [Step(*one) for one in _steps(eager)]
         """Nodes that do something, in order."""
         self.kernels: list[KernelStep] = list(self._matched(list(_steps(model))))

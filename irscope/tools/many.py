@@ -73,11 +73,11 @@ class Row:
     severity: Severity | None = None
     """Of the worst remark."""
     unknown: tuple[str, ...] = ()
-    """What --strict does not let pass."""
+    """Unknowns that --strict does not accept."""
 
 
 _NUMBERS: Final = ("fits", "peak", "parameters", "flops", "time", "bytes", "intensity", "energy")
-"""What decides comes first: a narrow terminal drops the last."""
+"""Columns in order: those that decide come first, as a narrow terminal drops the last."""
 _HEADINGS: Final = {"flops": "FLOPs", "intensity": "FLOPs/B"}
 _ROUGH: Final = "numbers marked as modelled"
 _FIGURES: Final = 3
@@ -101,7 +101,7 @@ _DETAILS: Final = (
     "guesses",
     "device",
 )
-"""What text has no room for."""
+"""Columns that text has no room for."""
 
 
 def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = False) -> Document:

@@ -29,7 +29,7 @@ from irscope.session import Model
 
 
 def labels_of(graph: Graph) -> dict[Node, str]:
-    """What nodes of a model's main graph are called here: by their first result, or by operator and place where results have no names."""
+    """Return irscope's names of the nodes of a model's main graph: the first result, or operator and place where results have no names."""
     return {
         node: next((output.name for output in node.outputs if output.name is not None), f"{node.op} at {place}")
         for place, node in enumerate(graph)
@@ -44,16 +44,16 @@ class CannotCount(IrscopeError):
 
 @immutable(slots=False)
 class Counted:
-    """What a counter said of one model."""
+    """A counter's answer on a model."""
 
     printed: float
     """The total as the counter prints it."""
     unit: str
-    """What its number is: "FLOPs" with a multiply-add as 2, or "multiply-adds"."""
+    """Unit of its number: "FLOPs" with a multiply-add as 2, or "multiply-adds"."""
     by_node: Mapping[str, float]
     """The counter's number by the name of a result of irscope's node."""
     outside: Mapping[str, float] = field(default_factory=dict)
-    """What it counted where irscope has no node, by what it is."""
+    """Its numbers for operations without a node of irscope, by what they are."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Nodes it could not count, with the reason."""
 
@@ -68,7 +68,7 @@ class Peer:
     formats: tuple[str, ...]
     """Formats of models it can count."""
     entry: str
-    """Where its function is; it imports the package only when it is called."""
+    """Path of its function, which imports the package only when it is called."""
 
     @property
     def version(self) -> str | None:
@@ -285,7 +285,7 @@ _NOTES = (
 
 @dataclass
 class CountedModel:
-    """What counters said of one model."""
+    """Answers of the counters on a model."""
 
     model: Model
     costs: Costs
@@ -293,9 +293,9 @@ class CountedModel:
     tables: list[Table] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    """What each counter says, in a line."""
+    """Summary of each counter in a line."""
     is_complete: bool = True
-    """Whether every counter counted it, and nothing is left unexplained."""
+    """True where every counter counted it, and nothing is left unexplained."""
 
     @property
     def report(self) -> Report:

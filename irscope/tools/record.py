@@ -15,7 +15,7 @@ from irscope.recording.records import Input
 from irscope.report.values import Provenance
 
 FACTORY = "irscope.tools.record:make"
-"""How the recording process finds what makes a named model."""
+"""Function by which the recording process makes a named model."""
 _MEASURED = Provenance.MEASURED
 _LONGEST = 10
 
@@ -31,7 +31,7 @@ def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple
 
 
 STEP_FACTORY = "irscope.tools.record:make_step"
-"""How it finds what makes a training step."""
+"""Function by which it makes a training step."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a recording says: its card with times by operator, type, module and phase, how far it can be trusted, and its pictures."""
+"""A recording for the reader: its card with times by operator, type, module and phase, how far it can be trusted, and its pictures."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ PHASES: Final = ("data", "forward", "backward", "optimizer")
 
 @immutable
 class Trust:
-    """What the machine was like while it was recorded."""
+    """State of the machine while it was recorded."""
 
     shrink: float = 1.0
     """By which times may be shorter on an idle machine at its full clock."""
     reasons: tuple[str, ...] = ()
     is_known: bool = True
-    """Whether anybody looked."""
+    """True where the machine was observed."""
 
     def seconds(self, times: Times, note: str = "") -> Quantity:
         """A median with the interval it lies in: from the least to the 95th percentile, wider below where others held it up."""
@@ -60,7 +60,9 @@ class Trust:
 
 
 def trust_of(recording: Recording) -> Trust:
-    """What the recording says of its machine. Where nothing could be read nothing is known, which is not the same as an idle machine."""
+    """Return the trust in a recording by what it says of its machine. Where nothing could be read nothing is known, which is not the same
+    as an idle machine.
+    """
     machine = recording.machine
     if machine is None:
         return Trust(is_known=False)
@@ -510,7 +512,7 @@ def problem_text(problem: Problem) -> str:
 
 
 def failure_text(recording: Recording) -> str:
-    """Why a run did not come to its end."""
+    """Return the reason why a run did not come to its end."""
     return problem_text(recording.problems[-1]) if recording.problems else "the recording was cut short"
 
 
@@ -641,7 +643,7 @@ STEP_PICTURES: Final = {
     "categories": "memory at the peak of a training step",
     "latency": "time of a training step by batch",
 }
-"""What can be drawn of recorded steps, with the words of its title."""
+"""Pictures of recorded steps, with the words of their titles."""
 
 
 def picture_words(picture: str, found: Mapping[int, Recording]) -> str:
@@ -687,7 +689,7 @@ def longest_panels(recording: Recording) -> list[Panel]:
 
 
 def operator_name(op: OpRecord) -> str:
-    """Where and what; ONNX Runtime knows no modules, but which nodes of the file an operator carries out."""
+    """Return where and what an operator is; ONNX Runtime knows no modules, but which nodes of the file an operator carries out."""
     kind = op.op.rpartition("::")[2]
     where = op.scope.replace("/", ".") or (op.sources[0] if op.sources else "")
     return f"{where}: {kind}" if where and where != kind else kind

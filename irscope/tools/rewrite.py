@@ -41,7 +41,7 @@ WRITERS: Final[Mapping[str, tuple[str, str]]] = {
     "onnx": ("irscope.frontends.onnx.writer", ".onnx"),
     "pt2": ("irscope.frontends.exported.writer", ".pt2"),
 }
-"""What writes a format again, and what its files end in."""
+"""Writer of each format, and the suffix of its files."""
 _SMALL: Final = 4096
 """Bytes of weights that are compared by value."""
 
@@ -141,7 +141,7 @@ def _check(program: Program, path: Path, model: Model, names: Mapping[Value, str
 
 
 def difference(one: Program, names: Mapping[Value, str], other: Program) -> str:
-    """Where the results of two programs come to differ in operators, attributes or what they read; empty where they do not.
+    """Return where the results of two programs begin to differ in operators, attributes or what they read; empty where they do not.
 
     Order, names of results and nodes that nothing reads do not matter. `names` are those of weights of the first in the second.
     """

@@ -94,7 +94,7 @@ def simulate(
 
 
 Files = Literal["plain", "apart", "apart for good"]
-"""Where files are that the program writes: where it says, or apart while it runs, or for the rest of this process."""
+"""Place of the files that the program writes: where it says, or apart while it runs, or for the rest of this process."""
 
 
 def run_program(program: Callable[[], Any], name: str, options: Options, files: Files = "plain") -> Simulation:

@@ -116,7 +116,7 @@ class Planned:
 
 @immutable(slots=False)
 class CompilerTried:
-    """What settings of the compiler do to a program."""
+    """Effect of the compiler's settings on a program."""
 
     rows: Sequence[BudgetRow]
     """Lowest budget first; the program's own is among them."""

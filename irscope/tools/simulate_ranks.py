@@ -52,7 +52,7 @@ _SEVERITY: Final = ("finished", "steps", "oom", "needs_value", "error")
 
 @immutable(slots=False)
 class Program:
-    """What is run: a script or a module, and its arguments."""
+    """The program to run: a script or a module, and its arguments."""
 
     script: str
     arguments: Sequence[str] = ()
@@ -122,7 +122,7 @@ class _Server:
     def __init__(self, requests: IO[str], answers: IO[str]) -> None:
         self._requests, self._answers = requests, answers
         self._child = 0
-        """What is running."""
+        """Process id of the simulation that is running, or 0."""
         self._is_interrupted = False
         self._changing = threading.Lock()
 
@@ -499,7 +499,9 @@ class _Search:
         return stands
 
     def _halve(self, axis: Axis, low: int, high: int, stands: list[int]) -> None:
-        """What changes along an axis changes in stretches (shards, padded to equal sizes, end once): halve until neighbours are equal."""
+        """Halve a range along an axis until neighbours are equal: what changes along it does so in stretches (shards, padded to equal
+        sizes, end once).
+        """
         self.simulate((low * axis.stride, high * axis.stride))
         if self.alike(low * axis.stride, high * axis.stride):
             stands[low : high + 1] = [stands[low]] * (high - low + 1)

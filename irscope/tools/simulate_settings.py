@@ -71,7 +71,7 @@ class Trial:
 
 @immutable(slots=False)
 class Tried:
-    """What each of the settings does to the peak."""
+    """Effect of each of the settings on the peak."""
 
     before: Mapping[str, Any]
     """The document of the program as it is; on a device without limit where it ran out of memory."""
@@ -83,7 +83,7 @@ class Tried:
     left_out: Sequence[str] = ()
     """Settings that cannot change anything, and why."""
     compiler: CompilerTried | None = None
-    """What torch.compile's own settings do; None where none was tried."""
+    """Effect of torch.compile's own settings; None where none was tried."""
 
     def saved(self, trial: Trial, key: str = "reserved") -> int | None:
         """Bytes less at the peak; None where it is not known."""

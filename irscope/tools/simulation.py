@@ -1,4 +1,4 @@
-"""What a simulated program did: its steps, its memory, its tape; as a document and as a report."""
+"""Results of a simulated program: its steps, its memory, its tape; as a document and as a report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OUTCOMES: Final = {
     "error": "the program failed",
 }
 INTERRUPTED: Final = "interrupted"
-"""What ended a program that Ctrl-C ended."""
+"""Outcome of a program that Ctrl-C ended."""
 _LONGEST: Final = 10**8
 """Seconds, three years: as long as a timer of the system at least takes."""
 _STATES: Final = {"active_allocated": "allocated", "active_pending_free": "freed, still used by another stream"}
@@ -65,7 +65,7 @@ _IN_PLACE: Final = "in place"
 
 @dataclass(frozen=True)
 class Options:
-    """What a program runs on, and for how long."""
+    """Target and limits of a program's run."""
 
     device: str = ""
     torch: str = ""
@@ -79,22 +79,24 @@ class Options:
     """After how many steps to stop; 0 for never."""
     seconds: float = 0
     answer: float | None = None
+    """Assumed value of device values that the program reads; None for zero."""
     allow_unknown: bool = False
-    """Whether operators whose kernels do not run here are counted by their fake implementations."""
-    """What device values that the program reads are taken to be; None for zero."""
+    """True where operators whose kernels do not run here are counted by their fake implementations."""
     pending_frees: PendingFrees = "next_malloc"
     routing: Routing | None = None
-    """Which experts tokens are taken to go to where nobody computes it, or, without it or with an answer, how many: all to each."""
+    """Assumption on the experts that tokens go to where that is not computed or, without it or with an answer, on their number: all to
+    each.
+    """
     both_ends: bool = True
-    """Whether reports also tell what there is where work on other streams is done only when the host waits for it."""
+    """True where reports also show memory under the assumption that work on other streams is done only when the host waits for it."""
     link: float = 0
     """Bytes a second that a device can send to others, and at the same time receive; 0 where that is unknown."""
     settings: tuple[str, ...] = ()
     """NAME=VALUE that hold instead of what the program says."""
     keep_files: bool = False
-    """Whether what the program writes stays, but for files that were there before."""
+    """True where files that the program writes stay, but for those that were there before."""
     boundless: bool = False
-    """Whether the device gives as much memory as is asked for."""
+    """True where the device gives as much memory as is asked for."""
     told: Callable[[int, int | None, str], None] | None = field(default=None, compare=False)
     """Is told how far the run is: how many of how many, and of what."""
 
@@ -156,42 +158,42 @@ def allocator_of(target: Target, options: Options) -> CachingAllocator:
 
 @dataclass
 class Simulation(Reported):
-    """What a program did on a simulated device."""
+    """Results of a program on a simulated device."""
 
     script: str
     target: Target
     options: Options
     outcome: str = "finished"
     error: str = ""
-    """Why it ended, if not by itself."""
+    """Reason for its end, if not by itself."""
     line: str = ""
-    """Where."""
+    """Line at which it ended."""
     traceback: str = ""
-    """What Python prints of the error that ended it, without irscope's functions."""
+    """Python's message about the error that ended it, without irscope's functions."""
     whole_traceback: str = ""
     """The same with them."""
     made_up: Answer | None = None
     """A value that nobody computes, which the line that failed read, or one before it in the same function."""
     steps: Sequence[Step] = ()
     rest: Step | None = None
-    """What came after the last step; all of a program without steps."""
+    """Work after the last step; all of a program without steps."""
     marks: Sequence[Mark] = ()
     answers: Sequence[Answer] = ()
     files: Sequence[Written] = ()
-    """What the program wrote, apart from files that were there."""
+    """Files that the program wrote, apart from those that were there."""
     fewest: Mapping[str, Any] | None = None
     """The document of the same program where no element of a mask holds whose values nobody computes; None where that is not known."""
     skewed: Mapping[str, Any] | None = None
     """The document of the same program where all tokens go to the same experts; None where that is not known."""
     looks: Sequence[Look] = ()
-    """When NCCL's watchdog let go of what the program sent."""
+    """Moments at which NCCL's watchdog let go of what the program sent."""
     collectives: Sequence[Traffic] = ()
     uses: Mapping[str, Any] = field(default_factory=dict)
     """Settings that decide about memory, as the program has them."""
     classes: Mapping[str, str] = field(default_factory=dict)
     """Of modules, by path."""
     applied: Mapping[str, int] = field(default_factory=dict)
-    """How often each of the settings was used instead of the program's own."""
+    """Number of times that each of the settings was used instead of the program's own."""
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Operators of whose kernels only the results are counted, with the number of calls."""
     started: Sequence[str] = ()
@@ -199,7 +201,7 @@ class Simulation(Reported):
     not_modelled: Sequence[str] = ()
     """Options of NCCL that the program sets."""
     compiled: Compilations | None = None
-    """What torch.compile made of the program; None where it compiles nothing."""
+    """Work of torch.compile on the program; None where it compiles nothing."""
     now: Mapping[str, int] = field(default_factory=dict)
     """Counters at the end, and their peaks since the program reset them."""
     pinned_peak: int = 0
@@ -208,7 +210,7 @@ class Simulation(Reported):
     fullest: tuple[int, int] = (0, 0)
     """Numbers of requests and actions of the tape when most was reserved, or when memory was refused and the program ended of it."""
     result: Any = None
-    """What the function returned."""
+    """Result of the function."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -217,12 +219,12 @@ class Simulation(Reported):
 
     @property
     def counts_all(self) -> list[Answer]:
-        """Where all elements of a mask were taken to hold, as nobody computes how many do."""
+        """Return the answers where all elements of a mask were taken to hold, as nobody computes how many do."""
         return [one for one in self.answers if one.is_most]
 
     @property
     def routes(self) -> list[Answer]:
-        """Where it mattered which experts tokens were taken to go to."""
+        """Return the answers where it mattered which experts tokens were taken to go to."""
         return [one for one in self.answers if self.options.routing is not None and one.value == self.options.routing]
 
     @property
@@ -319,7 +321,9 @@ class Simulation(Reported):
         return totals_of(rows) | {ROUNDING: sum(block.size - block.requested for block in held.values())}, rows
 
     def reserved_for(self) -> list[tuple[str, int, int, int]]:
-        """When most was reserved: what for, on which stream, in how many blocks, and the bytes, which add up to what was reserved."""
+        """Return the use of what is reserved at its highest moment: purpose, stream, number of blocks, and bytes, which add up to what was
+        reserved.
+        """
         found: list[tuple[tuple[str, int], int]] = []
         for segment in self._at_fullest[0].segments:
             used = any(block.state != "inactive" for block in segment.blocks)
@@ -384,7 +388,7 @@ class Simulation(Reported):
 
     @functools.cached_property
     def clock(self) -> Clocked:
-        """When everything ran, as far as the device and its link are known."""
+        """Return the times of everything that ran, as far as the device and its link are known."""
         device = self.target.device
         ends = [(str(number), step.end) for number, step in enumerate(self.steps, 1)]
         if self.rest is not None and not ends:
@@ -878,7 +882,7 @@ def _beside(simulation: Simulation, other: Mapping[str, Any], title: str, ways: 
 
 
 def _two_ends(simulation: Simulation, late: Replayed, when: str) -> Table:
-    """Where it matters when something is done: the two ends, between which a real device is."""
+    """Return the two ends between which a real device lies, where it matters when work is done."""
     numbered = [(str(number), one) for number, one in enumerate(simulation.steps, 1)]
     both = numbered if simulation.rest is None else [*numbered, ("then" if numbered else "all", simulation.rest)]
     found = {id(step): one for (_, step), one in zip(both, late.outcomes, strict=True)}

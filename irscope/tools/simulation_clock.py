@@ -28,7 +28,7 @@ _SHARES: Final = {
     "all_reduce": 2.0,
     **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"), 1.0),
 }
-"""How often a ring moves the bytes of a collective, as n - 1 of n parts; all others move them once."""
+"""Number of times that a ring moves the bytes of a collective, as n - 1 of n parts; all others move them once."""
 _LATENCY: Final = 5e-6
 """Seconds for each step of a ring: NCCL's of some microseconds over NVLink, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
 
@@ -114,9 +114,9 @@ class _Clockwork:
         self.ends: dict[int, float] = {}
         self.host = 0.0
         self.moments: dict[tuple[int, int], tuple[float, bool]] = {}
-        """When events are done, and whether they stand behind a collective."""
+        """Completion time of each event, with True where it stands behind a collective."""
         self.sends: dict[int, bool] = {}
-        """Whether the last on a stream was a collective."""
+        """True for each stream whose last work was a collective."""
         self.seconds = self._durations()
         self.is_open = False
 

@@ -39,7 +39,7 @@ from irscope.report.values import Cell, Quantity, bare
 from irscope.tools.simulation import Simulation
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
-"""What names of files end in."""
+"""Suffixes of file names."""
 _MOST_ALIVE: Final = 100
 _MOST_ROWS: Final = 5000
 """Of a table, so that its line stays well below what a reader takes."""
@@ -192,7 +192,7 @@ def _levels(run: str, now: Bytes, peak: Bytes) -> Counters:
 
 
 def _problems(simulation: Simulation) -> list[Problem]:
-    """Why the program ended, if not by itself."""
+    """Return the reason why the program ended, if not by itself."""
     if not simulation.error:
         return []
     text = f"{simulation.line}: {simulation.error}" if simulation.line else simulation.error

@@ -89,7 +89,7 @@ MOST: Final = 1 << 16
 _MOST_PLANS = 10
 """Sizes that are planned at most; each is captured and searched."""
 _STRETCH = 64
-"""How many times a size that fits the next guess may be."""
+"""Largest factor from a size that fits to the next guess."""
 
 
 @immutable(slots=False)
@@ -205,7 +205,7 @@ class Captures:
     def __init__(self, capture: Callable[[int], Model], wanted: Collection[int] = ()) -> None:
         self.found: dict[int, StepMemory] = {}
         self.info: ModelInfo | None = None
-        """What the first says of the model."""
+        """Facts of the first capture about the model."""
         self._capture = capture
         self._wanted = wanted
         self._models: dict[int, Model] = {}
@@ -402,10 +402,10 @@ PICTURES = {
     "batch": "peak of a training step by batch",
     "recompute": "peak against recompute time",
 }
-"""What can be drawn, with the words of its title."""
+"""Pictures of a plan or a step, with the words of their titles."""
 _MOST_IDLE = 15
 _MOST_STRETCH = 4
-"""How many times as slow as the slowest plan found a simpler one is still drawn."""
+"""Slowdown against the slowest plan found, up to which a simpler one is still drawn."""
 
 
 def picture_title(picture: str, model: Model) -> str:

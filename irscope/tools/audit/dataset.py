@@ -47,11 +47,11 @@ _ROWS_OF_GROUP: Final = 20_000
 
 @immutable
 class Known:
-    """What the index has of one model."""
+    """The index's entry for a model."""
 
     stamp: str
     reason: str
-    """Why it has no numbers; empty where it has some."""
+    """Reason why it has no numbers; empty where it has some."""
 
 
 def need_parquet() -> Any:

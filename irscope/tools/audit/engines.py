@@ -1,4 +1,4 @@
-"""What runs an audit: processes with limits on this machine, or the same processes held by a cluster's actors.
+"""Engines that run an audit: processes with limits on this machine, or the same processes held by a cluster's actors.
 
 No engine schedules by itself: batches are given out while there is room, and come back as they are done."""
 
@@ -31,13 +31,13 @@ _MODELS_PER_PROCESS: Final = 400
 _PATIENCE, _GRACE = 4.0, 30.0
 """A model may take so many times its CPU time on the clock, and so many seconds more: a busy machine is not the model's fault."""
 _TRIES: Final = 3
-"""How often a model is begun whose process was killed from outside, which says nothing of the model."""
+"""Number of attempts at a model whose process was killed from outside, which says nothing of the model."""
 _PER_ACTOR: Final = 2
 """Batches that an actor of a cluster has at once: the second is there when the first is done."""
 _TRIES_OF_BATCH: Final = 5
-"""How often a batch is given out again when the machine it was on is gone."""
+"""Most tries of a batch whose machine is gone."""
 _PRELOADED: Final = ("irscope.tools.audit.worker", "irscope.frontends.onnx")
-"""What processes have imported before they begin, where the system can copy one that has."""
+"""Modules that processes have imported before they begin, where the system can copy a process that has."""
 _FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 
 
@@ -56,7 +56,7 @@ class Slot:
 
     setup: Setup
     target: Callable[[Pipe, Setup], None] = serve
-    """What the process runs."""
+    """Function that the process runs."""
     now: tuple[str, float] | None = None
     """The model that is being looked at, and since when: for whoever shows progress."""
     deaths: int = 0
@@ -114,7 +114,7 @@ class Slot:
         return failure("time", "IRS723", f"was not done after {_GRACE + _PATIENCE * self.setup.seconds:.0f} s on the clock")
 
     def _death(self, item: Item) -> tuple[str, Found]:
-        """Why the process ended, and what is said of the model it was at."""
+        """Return the reason why the process ended, and the entry for the model it was at."""
         self.deaths += 1
         process, self._process = self._process, None
         self.now, self._done = None, 0
@@ -145,7 +145,7 @@ class Slot:
 
 
 class Engine(Protocol):
-    """Where batches are run."""
+    """A place where batches run."""
 
     name: str
     slots: int

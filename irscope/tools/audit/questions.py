@@ -1,4 +1,4 @@
-"""What a dataset of an audit answers: which models, why some failed, which operators there are, and what changed since another one."""
+"""Questions to a dataset of an audit: which models, why some failed, which operators there are, and what changed since another one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _failures(dataset: Dataset) -> Table:
 
 
 def reasons_table(found: Columns) -> Table:
-    """Why models are not ok, the most frequent reason first, each with an example."""
+    """Return the reasons why models are not ok, the most frequent first, each with an example."""
     counts: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
     for uri, status, reason, code in zip(found["uri"], found["status"], found["reason"], found["code"], strict=True):

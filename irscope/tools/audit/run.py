@@ -48,11 +48,11 @@ REASONS: Final = {
 
 @dataclass(slots=True)
 class Tally:
-    """How an audit went, or how far it is."""
+    """Result of an audit, or its progress."""
 
     listed: int = 0
     is_listed: bool = False
-    """Whether the sources are at their end."""
+    """True where the sources are at their end."""
     analysed: int = 0
     unchanged: int = 0
     """Models that the results had already."""
@@ -62,7 +62,7 @@ class Tally:
     """Files of other kinds that were passed over."""
     reasons: Counter[str] = field(default_factory=Counter)
     stopped: bool = False
-    """Whether the user ended it before its end."""
+    """True where the user ended it early."""
     cpu_seconds: float = 0.0
 
     @property

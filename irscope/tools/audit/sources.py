@@ -1,4 +1,4 @@
-"""What an audit is about: models in folders, lists, hub caches, archives and object stores, listed one at a time and made readable."""
+"""Sources of an audit: models in folders, lists, hub caches, archives and object stores, listed one at a time and made readable."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _text_of(place: Local | Named | Remote) -> str:
 
 @dataclass(slots=True)
 class Listing:
-    """How a search through sources goes."""
+    """State of a search through sources."""
 
     skipped: int = 0
     """Files of other kinds that were passed over."""
@@ -124,7 +124,7 @@ class Listing:
     seconds: float = 60.0
     """CPU time that listing one archive may take, beside what it may for its size."""
     trust: bool = False
-    """Whether scripts that a list names may run."""
+    """True where scripts that a list names may run."""
 
 
 def list_items(sources: Sequence[str], listing: Listing) -> Iterator[Item]:
@@ -480,7 +480,7 @@ def _matters(name: str) -> bool:
 
 
 def _file_key(path: Path, reads_values: bool) -> str:
-    """What the content of a file is known by; empty where that would have to be read as a whole, and is known by its place instead."""
+    """Return the key of a file's content; empty where that would need the whole file, which is then known by its place instead."""
     real = path.resolve()
     mode = real.stat()
     if not stat.S_ISREG(mode.st_mode):

@@ -1,4 +1,4 @@
-"""What a process of an audit does: it opens one model after another within limits, and tells what it found as rows of tables."""
+"""The process of an audit: it opens one model after another within limits, and reports what it found as rows of tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row: TypeAlias = dict[str, Scalar]
 _MOST_SIGNATURES: Final = 2_000
 """Kinds of operators with shapes that one model has in the census; the rest of a larger one is one row."""
 _PER_DEVICE: Final = tuple(key for key, figure in FIGURES.items() if figure.per_device)
-"""What is told for each further device, as in peak@l4."""
+"""Figures that are computed for each further device, as in peak@l4."""
 _BYTES_PER_FILE_BYTE: Final = 6
 """Memory that reading a graph may take for each byte of its file, weights within included: protobuf's message, then the IR."""
 _OF_VALUES: Final = ("values", "quant", "spectral", "store-as", "prune")
@@ -48,7 +48,7 @@ _TOO_MUCH: Final = frozenset({"IRS106", "IRS722"})
 
 @immutable
 class Setup:
-    """What is asked of every model, and what one may take."""
+    """Questions to ask of every model, and limits for each."""
 
     devices: tuple[str, ...] = ()
     """The first is the card's; of the others memory is told."""

@@ -1,4 +1,4 @@
-"""What decides between two models, which begins the document of a comparison: what each takes and costs at the same sizes.
+"""The figures that decide between two models, at the start of the document of a comparison: what each takes and costs at the same sizes.
 
 The numbers are those of the models' cards. Then comes where they differ; how nodes were matched is last.
 """
@@ -36,11 +36,11 @@ _ROWS: Final[Mapping[str, tuple[str, Kind]]] = {
     for figure in sorted(FIGURES.values(), key=lambda figure: _DEPENDENT.index(figure.of))
     if figure.compared
 }
-"""What is compared, by what it is called: the field of the card, and its kind."""
+"""Rows of the comparison by name: the field of the card, and its kind."""
 _AGAIN: Final = ("parameters", "parameter_bytes", "device_peak_bytes", "device_reserved_bytes")
 """Totals of the comparison that text does not repeat: those of the first two runs at the worst stand above."""
 _GROUP: Final = "decides"
-"""Where JSON has them."""
+"""Key of the group in JSON."""
 
 
 @immutable(slots=False)
@@ -52,7 +52,7 @@ class Decision:
     chosen: Chosen
     """The device."""
     is_open: bool
-    """Whether sizes were open, so that totals of the comparison are formulas."""
+    """True where sizes were open, so that totals of the comparison are formulas."""
     notes: tuple[str, ...]
 
 
@@ -186,8 +186,9 @@ _COMPILED: Final[Mapping[str, Kind]] = {
     "kernels": Kind.COUNT,
     "calls_of_libraries": Kind.COUNT,
 }
-"""What is compared besides where one of the models is compiled: allocated bytes at the peak of a run, requests of the allocator, operators
-that do something, and of these those that torch's compiler did not generate."""
+"""Rows that are compared besides where one of the models is compiled: allocated bytes at the peak of a run, requests of the allocator,
+operators that do something, and of these those that torch's compiler did not generate.
+"""
 
 
 def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
@@ -254,7 +255,7 @@ _SAID: Final = {
 
 
 _SAID_OF_WEIGHTS: Final = {"parameters": ("parameters",), "size on disk": ("size_on_disk",)}
-"""Where there is no graph."""
+"""The rows where there is no graph."""
 
 
 def _changes(rows: Mapping[str, Mapping[str, Cell]], said: Mapping[str, tuple[str, ...]]) -> str:

@@ -97,7 +97,7 @@ _EXAMPLE = "for example `--fail-on 'peak>5%,flops>0%'`"
 
 @immutable
 class Measure:
-    """What a threshold may be about: an amount, and what share it is of what it is compared with. None is unknown."""
+    """An amount that a threshold may be about, and its share of what it is compared with. None is unknown."""
 
     amount: float | None
     share: float | None

@@ -22,7 +22,7 @@ from irscope.report.units import bytes_text
 from irscope.tools.compare.document import Measure
 
 MEMORY_MEASURES: Final = ("peak", "allocated", "reserved")
-"""What --fail-on may be about: the highest requested, allocated and reserved."""
+"""Measures that --fail-on takes: the highest requested, allocated and reserved."""
 _ALL: Final = "highest"
 _CONTEXT: Final = 3
 """Requests that are shown before and after the place where two runs part."""
@@ -43,12 +43,12 @@ class Request:
 
 @dataclass
 class MemoryRun:
-    """What one file says."""
+    """A run as its file describes it."""
 
     path: str
     title: str
     requests: list[Request]
-    """What was asked for and given back, in order."""
+    """Allocations and frees, in order."""
     levels: dict[str, dict[str, int]]
     """Peaks of counters by the name of the part of the run; what there was before it under its own name."""
     before: int = 0
@@ -173,7 +173,7 @@ class MemoryComparison:
     starts: tuple[int, int] = (0, 0)
     """From which requests on they are laid side by side."""
     same: int = 0
-    """How many from there on have the same sizes. What is given back is not looked at: containers let go in an order of their own."""
+    """Number of requests from there on with the same sizes. Frees are not compared: containers let go in an order of their own."""
 
     @property
     def sides(self) -> list[list[tuple[Request, int]]]:
@@ -289,7 +289,9 @@ def compare_runs(a: MemoryRun, b: MemoryRun) -> MemoryComparison:
 
 
 def _aligned(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
-    """Where both begin with the same: in the longer one where most follows that is the same too, as a recording has the last step alone."""
+    """Return the places at which both begin alike: in the longer one, where the most that follows agrees too, as a recording has the last
+    step alone.
+    """
     short, long = (a, b) if len(a) <= len(b) else (b, a)
     anchor = list(short[:_ANCHOR])
     if not anchor or list(long[: len(anchor)]) == anchor:

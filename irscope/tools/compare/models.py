@@ -34,7 +34,7 @@ _MOST_NAMED = 6
 
 
 class Fate(enum.Enum):
-    """What happened to a group of nodes from the first model to the second."""
+    """Change of a group of nodes from the first model to the second."""
 
     FUSED = "fused"
     """Several became fewer."""
@@ -54,7 +54,7 @@ class Group:
     a: tuple[int, ...]
     b: tuple[int, ...]
     keeps: bool = False
-    """Whether the first nodes of both sides are matched: one absorbed the others."""
+    """True where the first nodes of both sides are matched: one absorbed the others."""
 
 
 def groups(a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> list[Group]:
@@ -410,7 +410,7 @@ class ModelComparison:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Names that the second model's symbols have in its file, with those of the first that they have now."""
     values: Mapping[WeightRow, Difference | Unread] | None = None
-    """How the values of weights differ that have one shape on both sides; None where values were not read."""
+    """Differences in the values of weights that have the same shape on both sides; None where values were not read."""
 
     @property
     def sides(self) -> tuple[Side, Side]:

@@ -67,7 +67,7 @@ class Expected:
     device: DeviceProfile | None = None
     notes: list[str] = field(default_factory=list)
     caveat: str = ""
-    """Why the prediction does not match the recorded program exactly, in a few words."""
+    """Reason why the prediction does not match the recorded program exactly, in a few words."""
 
 
 def lifetime_of(recording: Recording) -> str:
@@ -262,7 +262,7 @@ def flops_by_node(side: Side) -> Mapping[Node, int]:
 # Nodes of operators that ONNX Runtime renamed when it chose another layout: their kernels' names still tell.
 
 _SUFFIX = re.compile(r"(_nchwc|_token_\d+|/duplicated)+$")
-"""What is put behind the name of a tensor when its layout changes."""
+"""Suffixes that are added to the name of a tensor when its layout changes."""
 
 
 def owners(steps: Sequence[Node], ops: Sequence[OpRecord], names: Mapping[str, int]) -> dict[int, list[int]]:
@@ -459,7 +459,9 @@ class Figure:
     predicted: Quantity
     measured: int | None
     of: int | None
-    """What the error is a share of: the measured delta, but of what is reserved that itself, as a delta may be far below a segment."""
+    """Denominator of the error's share: the measured delta, except for the reserved figure, which is its own, as a delta may be far below a
+    segment.
+    """
 
     @property
     def difference(self) -> int | None:

@@ -49,7 +49,7 @@ _HEAD: Final = 200
 
 @immutable(slots=False)
 class TrainingSide:
-    """What is known of one of them; of the last step where nothing else is said."""
+    """One side of the comparison; of the last step unless stated otherwise."""
 
     title: str
     is_compiled: bool

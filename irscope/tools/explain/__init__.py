@@ -164,17 +164,19 @@ _LITTLE_SHARE: Final = 0.001
 
 @immutable(slots=False)
 class Prediction:
-    """What was to be expected."""
+    """A prediction beside what happened."""
 
     snapshot: Snapshot
     compared: MemoryComparison
     """A is the prediction, B what happened."""
     document: Mapping[str, Any] = field(default_factory=dict)
-    """What the simulation of a script says, with what settings save."""
+    """Document of the simulation of a script, with what settings save."""
 
     @functools.cached_property
     def agreed(self) -> tuple[int, int]:
-        """How many requests are as expected, and how many of those differ by little, as what kernels take for themselves does by device."""
+        """Return the number of requests that are as expected, and how many of those differ a little, as what kernels take for themselves
+        does by device.
+        """
         a, b = self.compared.sides
         at, little = self.compared.same, 0
         for (expected, _), (happened, _) in zip(a[at:], b[at:], strict=False):
@@ -228,7 +230,7 @@ _WORTH: Final = 0.01
 
 @dataclass
 class Explanation(Reported):
-    """What a snapshot says, and what follows from it."""
+    """Contents of a snapshot, and what follows from them."""
 
     path: str
     history: History

@@ -1,4 +1,6 @@
-"""What would have needed less: the requests of a snapshot asked again of a simulated allocator, with other settings or without a fault."""
+"""Changes that would have needed less memory: the requests of a snapshot asked again of a simulated allocator, with other settings or
+without a fault.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,11 @@ class Change:
 
 @immutable(slots=False)
 class Outcome:
-    """What the allocator then did."""
+    """The allocator's result under a change."""
 
     change: Change
     fits: bool | None
-    """Whether it goes on beyond where memory ran out; None where it did not run out."""
+    """True where it goes on beyond the point at which memory ran out; None where it did not run out."""
     reserved: int
     allocated: int
 
@@ -66,7 +68,7 @@ class Replays:
 
     @property
     def why_not(self) -> str:
-        """Why nothing is asked again; empty where it is."""
+        """Return the reason why nothing is asked again; empty where it is."""
         if len(self._history.blocks) > MOST_REQUESTS:
             return f"the history has {len(self._history.blocks):,} requests, of which at most {MOST_REQUESTS:,} are asked again"
         if not self._history.length:

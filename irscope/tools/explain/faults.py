@@ -39,16 +39,16 @@ class Fault:
 
     kind: str
     line: str
-    """Where it is made."""
+    """Line that makes it."""
     text: str
     bytes: int
     fix: str
     keeper: str = ""
     """The statement that keeps it, where the source was given."""
     blocks: Numbers | None = field(default=None, compare=False, repr=False)
-    """What is there because of it; None where that is no matter of single blocks."""
+    """Blocks that are there because of it; None where it is not a matter of single blocks."""
     shrinks: float = 1.0
-    """How large those are without it, where they are not gone."""
+    """Remaining share of their size without it, where they are not gone."""
 
     @property
     def place(self) -> str:
@@ -83,7 +83,7 @@ def _together(faults: list[Fault]) -> Iterator[Fault]:
 
 
 def _is_regular(left: Numbers, asked: Numbers) -> bool:
-    """Whether rounds that leave something are most of those that could, or every so many of them; not the last few, as of a queue."""
+    """Return whether rounds that leave something are most of those that could, or every nth of them; not the last few, as of a queue."""
     if len(left) >= _COVERED * len(asked):
         return True
     gaps = np.diff(left)
@@ -281,7 +281,9 @@ class _Finder:
         return [f"{file}:{number}" for file, source in self._sources.all_of(files) for number in source.hooks()]
 
     def _keeps_itself(self, line: str) -> bool:
-        """Whether the statement that makes it, by the source, puts it where it stays; without source, whether it is the program's own."""
+        """Return whether the statement that makes it, by the source, stores it where it stays; without source, whether it is the program's
+        own.
+        """
         if self._keeper([line]):
             return True
         known = [stack for stack in self._history.stacks.values() if stack.line == line]

@@ -35,7 +35,7 @@ _MOVES: Final = frozenset({"_apply", "to_empty"})
 _ENGINE: Final = ("torch::autograd::Engine", "torch::autograd::Node::operator()")
 _WORKSPACES: Final = ("CUDABlasWorkspace", "CUDABlasLtWorkspace", "getCurrentCUDABlasHandle", "cublasLtWorkspace", "CUDABlasHandle")
 _WORKSPACE_SIZES: Final = frozenset({8_519_680, 32 << 20, 4_259_840})
-"""What cuBLAS is given by PyTorch: 8.125 MiB, 32 MiB on newer devices, and half of the first on older ones."""
+"""Sizes of the workspaces that PyTorch gives cuBLAS: 8.125 MiB, 32 MiB on newer devices, and half of the first on older ones."""
 _LOADS: Final = ("/torch/serialization.py", "/safetensors/", "/torch/distributed/checkpoint/", "/torch/_weights_only_unpickler.py")
 _TALKS: Final = ("/torch/distributed/", "ProcessGroupNCCL", "c10d::")
 _SHARDS: Final = ("/torch/distributed/fsdp/", "/torch/distributed/_composable/fsdp/")
@@ -52,7 +52,7 @@ _CATEGORIES: Final = frozenset({*WORLD_CATEGORIES, "input", "output", "cache"})
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What a stack says, whatever wrote it."""
+    """Facts of a stack, whatever wrote it."""
 
     line: str = ""
     """The innermost line of the program."""
@@ -62,7 +62,7 @@ class Stack:
     """The line that calls the outermost module."""
     module: str = ""
     category: str = ""
-    """Where who wrote the file says so."""
+    """Category, where the writer of the file names it."""
     operator: str = ""
     is_empty: bool = True
     in_module: bool = False
@@ -71,11 +71,11 @@ class Stack:
     in_construction: bool = False
     is_loaded: bool = False
     talks: bool = False
-    """Whether a collective is at work."""
+    """True where a collective is at work."""
     shards: bool = False
     is_workspace: bool = False
     direct: bool = False
-    """Whether the program's own code asked, and no module of torch within it."""
+    """True where the program's own code asked, and no module of torch within it."""
 
 
 def _is_python(frame: Frame) -> bool:
@@ -180,7 +180,7 @@ class Blocks:
 
 
 class History:
-    """What a snapshot says of one device."""
+    """A snapshot's history of one device."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -381,7 +381,7 @@ class History:
 
     @cached_property
     def steps(self) -> Numbers:
-        """Where steps of training end, by number of entries."""
+        """Return the ends of training steps, by number of entries."""
         ends = self._marked(PHASE_MARK + "step ", begins=False)
         if len(ends):
             return np.unique(ends)
@@ -415,7 +415,7 @@ class History:
 
     @cached_property
     def rounds(self) -> Numbers:
-        """Where the program begins anew: a call of a module, or what follows a step."""
+        """Return the starts of the program's rounds: calls of a module, or what follows a step."""
         starts = [int(self.blocks.born[call.blocks[0]]) for call in self.calls]
         if len(starts) < 2:
             starts = [*starts, *self.steps.tolist()]

@@ -159,7 +159,9 @@ def _targets(statement: ast.stmt) -> Iterator[str]:
 
 
 def _holds(value: ast.AST, names: set[str] | None) -> bool:
-    """Whether a value may keep one of the names: it is not read into a number first. Without names, whether it is more than a constant."""
+    """Return whether a value may keep one of the names: it is not read into a number first. Without names, whether it is more than a
+    constant.
+    """
     if isinstance(value, ast.Call) and _called(value) in _LETS_GO:
         return False
     if isinstance(value, ast.Name):
