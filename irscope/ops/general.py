@@ -490,3 +490,5 @@ LIBRARY_OPERATORS: Final = frozenset(
 """Elementwise operators of the library of XLA's CPU compiler, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
 LIBRARY_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
 LIBRARY_WINDOWS: Final = "reduce.windows"
+EXPANDED_WORK: Final = {"math.lgamma": (52, 4), "math.digamma": (73, 3), "math.erfinv": (37, 2), "math.erfc": (60, 1)}
+"""FLOPs and transcendental functions of an element of what JAX expands, as `cost_analysis()` of jax 0.10.2 says of each alone in f32."""

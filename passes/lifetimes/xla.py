@@ -16,6 +16,7 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
+from irscope.ops.general import EXPANDED_WORK
 from irscope.ops.registry import find_op, plays
 from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
@@ -154,9 +155,11 @@ class _Counter:
         if not node.outputs:
             return 0, 0
         output = node.outputs[0]
-        flops = cost.flops - cost.transcendental
+        flops, functions = cost.flops - cost.transcendental, cost.transcendental
         if OpRole.CONVERT in spec.roles:
             flops = self._elements(output)
+        elif node.op in EXPANDED_WORK:
+            flops, functions = (self._elements(output) * number for number in EXPANDED_WORK[node.op])
         elif flops != 0:
             if is_product(node) and cost.macs == self._elements(output):
                 flops = cost.macs  # nothing is added up: the compiler multiplies
@@ -166,7 +169,7 @@ class _Counter:
                 flops = self._fourier(node)
             flops = flops + self._converted(node, body)
         parts, added = body.parts(output), self._added.get(node, 1)
-        whole, functions = self._part(flops, parts * added), self._part(cost.transcendental, parts)
+        whole, functions = self._part(flops, parts * added), self._part(functions, parts)
         return (whole + self._part(self._elements(output), parts) if added > 1 else whole), functions
 
     def _part(self, number: Dim, parts: int) -> Dim:
