@@ -35,7 +35,7 @@ class Action:
     help: str
     footer: bool = False
     priority: bool = False
-    """Whether the keys work whatever has the focus."""
+    """True where the keys work whatever has the focus."""
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -198,7 +198,7 @@ class ScreenRecord:
     place: str
     """Module below irscope.tui, and class; imported when the screen is first shown or asked for its keys."""
     shows_runs: bool = False
-    """Whether it has something to show of a run without a model."""
+    """True where it has something to show of a run without a model."""
 
     @property
     def action(self) -> Action:

@@ -64,7 +64,7 @@ class Amounts:
 
     @cached_property
     def formulas(self) -> int:
-        """How many distinct formulas there are."""
+        """Return the number of distinct formulas."""
         return sum(1 for value in self.distinct if isinstance(value, SymDim))
 
     @cached_property
@@ -165,7 +165,7 @@ class Column:
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether some of the numbers are formulas."""
+        """Return whether some of the numbers are formulas."""
         return bool(self.values.formulas)
 
     def text(self, row: int, symbols: Symbols, alike: Sequence[int] = (), *, stated: Binding | None = None) -> str:

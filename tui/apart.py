@@ -21,7 +21,7 @@ _CHILD = "import irscope.tui.apart as apart; apart.answer()"
 
 
 def of_model(work: Callable[[Model], T], model: Model, sizes: Mapping[str, int], cancelled: threading.Event) -> T:
-    """What a function of a module makes of a model read again with these sizes, for its settings; what it returns is pickled.
+    """Return the result of a function of a module for the model read again with these sizes, for its settings; the result is pickled.
 
     Blocks the calling thread, which leaves the interpreter to the UI, and raises Cancelled as soon as that is wanted.
     """
@@ -42,7 +42,7 @@ def of_model(work: Callable[[Model], T], model: Model, sizes: Mapping[str, int],
 
 
 def answer() -> None:
-    """What the process does: read what is asked from stdin, and write what came of it to stdout."""
+    """Serve one request as the child process: read it from stdin, and write its result to stdout."""
     from irscope.ir.spelling import parse_input_type
 
     module, name, path, inputs, options, settings = pickle.loads(sys.stdin.buffer.read())

@@ -388,7 +388,7 @@ class FileWatch:
         self._seen = self._stamp()
 
     def has_changed(self) -> bool:
-        """Whether the file has changed since this was last asked. One that is gone or being replaced counts when it is back."""
+        """Return whether the file has changed since the last call. A file that is gone or being replaced counts when it is back."""
         stamp = self._stamp()
         if stamp is None or stamp == self._seen:
             return False

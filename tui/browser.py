@@ -21,7 +21,7 @@ DRIVER = "irscope.tui.browser:OneDriver"
 SERVED = "IRSCOPE_SERVED"
 """Set in the environment of what runs for a tab of the browser."""
 _HELLO = b"__GANGLION__\n"
-"""What textual-serve waits for before anything else."""
+"""Greeting that textual-serve waits for before anything else."""
 _COOKIE = "irscope"
 
 

@@ -46,7 +46,7 @@ class StepChart(ABC):
         self.total = total
         self.kind = kind
         self.places = places
-        """What people call each place of the axis; steps by their number without it."""
+        """Names of the places of the axis; without it, steps are named by their number."""
         self.count = len(total)
         known = np.flatnonzero(~np.isnan(total))
         self.peak: int | None = int(known[np.argmax(total[known])]) if len(known) else None
@@ -57,7 +57,7 @@ class StepChart(ABC):
         """The least height of the chart, so that several can be compared."""
         self._edges: Floats | None = None
         self.time = ""
-        """What time it is, where the axis is time."""
+        """Kind of time, where the axis is time."""
 
     def use_time(self, seconds: Floats | None, what: str = "") -> None:
         """Make each place as wide as it takes time, of which `what` says whose it is; None for equal widths."""
@@ -85,7 +85,7 @@ class StepChart(ABC):
         return f"{SIGNS[Provenance.MODELLED] if is_modelled else ''}{humanise(int(value), self.kind)}"
 
     def is_modelled(self, step: int) -> bool:
-        """Whether something in the total of a step is modelled."""
+        """Return whether something in the total of a step is modelled."""
         return False
 
     @property
@@ -105,7 +105,7 @@ class StepChart(ABC):
         return max(self.highest, self.scale, 0.0 if limit is None else limit.height)
 
     def place(self, step: int) -> str:
-        """What people call a place of the axis."""
+        """Return the name of a place of the axis."""
         return f"step {step:,}" if self.places is None else self.places[step]
 
     # -- peaks -------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class StepChart(ABC):
     # -- drawing -----------------------------------------------------------------------------------------------
 
     def top_text(self) -> str:
-        """What stands at the top of the axis."""
+        """Return the label at the top of the axis."""
         if self.peak is None or self.top > self.highest:
             return humanise(int(self.top), self.kind)
         return self.text_at(self.peak)
@@ -325,7 +325,7 @@ class Timeline(StepChart):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the total of some step is unknown."""
+        """Return whether the total of some step is unknown."""
         return bool(np.isnan(self.total).any())
 
     def heights(self, count: int) -> Floats:
@@ -357,7 +357,7 @@ class Stack(StepChart):
         total = np.sum(list(self.parts.values()), axis=0) if self.parts else np.zeros(0, dtype=np.float64)
         super().__init__(total, kind=kind, places=places)
         self.breaks: bool | None = False
-        """Whether the axis begins at what never changes; None where that is so when it is more than half of the peak."""
+        """True where the axis begins at the constant part; None where that is so when it is more than half of the peak."""
         self._same = [name for name, part in self.parts.items() if part.any() and (part == part[0]).all()]
         """Parts that are equally large at all steps."""
 
@@ -383,7 +383,7 @@ class Stack(StepChart):
         return any(mask[step] for mask in self.modelled.values())
 
     def values_at(self, step: int) -> dict[str, int]:
-        """What the total of a step is made of, the lowest first: whole numbers that add up to it."""
+        """Return the parts of a step's total, the lowest first: whole numbers that add up to it."""
         return {name: int(part[step]) for name, part in self.parts.items() if part[step] and not math.isnan(part[step])}
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
@@ -423,7 +423,7 @@ class Stack(StepChart):
         return tuple(span for fill, name in zip(self._fills(symbols), self.parts, strict=True) for span in (fill, Span(f" {name}  ")))
 
     def legend_at(self, step: int, width: int, most: int, symbols: Symbols) -> list[Line]:
-        """What the total of a step is made of, in at most so many lines: the smallest parts are one where the room is short."""
+        """Return the legend of a step's total, in at most so many lines: the smallest parts are merged where there is little room."""
         if not 0 <= step < self.count or math.isnan(self.total[step]):
             return self.wrapped_legend(width, symbols)[:most]
         values = self.values_at(step)
@@ -460,7 +460,7 @@ class Stack(StepChart):
         return [cut_line(self.legend(symbols), width, symbols)]
 
     def wrapped_legend(self, width: int, symbols: Symbols) -> list[Line]:
-        """What each fill stands for, without what there is none of, in as many rows as that takes."""
+        """Return the meaning of each fill that occurs, in as many rows as that takes."""
         spans = self.legend(symbols)
         entries = [spans[2 * number : 2 * number + 2] for number, part in enumerate(self.parts.values()) if part.any()]
         return [cut_line(row, width, symbols) for row in _legend_rows(entries, width)]
@@ -574,7 +574,7 @@ def _moved_in(line: Line, margin: int) -> Line:
 
 
 def axis_label(label: str, margin: int, symbols: Symbols) -> Span:
-    """What stands left of a row, with the axis."""
+    """Return the label left of a row, with the axis."""
     return Span(f"{pad(label, margin - 2, right=True)} {symbols.glyphs.axis}", "faint")
 
 
@@ -654,7 +654,7 @@ _TALL = 7
 
 @immutable
 class Bin:
-    """What lies from `low` up to `high`: how many, and what they weigh together."""
+    """Values from `low` up to `high`: their number, and their total weight."""
 
     low: float
     high: float
@@ -705,13 +705,13 @@ class Histogram:
 
     counts: tuple[int, ...]
     ends: tuple[str, str]
-    """What stands at both ends of the axis."""
+    """Labels at both ends of the axis."""
     zero: tuple[float, float]
     """The place of zero in bins: where it begins and ends."""
     axis: str
     """Which axis it is, and how wide a bin."""
     beyond: int = 0
-    """How many are further out than both ends."""
+    """Number of values beyond both ends."""
 
 
 def even_histogram(width: float, first: int, counts: Sequence[int], beyond: int, columns: int) -> Histogram | None:
@@ -797,7 +797,7 @@ _LEAST_ACROSS, _LEAST_ROWS = 12, 3
 
 @immutable(slots=False)
 class Roof:
-    """What a device can do at most: bytes a second, and operations a second."""
+    """Upper limits of a device: bytes a second, and operations a second."""
 
     bandwidth: float
     peak: float

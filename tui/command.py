@@ -24,7 +24,7 @@ class Source:
     step: Sequence[str] | None = None
     """The options of a training step; None for a forward."""
     compiled: Sequence[str] = ()
-    """How it is compiled, as options."""
+    """Options that it is compiled with."""
 
     def arguments(self) -> list[str]:
         """MODEL and its options."""
@@ -43,7 +43,7 @@ class Source:
 
 
 def compile_words(compile: bool | Mapping[str, object]) -> Sequence[str]:
-    """How a model is compiled, as options."""
+    """Return the options that a model is compiled with."""
     if isinstance(compile, bool):
         return ("--compile",) if compile else ()
     return ("--compile-with", ",".join(f"{name}={value}" for name, value in compile.items()))

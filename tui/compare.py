@@ -54,7 +54,7 @@ _MOST_HEADLINE = 4
 _OFF = 0.01
 """A prediction that is off by a larger share differs from what was measured."""
 _NODES, _MODULES, _WEIGHTS = "nodes", "modules", "parameters and buffers"
-"""What tables are about; those that list only what differs say so in their titles."""
+"""Subjects of the tables; those that list only differences say so in their titles."""
 _DIFFER = " that differ"
 _LEAST_CHART = 10
 """Lines that the chart keeps below the first line of what is said, for marks, bars, the difference, axis and legend."""
@@ -84,25 +84,25 @@ class Shown:
 
     report: Report
     is_of_run: bool
-    """Whether it is a model beside a recording."""
+    """True where it is a model beside a recording."""
     lines: Beside | None
     tables: tuple[ReportTable, ...]
     place_of_row: tuple[int, ...]
     """For each row of the table of nodes its place on the axis."""
     everything: bool
     compared: ModelComparison | RunComparison | None
-    """What was compared, None for two runs; the table of what is equal, too, and values of weights are taken from it later."""
+    """The comparison, None for two runs; the table of equal rows, too, and values of weights are taken from it later."""
     equal: Mapping[str, int]
     """By what a table is about, how many rows are left out because both sides are equal there."""
 
     @property
     def is_of_weights(self) -> bool:
-        """Whether both files hold weights alone."""
+        """Return whether both files hold weights alone."""
         return isinstance(self.compared, ModelComparison) and not self.compared.has_graph
 
     @property
     def has_values(self) -> bool:
-        """Whether the values of weights were compared."""
+        """Return whether the values of weights were compared."""
         return isinstance(self.compared, ModelComparison) and self.compared.values is not None
 
     @cached_property
@@ -135,7 +135,7 @@ def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everyt
 
 
 def _said_of_compiler(document: Document, compared: ModelComparison) -> Document:
-    """What compiling does to memory comes first."""
+    """Return the document with the effect of compiling on memory at the head of its report."""
     said, (report,) = compiled_headline(compared), document.reports
     return replace(document, reports=(replace(report, headline=(*said, *report.headline)),)) if said else document
 
@@ -189,7 +189,7 @@ def _is_of_nodes(table: Table) -> bool:
 
 
 def _subject(table: Table) -> str:
-    """What a table is about, whether or not it lists what is equal."""
+    """Return the subject of a table, the same with and without equal rows."""
     return table.title.removesuffix(_DIFFER)
 
 
@@ -232,12 +232,12 @@ class Compare:
         self.other = ""
         """The path of the file to compare with."""
         self.everything = False
-        """Whether what is equal is listed too, or with a recording what the prediction is right about."""
+        """True where equal rows are listed too, or with a recording those that the prediction is right about."""
         self.with_values = False
-        """Whether the values of weights are to be compared."""
+        """True where the values of weights are to be compared."""
         self.values_error: IrscopeError | None = None
         self._to_weights = False
-        """Whether the table of weights is what is asked for."""
+        """True where the table of weights is asked for."""
         self.found: Shown | None = None
         self.error: IrscopeError | None = None
         self.place = 0
@@ -267,13 +267,13 @@ class Compare:
 
     @property
     def asks_for(self) -> tuple[str, bool, bool]:
-        """What the screen is to show."""
+        """Return the comparison that the screen is to show."""
         is_of_run = self.found is not None and self.found.is_of_run
         return self.other, self.everything and not is_of_run, self.with_values and not is_of_run
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the shown comparison is not the chosen one."""
+        """Return whether the shown comparison is not the chosen one."""
         return bool(self.other) and self.error is None and (self.found is None or self._answers != self.asks_for)
 
     def take(self, asked: tuple[str, bool, bool], found: Shown) -> None:
@@ -361,7 +361,7 @@ class Compare:
 
     @property
     def shows_only_off(self) -> bool:
-        """Whether only rows are listed about which the prediction is wrong."""
+        """Return whether only rows are listed about which the prediction is wrong."""
         return self.found is not None and self.found.is_of_run and not self.everything
 
     def toggle_everything(self) -> None:
@@ -372,7 +372,7 @@ class Compare:
             self.set_filter(self.filter_text)
 
     def _far(self, rows: ReportTable) -> Floats:
-        """How far predictions are off, as a share of what was measured; infinite where a number has no counterpart."""
+        """Return the error of predictions, as a share of the measured numbers; infinite where a number has no counterpart."""
         keys = {column.key for column in rows.table.columns}
         if not {"predicted_alive", "measured_alive"} <= keys:
             return np.full(len(rows.table), np.inf)
@@ -380,7 +380,7 @@ class Compare:
         return np.array([_off_by(bare(predicted), bare(measured)) for predicted, measured in pairs], dtype=np.float64)
 
     def is_of_nodes(self) -> bool:
-        """Whether the table is the one of nodes, whose rows have places on the axis."""
+        """Return whether the table is that of nodes, whose rows have places on the axis."""
         return self.rows is not None and _is_of_nodes(self.rows.table)
 
     # -- cursor ------------------------------------------------------------------------------------------------
@@ -411,14 +411,14 @@ class Compare:
     # -- text --------------------------------------------------------------------------------------------------
 
     def chart_title(self) -> str:
-        """What is compared."""
+        """Return the title of the chart: the compared models."""
         ours = Path(self.browse.program.path).name or "this model"
         if self.other == COMPILED:
             return f"{ours}: eager (A) and compiled (B)"
         return f"{ours} and {Path(self.other).name}" if self.other else "Compare"
 
     def table_title(self) -> str:
-        """What the table shows, and which of how many it is."""
+        """Return the title of the table, with its number among all tables."""
         if self.rows is None or self.found is None:
             return "Differences"
         count, separator = len(self.found.tables), self.symbols.glyphs.separator
@@ -438,7 +438,7 @@ class Compare:
         return separator.join(parts)
 
     def worst(self) -> str:
-        """How many nodes the prediction is wrong about, and the one that it is most wrong about; empty where no node was measured."""
+        """Return the number of nodes that the prediction is wrong about, with the worst of them; empty where no node was measured."""
         rows = None if self.found is None else next((rows for rows in self.found.tables if _is_of_nodes(rows.table)), None)
         if rows is None:
             return ""
@@ -480,7 +480,7 @@ class Compare:
         return join(["irscope", "compare", arguments[0], self.other or "OTHER", *arguments[1:], *extra])
 
     def cursor_text(self) -> str:
-        """What both sides have at the cursor."""
+        """Return the values of both sides at the cursor."""
         lines = self.lines
         if lines is None:
             return ""
@@ -539,7 +539,7 @@ class Compare:
 
 
 class CompareScreen(ModelScreen):
-    """What differs, and how far a prediction is from what was measured."""
+    """Differences between models, and the error of a prediction against what was measured."""
 
     NAME = "compare"
     FIRST = "#differences"
@@ -587,7 +587,7 @@ class CompareScreen(ModelScreen):
         elif len(session.runs) > 1 and not self.compare.other:
             self.compare.choose(session.runs[1].run.path)
         self._run: ChildRun | None = None
-        """What is being recorded or simulated."""
+        """Child process that records or simulates."""
 
     def panes(self) -> ComposeResult:
         with Container(id="compare-panes"):

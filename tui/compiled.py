@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from irscope.tools.lowered import KernelStep, Lowered
 
 ITEM = "torch.compile"
-"""What the report about it is called."""
+"""Name of its report."""
 
 
 NOT_COMPILED: Final = (
     "it was not compiled: `irscope tui --compile NAME` shows what torch.compile makes of a model by name, or of ./train.py:build"
 )
-"""What a key says that is about what the compiler did, where there was none."""
+"""Message for keys that are about the compiler's work, where nothing was compiled."""
 
 
 def is_compiled(program: Program) -> bool:
-    """Whether nodes are kernels: it was compiled here, or read from what Inductor generated."""
+    """Return whether nodes are kernels: the program was compiled here, or read from what Inductor generated."""
     return program.format in ("compiled", "inductor")
 
 
@@ -140,7 +140,7 @@ class CompiledView:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there are kernels without a program as it runs eagerly."""
+        """Return whether there are kernels without a program as it runs eagerly."""
         return self.found is not None and not self.found.eager
 
     # -- the two tables ----------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class CompiledView:
         return lines
 
     def _buffers(self, kernel: KernelStep) -> Iterator[Line]:
-        """What it writes first, and in the place of what."""
+        """Yield the buffers of a kernel, with what each replaces and what becomes of its place."""
         graphs = [] if self.found is None or self.found.found is None else self.found.found.graphs
         if kernel.graph is None or kernel.kernel is None:
             return
@@ -359,7 +359,7 @@ class Side:
     peak: int
     """The step of the peak."""
     at: str
-    """What is there."""
+    """Description of that step."""
     is_modelled: bool
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from irscope.passes.memory.curve import LifetimeModel
 
 Target: TypeAlias = "tuple[str, LifetimeModel, ShownRun]"
-"""What memory depends on besides sizes: the device, the lifetime model, and the run."""
+"""Parameters of memory besides sizes: the device, the lifetime model, and the run."""
 LIFETIMES: Final[Mapping[LifetimeModel, str]] = {
     "auto": "auto: as the file's own runtime does it",
     "ssa": "ssa: a tensor is freed right after its last use",
@@ -101,7 +101,7 @@ class Context:
 
     @property
     def typed(self) -> str:
-        """What a user has stated, as it is typed: on the command line and in the UI."""
+        """Return the sizes that a user has stated, as they are typed: on the command line and in the UI."""
         return " ".join(f"{one.symbol}={one.size}" for one in self.sizes if one.source in _BY_USER)
 
     # -- the rest ----------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Context:
 
     @property
     def target(self) -> Target:
-        """What memory depends on besides sizes."""
+        """Return the parameters of memory besides sizes."""
         return self.device, self.lifetime, self.run
 
     def words(self, width: int, apart: int = 3) -> list[str]:

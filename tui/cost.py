@@ -178,7 +178,7 @@ class Group:
     seconds: float
     unknown: int
     binding: str
-    """What takes most of the time."""
+    """Resource that takes most of the time."""
 
     @property
     def intensity(self) -> float | None:
@@ -187,7 +187,7 @@ class Group:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing is known of it."""
+        """Return whether nothing is known of it."""
         return self.unknown >= self.count
 
 
@@ -249,7 +249,7 @@ class Groups(Sequence[Group]):
 
     @cached_property
     def texts(self) -> RowTexts:
-        """What is looked for in a row: its name and what binds it."""
+        """Return the searchable texts of rows: the name and the binding resource."""
         return RowTexts(f"{group.name} {group.binding}" for group in self)
 
     @property
@@ -286,7 +286,7 @@ class Groups(Sequence[Group]):
         return np.flatnonzero(inside[times.scope]).astype(np.int64)
 
     def keys(self, amounts: Callable[[], Floats]) -> Callable[[], Floats]:
-        """What rows are sorted by; NaN, which comes last, where nothing is known."""
+        """Return a function that computes the sort keys of rows; NaN, which comes last, where nothing is known."""
         return lambda: np.where(self.is_unknown, np.nan, amounts())
 
 
@@ -334,7 +334,7 @@ def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
 # The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
 
 _PASS = "roofline{top=0}"
-"""What answers."""
+"""Pass that computes the answer."""
 _SECONDS = 5
 """The column of times."""
 
@@ -347,7 +347,7 @@ class Timed:
     env: Mapping[str, int]
     times: NodeTimes
     views: Views
-    """What is shown by module, kind or node."""
+    """Views by module, kind and node."""
 
 
 class Cost:
@@ -375,7 +375,7 @@ class Cost:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the shown results are outdated, and no computation of the chosen ones was started."""
+        """Return whether the shown results are outdated, and no computation of the chosen ones was started."""
         return self._asked != self.wanted
 
     def ask(self) -> tuple[str, dict[str, int]]:
@@ -454,7 +454,7 @@ class Cost:
     # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """What stands above the table."""
+        """Return the title of the table."""
         parts = [f"Cost by {self.by}"]
         if self.found is not None:
             times = self.found.times
@@ -475,7 +475,7 @@ class Cost:
         return self.symbols.clean(self.symbols.glyphs.separator.join(parts))
 
     def chart_title(self) -> str:
-        """What stands above the scatter."""
+        """Return the title of the scatter plot."""
         roof = None if self.scatter is None else self.scatter.roof
         return f"Roofline{self.symbols.glyphs.separator}{roof.name}" if roof is not None else "Roofline"
 

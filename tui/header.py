@@ -25,7 +25,8 @@ _WIDE = 100
 
 
 def header_lines(program: Program, nodes: int, results: Results, width: int, symbols: Symbols) -> list[Line]:
-    """What it is and what the numbers are for; below, the verdict, the peak and the other totals. What has no room is left out whole."""
+    """Return the header: the model and the context of the numbers; below, the verdict, the peak and the other totals. A part without room
+    is left out whole."""
     step = [Span(symbols.clean(text), "name") for text in _about_step(program, results)]
     room = width - _SHORTEST_NAME - sum(display_width(one.text) + display_width(symbols.glyphs.separator) for one in step)
     context = [*step, *(Span(symbols.clean(text), "name") for text in results.context.words(room))]

@@ -71,7 +71,7 @@ class Params:
 
     @property
     def has_values(self) -> bool:
-        """Whether the values were read."""
+        """Return whether the values were read."""
         return "mean" in (column.key for column in self._tables["parameters"].columns) if "parameters" in self._tables else False
 
     @property
@@ -245,7 +245,7 @@ class Params:
     # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """What stands above the table; how many tensors have an alert comes first, so that it is there at every width."""
+        """Return the title of the table; the number of tensors with an alert comes first, so that it is there at every width."""
         if self.report is None:
             return "Parameters"
         separator, summary = self.symbols.glyphs.separator, self.report.summary
@@ -266,7 +266,7 @@ class Params:
         return self.symbols.clean(separator.join(parts))
 
     def alert_lines(self, width: int, height: int) -> list[Line]:
-        """How many tensors have each alert, worst first, then what none has; before the values were read, that this is unknown."""
+        """Return the number of tensors with each alert, worst first, then the alerts of no tensor; unknown before the values were read."""
         if not self.has_values:
             return filled([], height)
         counts = {kind: sum(kind in alert.kinds for alert in self._alerts) for kind in ALERTS}
@@ -280,7 +280,7 @@ class Params:
         return filled([cut_line(spans, width, self.symbols)], height)
 
     def size_lines(self, width: int, height: int) -> list[Line]:
-        """How many tensors there are of which size."""
+        """Return the number of tensors of each size."""
         if self.error is not None:
             return failure_lines(self.error, width, height, self.symbols)
         table = self._tables.get("parameters")
@@ -290,7 +290,7 @@ class Params:
         return filled(bars(size_bins(sizes, height), width, self.symbols), height)
 
     def value_title(self) -> str:
-        """What stands above the histogram of values."""
+        """Return the title of the histogram of values."""
         name = self.selected_name if self.group == "tensors" else ""
         return f"Values of {self.symbols.clean(name)}" if name else "Values"
 
@@ -339,13 +339,13 @@ ALERTS = {
     "outliers": "with outliers",
     "unread": "not read",
 }
-"""What the values of a tensor can be that a weight's should not, worst first, and what it is called."""
+"""Anomalies of a weight's values, worst first, with their names."""
 _KINDS_OF_ALERTS = tuple(ALERTS)
 
 
 @immutable
 class Alert:
-    """What is odd about the values of a tensor; false where nothing is."""
+    """Anomalies of the values of a tensor; false where there are none."""
 
     count: int
     is_vector: bool = False
@@ -376,7 +376,7 @@ class Alert:
 
     @property
     def severity(self) -> int:
-        """What matters more has the larger number; 0 where nothing is odd."""
+        """Return the severity: larger is worse; 0 where nothing is odd."""
         kinds = self.kinds
         return len(ALERTS) - _KINDS_OF_ALERTS.index(kinds[0]) if kinds else 0
 
@@ -397,7 +397,7 @@ class Alert:
 
 @immutable(slots=False)
 class Values:
-    """What the values say: alerts by row of the table of tensors, histograms by name."""
+    """Results of reading the values: alerts by row of the table of tensors, histograms by name."""
 
     alerts: Sequence[Alert] = ()
     even: Mapping[str, tuple[float, int, Sequence[int]]] = field(default_factory=dict)

@@ -26,7 +26,7 @@ _MOST_LOOKED_AT = 2_000
 """Entries of a folder that are looked at."""
 _DEEPEST = 2
 _SUFFIXES = frozenset((*SUFFIXES, ".ort", ".jsonl"))
-"""How names of files end that are looked into."""
+"""Suffixes of the files that are looked into."""
 _MOST_RECENT = 20
 SAMPLES = Path(__file__).parent / "samples"
 """The folder of the models that come with irscope."""
@@ -105,7 +105,7 @@ def _found_in(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _kind(path: Path) -> str:
-    """What kind of file it is; empty for what cannot be opened."""
+    """Return the kind of a file; empty for a file that cannot be opened."""
     try:
         return "recording" if is_recording(path) else kind_of(path)
     except (IrscopeError, OSError):

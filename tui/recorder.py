@@ -60,7 +60,7 @@ class ChildRun:
 
     @property
     def text(self) -> str:
-        """How far it is, in a few words."""
+        """Return the progress, in a few words."""
         last = legible(self._said[-1]) if self._said else ""
         return f"{self.what}, {monotonic() - self._began:.0f} s, ctrl-x cancels{f': {last}' if last else ''}"
 

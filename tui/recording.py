@@ -23,10 +23,10 @@ from irscope.tui.text import Line, Span, Symbols
 
 _BEFORE: Final = "before"
 _MORE: Final = ("found", "smallest change")
-"""What the explanation of a snapshot says first, after its verdict."""
+"""Keys that the explanation of a snapshot begins with, after its verdict."""
 _REFUSED: Final = "out_of_memory"
 _HELD: Final = "before the run"
-"""What is there when the run begins, where the recording does not tell its blocks."""
+"""Label of what is live when the run begins, where the recording does not tell its blocks."""
 
 
 def run_of_recording(recording: Recording) -> ShownRun:
@@ -221,7 +221,7 @@ def _in_use_before(recording: Recording) -> int | None:
 
 
 def _summary_of(recording: Recording) -> dict[str, object]:
-    """What follows from the counters, where the tool said nothing of its own."""
+    """Return the summary that follows from the counters, where the tool wrote none of its own."""
     header = recording.header
     found = figures(recording)
     is_cut = any("cut short" in note for note in recording.notes)
@@ -245,7 +245,7 @@ def _summary_of(recording: Recording) -> dict[str, object]:
 
 
 def _own_tables(recording: Recording) -> Iterator[Table]:
-    """What was alive when the run failed, counters and operators."""
+    """Yield the tables of what was alive when the run failed, of counters and of operators."""
     for problem in recording.problems:
         if problem.alive and not recording.tables:
             found = [(one.name, one.scope, one.bytes) for one in problem.alive]

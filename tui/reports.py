@@ -66,7 +66,7 @@ class Item:
 
     @property
     def state(self) -> str:
-        """What is known of it, in a word."""
+        """Return its state, in a word."""
         if self.is_running:
             return "running"
         if self.error is not None:
@@ -111,7 +111,7 @@ class Reports:
         self._list_changed()
 
     def make_for(self, sizes: Mapping[str, int], device: str) -> bool:
-        """Whether reports for other sizes or another device are wanted now: those there are, are dropped."""
+        """Return whether reports for other sizes or another device are wanted now, and drop the existing ones then."""
         if self.made_for == (sizes, device):
             return False
         self.made_for = (sizes, device)
@@ -241,19 +241,19 @@ class Reports:
             rows.filter(self.filter_text)
 
     def table(self) -> Table | None:
-        """What is shown, for the export."""
+        """Return the shown table, for the export."""
         part = self.part
         return part.table() if isinstance(part, Series) else part
 
     # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """What stands above the report."""
+        """Return the title of the report."""
         item = self.item
         return self.question or "Report" if item is None else self.symbols.clean(f"{item.text}: {self.question}")
 
     def part_title(self) -> str:
-        """What stands above the table."""
+        """Return the title of the table."""
         item, part, rows = self.item, self.part, self.rows
         if item is None or part is None or rows is None:
             return "Table"
@@ -388,7 +388,7 @@ class ReportsScreen(ModelScreen):
         self.reports = self._kept()
         self._no_rows = TableModel((), 0, session.symbols, empty="This report has no table.")
         self._filters_rows = False
-        """Whether what is typed filters the rows of the table, or the passes."""
+        """True where typed text filters the rows of the table, false where it filters the passes."""
 
     def _kept(self) -> Reports:
         """Return the reports of the model, or what is said of the runs."""

@@ -35,11 +35,11 @@ class Results:
 
     symbols: Mapping[str, SymDim] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
-    """What is asked for; it is shown at once, the numbers for it once they are there."""
+    """Context that is asked for; it is shown at once, the numbers for it once they are there."""
     binding: Binding = field(default_factory=Binding)
     """Sizes that are shown in place of symbols; formulas stand where there are none."""
     verdict: Verdict | None = None
-    """Whether it fits on the device: the header and the Memory screen begin with it."""
+    """Verdict on whether it fits on the device: the header and the Memory screen begin with it."""
     verdict_for: tuple[object, ...] = ()
     """The device, lifetimes, run and sizes that it is about, or was asked for."""
     names: ValueNames = field(default_factory=loose_names)
@@ -72,7 +72,7 @@ class Results:
 
     @property
     def formulas(self) -> int:
-        """How many distinct formulas have to be worked out for other sizes."""
+        """Return the number of distinct formulas that have to be worked out for other sizes."""
         return sum(column.values.formulas for column in self.raw.values()) + (0 if self.lives is None else self.lives.formulas)
 
     @property
@@ -156,7 +156,7 @@ class Results:
         self.diagnostics.extend(one for one in dict.fromkeys(diagnostics) if one not in self.diagnostics)
 
     def has_failed(self, *parts: str) -> bool:
-        """Whether one of these parts ended with an error, so that waiting for it is no use."""
+        """Return whether one of these parts ended with an error, so that waiting for it is no use."""
         return not self.failed.isdisjoint(parts)
 
 
@@ -171,7 +171,7 @@ def step_ops(program: Program) -> dict[Node, StepOp]:
 
 @immutable(slots=False)
 class Bound:
-    """What is shown for some sizes of symbols."""
+    """Results for some sizes of symbols."""
 
     binding: Binding
     columns: Mapping[str, Column]

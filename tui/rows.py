@@ -42,21 +42,21 @@ class TableColumn:
     text: Callable[[int], str]
     keys: Callable[[], Sequence[object] | NDArray[Any]] | None = None
     right: bool = False
-    """Whether cells stand at the right, as numbers do; those sort from the largest first."""
+    """True where cells are aligned to the right, as numbers are; those sort from the largest first."""
     grows: bool = False
-    """Whether the column takes the room that is left."""
+    """True where the column takes the room that is left."""
     role: Role | Callable[[int], Role] = "plain"
     rank: int = 0
     """Columns with the highest rank go first where the room is short; rank 0 always stays."""
     least: int = 0
-    """How far it may be cut before it goes; 0 for one that is never narrower than its width."""
+    """Least width that it may be cut to before it goes; 0 for a column that is never narrower than its width."""
     share: float = 1.0
     """The part of the whole width that it takes at most."""
     cell: Callable[[int, int], Line] | None = None
     """Draws a cell of several parts in exactly so many columns of the screen, in place of `text`."""
 
     def room(self, width: int) -> ColumnRoom:
-        """What it wants of a table of this width."""
+        """Return the room that it wants of a table of this width."""
         least = self.least or (max(self.width, _LEAST_GROWING) if self.grows else self.width)
         return ColumnRoom(
             max(least, min(self.width, int(width * self.share))) if not self.grows else self.width, least, self.rank, self.grows
@@ -78,7 +78,7 @@ class Rows:
     columns: Sequence[TableColumn]
     symbols: Symbols
     empty: str
-    """What stands in the place of rows where there are none."""
+    """Text in place of rows where there are none."""
     index: int
     """Where the cursor is among the rows that are shown."""
     version: int = 0
@@ -86,10 +86,10 @@ class Rows:
     shown: Ints
     """The rows that are shown, in order."""
     gaps_lead: ClassVar[bool] = False
-    """Whether the blank between two cells has the look of the later one."""
+    """True where the blank between two cells has the look of the later one."""
 
     _fitted: tuple[int, Sequence[TableColumn], list[int]] | None = None
-    """What the columns take in the width that was drawn last."""
+    """Widths of the columns in the width that was drawn last."""
 
     def __len__(self) -> int:
         return len(self.shown)
@@ -104,11 +104,11 @@ class Rows:
         self.index = min(max(index, 0), max(len(self.shown) - 1, 0))
 
     def title(self, number: int) -> str:
-        """What stands above a column."""
+        """Return the title of a column."""
         return self.columns[number].title
 
     def widths(self, width: int) -> list[int]:
-        """What each column takes; 0 leaves one out. The sign of the cursor stands before the first."""
+        """Return the width of each column; 0 leaves one out. The sign of the cursor stands before the first."""
         columns = self.columns
         if self._fitted is None or self._fitted[0] != width or self._fitted[1] is not columns:
             rooms = [_NOTHING if self.is_blank(number) else column.room(width) for number, column in enumerate(columns)]
@@ -120,7 +120,7 @@ class Rows:
         self._fitted = None
 
     def is_blank(self, number: int) -> bool:
-        """Whether nothing stands in a column, which then takes no room."""
+        """Return whether a column is empty, and then takes no room."""
         return False
 
     def heading(self, width: int) -> Line:
@@ -198,7 +198,7 @@ class TableModel(Rows):
         self.shown = self._order
 
     def title(self, number: int) -> str:
-        """What stands above a column; the one that is sorted by has a sign."""
+        """Return the title of a column; that of the sorted column has a sign."""
         sign = (self.symbols.descending if self.reversed else self.symbols.ascending) if number == self.sorted_by else ""
         return sign + self.columns[number].title
 

@@ -59,7 +59,7 @@ _FORMS = (
     ("c", "csv", "CSV: all rows, not only those on the screen"),
     ("j", "json", "JSON: all rows with their types"),
 )
-"""What `e` writes: the key, the suffix, and what stands in the file."""
+"""File formats of `e`: the key, the suffix, and a description of the content."""
 
 
 class ModelScreen(Looks, Screen[None]):
@@ -107,11 +107,11 @@ class ModelScreen(Looks, Screen[None]):
         return []
 
     def selected_text(self) -> list[tuple[str, str]]:
-        """What else can be copied, each after a title: the row, its name."""
+        """Return the other texts that can be copied, each after a title: the row, its name."""
         return []
 
     def table(self) -> Table | None:
-        """What the screen shows, for the export to CSV and JSON."""
+        """Return the table of the screen, for the export to CSV and JSON."""
         return None
 
     def focus_first(self) -> None:
@@ -358,7 +358,7 @@ class ModelScreen(Looks, Screen[None]):
         return self.session.program.path.replace("\\", "/").rpartition("/")[2] or "model"
 
     def screen_text(self) -> str:
-        """What stands on the screen, as text."""
+        """Return the screen as text."""
         return "\n".join(strip.text.rstrip() for strip in self._compositor.render_strips()) + "\n"
 
     def action_warnings(self) -> None:

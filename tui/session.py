@@ -100,7 +100,7 @@ class Queue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the queue is empty and the worker idle."""
+        """Return whether the queue is empty and the worker idle."""
         return self._current is None and not self._waiting
 
     def stop(self, key: str) -> bool:
@@ -291,7 +291,7 @@ class Session:
         self.report_columns: list[BrowseColumn] = []
         """Columns of reports that were put into the tree."""
         self.column = COLUMNS[0]
-        """What stands there."""
+        """Column that the tree shows."""
         self.progress = ""
         """The worker's progress, in a few words."""
         self.compare_with = ""
@@ -368,7 +368,8 @@ class Session:
 
     @cached_property
     def sizes(self) -> list[str]:
-        """What can be put in: symbols, what the model was opened with, and elements of small integer inputs."""
+        """Return the names of the sizes that can be put in: symbols, what the model was opened with, and elements of small integer
+        inputs."""
         return list(dict.fromkeys([*self.program.symbols, *self.model.options.bind, *element_names(self.program)]))
 
     def set_sizes(self, text: str) -> str:
@@ -433,7 +434,7 @@ class Session:
         )
 
     def _ask_verdict(self, binding: Binding) -> None:
-        """Whether it fits, as the model's card says it for the sizes, the device and the lifetimes that are chosen."""
+        """Ask for the verdict on whether it fits, as the model's card gives it for the chosen sizes, device and lifetimes."""
         context, results = self.context, self.results
         env = dict(context.completed(binding).env)
         asked = (*context.target, *env.items())
@@ -490,12 +491,14 @@ class Session:
         return bound
 
     def reads_apart(self, sizes: Mapping[str, int]) -> bool:
-        """Whether a process of its own reads the model again with these sizes: here a large one would hold up keys and fill memory."""
+        """Return whether a process of its own reads the model again with these sizes: here a large one would hold up keys and fill
+        memory."""
         path, is_large = self.program.path, self.browse.node_count > _MOST_KEPT
         return is_large and any(name in self.program.symbols for name in sizes) and bool(path) and Path(path).is_file()
 
     def apart(self, work: Callable[[Model], T], sizes: Mapping[str, int]) -> T:
-        """What a function of a module makes of the model read again with these sizes, in a process of its own. For the worker's thread."""
+        """Return the result of a function of a module for the model read again with these sizes, in a process of its own. For the worker's
+        thread."""
         wanted = {name: size for name, size in sizes.items() if name in self.program.symbols}
         return of_model(work, self.model, wanted, self.manager.cancelled)
 
@@ -509,7 +512,7 @@ class Session:
 
     @property
     def results(self) -> Results:
-        """What is known so far of what every screen shows."""
+        """Return the results so far that every screen shows."""
         return self.browse.results
 
     @property

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from irscope.tui.picker import Known
 
 Tell: TypeAlias = Callable[[str, int, "int | None"], None]
-"""How far reading is: what is done, how much of it is done, and of how much where that is known."""
+"""Callback for progress of reading: the current activity, how much of it is done, and of how much where that is known."""
 Read: TypeAlias = Callable[[Path, Tell], object]
 """Reads what a path means: a model or a recording. Runs in a thread."""
 START_ACTIONS: tuple[Action, ...] = (
@@ -60,7 +60,7 @@ _WELCOME: tuple[Line, ...] = (
 
 
 class PlainScreen(Looks, Screen[None]):
-    """What widgets are painted on that belong to no model."""
+    """Screen for widgets that belong to no model."""
 
 
 class StartApp(TerminalApp[object]):
@@ -96,7 +96,7 @@ class StartApp(TerminalApp[object]):
         """Why the file that was named cannot be opened."""
         self.was_cancelled = False
         self.is_looking = False
-        """Whether the files to choose from are being looked for."""
+        """True where the files to choose from are being looked for."""
         self._progress: tuple[str, int, int | None] = ("reading", 0, None)
         self._began = 0.0
 
@@ -162,7 +162,7 @@ class StartApp(TerminalApp[object]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being read or looked for."""
+        """Return whether something is being read or looked for."""
         return self.is_looking or self.reading is not None
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class StartApp(TerminalApp[object]):
         self._post(self.Done(path, answer))
 
     def show_progress(self) -> None:
-        """How far reading is."""
+        """Show the progress of reading."""
         if self.reading is not None:
             what, done, total = self._progress
             taken = monotonic() - self._began
@@ -278,7 +278,7 @@ def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
 
 
 def opened(read: Read, path: Path | None = None, folder: Path | None = None) -> object:
-    """What a user opens: the file of the path, or one that is chosen; None for nothing. Raises why the named file cannot be read."""
+    """Return what a user opens: the file of the path, or one that is chosen; None for nothing. Raises why the named file cannot be read."""
     app = StartApp(read, path=path, folder=folder)
     found = app.finish()
     if isinstance(found, IrscopeError):

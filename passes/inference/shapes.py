@@ -250,7 +250,7 @@ def _without_record(name: str, count: int) -> Diagnostic:
 
 
 def _constraints(found: Inferred) -> Iterator[Constraint]:
-    """Return the constraints of operators that always run on sizes that a user may choose."""
+    """Yield the constraints of operators that always run on sizes that a user may choose."""
     for one in (*found.assumptions, *found.fitting):
         is_open = any(isinstance(size, SymDim) and size.is_unknown for size in (one.left, one.right))
         if one.is_certain and one.relation is not Relation.AT_MOST and not is_open:

@@ -25,7 +25,7 @@ from irscope.tui.results import Results
 
 @immutable(slots=False)
 class ColumnSource:
-    """What a column is made from, in the worker's thread."""
+    """Source of a column's cells, in the worker's thread."""
 
     outline: Outline
     results: Results
@@ -34,7 +34,7 @@ class ColumnSource:
 
     @classmethod
     def of(cls, model: Model) -> ColumnSource:
-        """What there is of a model before anything was analysed, for tests of a column."""
+        """Return the source for a model before anything was analysed, for tests of a column."""
         return cls(build_outline(model.program), Results(model.program.symbols), lambda: model.manager)
 
     def sum_up(self, title: str, kind: Kind, value_of: Callable[[Node], Amount | None]) -> Column:
@@ -47,7 +47,7 @@ class BrowseColumn:
     """A column to choose."""
 
     about: str
-    """What it shows, for the list to choose from."""
+    """Description of the column, for the list to choose from."""
     make: Callable[[ColumnSource], Column | None]
     """The column, made anew when other sizes are put in; None for the bytes of the results."""
 
@@ -126,7 +126,7 @@ COLUMNS: tuple[BrowseColumn, ...] = (
     BrowseColumn("coverage: the share of nodes whose cost and sizes are known", _coverage),
     BrowseColumn("share of all FLOPs", _shares),
 )
-"""What can be chosen, in the order of the list; Reports adds columns of tables that are about nodes."""
+"""Columns that can be chosen, in the order of the list; Reports adds columns of tables that are about nodes."""
 
 
 def column_choices() -> list[BrowseColumn]:

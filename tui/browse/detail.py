@@ -138,7 +138,7 @@ class _NodeDetail:
                 yield (Span(f"    to make it known, add to the command: {self.symbols.clean(reason.fix)}", "faint"),)
 
     def sharing(self, value: Value) -> Iterator[Line]:
-        """What else has the storage of a value: views of it, and what writes into it."""
+        """Yield the aliases of a value: its views, and the nodes that write into its storage."""
         others = () if self.results.aliases is None else self.results.aliases.others(value)
         if not others:
             return
@@ -160,7 +160,7 @@ class _NodeDetail:
         )
 
     def users(self, value: Value) -> Iterator[Span]:
-        """What reads a value: operators with the names of their results, which lead there."""
+        """Yield the readers of a value: operators with the names of their results, which lead there."""
         users = list(islice(value.users or (), _MOST_READERS + 1))
         yield Span("read by " if users else "read by nothing", "faint")
         clean = self.symbols.clean
@@ -208,7 +208,7 @@ class _NodeDetail:
 
 
 class _GroupDetail:
-    """What a module, function or region contains."""
+    """Detail of a module, function or region."""
 
     def __init__(self, outline: Outline, row: int, group: Group, results: Results, symbols: Symbols, alike: Sequence[int]) -> None:
         self.outline = outline
@@ -241,7 +241,7 @@ class _GroupDetail:
             yield (Span(f"  and {len(counts) - _TOP:,} more kinds", "faint"),)
 
     def operators(self) -> Counter[str]:
-        """How many nodes of which operator there are below, in the order in which operators first occur in the model."""
+        """Return the number of nodes of each operator below, in the order in which operators first occur in the model."""
         numbers, names = self.outline.operators
         inside = numbers[self.row + 1 : int(self.outline.end[self.row])]
         found = np.bincount(inside[inside >= 0], minlength=len(names)).tolist()
@@ -282,7 +282,7 @@ class _GroupDetail:
 
 
 def _cost_line(cost: Cost, results: Results, symbols: Symbols) -> Line:
-    """What a node costs, in one line."""
+    """Return the cost of a node, in one line."""
 
     def text(value: Dim | None, kind: Kind) -> str:
         return amount(results.binding.of(value), kind, symbols)
@@ -298,7 +298,7 @@ def _cost_line(cost: Cost, results: Results, symbols: Symbols) -> Line:
 
 
 def _formula_lines(cost: Cost, formulas: Mapping[str, str], results: Results, symbols: Symbols) -> Iterator[Line]:
-    """How the cost comes about: kinds of operations, and the formulas with what their letters stand for."""
+    """Yield the derivation of the cost: kinds of operations, and the formulas with the meaning of their symbols."""
     yield _heading("how it is counted")
     parts = [(name, getattr(cost, name)) for name in FLOP_CLASSES]
     present = [(name, part) for name, part in parts if not (isinstance(part, int) and part == 0)]

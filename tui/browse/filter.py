@@ -40,7 +40,7 @@ HELP: Final = (
     ("unknown", "cost or size of the results is unknown"),
     ("!word", "not: works before any of these"),
 )
-"""What may stand in a filter, for the help screen."""
+"""Syntax of a filter, for the help screen."""
 
 _WORD = re.compile(r'!?(?:/(?:\\.|[^/\\])*/|(?:[a-z]+:)?"[^"]*"|\S+)', re.IGNORECASE)
 _COMPARISON = re.compile(r"(flops|mem)([<>]=?)(.*)", re.IGNORECASE)
@@ -109,7 +109,7 @@ def _sizes(text: str) -> tuple[str, ...]:
 
 
 def shape_matches(sizes: tuple[str, ...], shape: tuple[str, ...]) -> bool:
-    """Whether the texts of a shape's sizes are what a pattern asks for; `*` stands for one size, `...` for any number."""
+    """Return whether the texts of a shape's sizes match a pattern; `*` stands for one size, `...` for any number."""
     possible = {0}
     for size in sizes:
         if size == "...":
@@ -123,7 +123,7 @@ def shape_matches(sizes: tuple[str, ...], shape: tuple[str, ...]) -> bool:
 
 @immutable(slots=False)
 class Kinds(Generic[K]):
-    """What many rows have in common, each kind looked at once however many rows are of it."""
+    """Texts that many rows share, each kind looked at once however many rows are of it."""
 
     kinds: Sequence[K]
     rows: Rows

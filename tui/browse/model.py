@@ -139,7 +139,7 @@ class Browse:
 
     @property
     def context(self) -> Context:
-        """What the numbers of all screens are for."""
+        """Return the context that the numbers of all screens are for."""
         return self.results.context
 
     @context.setter
@@ -191,7 +191,7 @@ class Browse:
         return label(item.outputs[0], self.results, self.symbols) if item.outputs else self.symbols.clean(item.op)
 
     def row_text(self, row: int) -> str:
-        """What a row is, in a few words."""
+        """Return a short description of a row."""
         item = self.outline.items[row]
         kind = item.kind if isinstance(item, Group) else self.symbols.clean(item.op)
         return f"{kind} {self.row_name(row)}"
@@ -247,7 +247,7 @@ class Browse:
 
     @property
     def remarks(self) -> str:
-        """How many errors and warnings there are."""
+        """Return the numbers of errors and warnings."""
         found = [diagnostic.severity for diagnostic in self.results.diagnostics]
         errors, warnings = found.count(Severity.ERROR), found.count(Severity.WARNING)
         parts = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in ((errors, "error"), (warnings, "warning")) if count]
@@ -295,7 +295,7 @@ class Browse:
 
     @property
     def bound_source(self) -> Source:
-        """How the model would be opened on the command line for what is shown now, with the sizes that were stated."""
+        """Return how the command line would open the model as it is shown now, with the sizes that were stated."""
         settings = replace(self.source.settings, device=self.context.device, chosen=self.context.chosen)
         return replace(self.source, bind={**self.source.bind, **self.results.binding.env}, settings=settings)
 

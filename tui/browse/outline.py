@@ -69,7 +69,7 @@ class Outline:
         return Steps(self, self.nodes)
 
     def is_branch(self, row: int) -> bool:
-        """Whether there are rows below."""
+        """Return whether there are rows below."""
         return bool(self.end[row] > row + 1)
 
     def ancestors(self, row: int) -> Iterator[int]:
@@ -363,7 +363,7 @@ class TreeModel:
         self._merge()
         self._fitted: tuple[int, int] | None = None
         self._is_touched = False
-        """Whether somebody has opened or closed something: what is open then stays as it is."""
+        """True where somebody has opened or closed something: the open rows then stay as they are."""
         self.fit(_FIRST_ROWS)
 
     def __len__(self) -> int:
@@ -380,15 +380,15 @@ class TreeModel:
         return max(0, int(np.searchsorted(self.visible, row, side="right")) - 1)
 
     def is_visible(self, row: int) -> bool:
-        """Whether a row is shown."""
+        """Return whether a row is shown."""
         return bool(len(self)) and self.row(self.index(row)) == row
 
     def is_expanded(self, row: int) -> bool:
-        """Whether the rows below a row are shown with it."""
+        """Return whether the rows below a row are shown with it."""
         return not self._collapsed[row] and not self.is_folded(row)
 
     def is_match(self, row: int) -> bool:
-        """Whether the filter matches a row, rather than one below it."""
+        """Return whether the filter matches a row, rather than a row below it."""
         return self._matches is not None and bool(self._matches[row])
 
     def matching(self) -> Mask:
@@ -397,7 +397,7 @@ class TreeModel:
 
     @property
     def matches(self) -> int | None:
-        """How many rows the filter matches, None without a filter."""
+        """Return the number of rows that the filter matches, None without a filter."""
         return None if self._matches is None else int(self._matches.sum())
 
     # -- expanding ---------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ class TreeModel:
         self._update()
 
     def is_folded(self, row: int) -> bool:
-        """Whether a row stands for several modules alike."""
+        """Return whether a row stands for several modules alike."""
         run = int(self.folds.run_of[row])
         return run >= 0 and self._kept is None and bool(self._folded[run]) and int(self.folds.leader[run]) == row
 
@@ -597,5 +597,5 @@ class AliasSets:
 
 
 def writes_in_place(node: Node) -> bool:
-    """Whether a node writes into one of its inputs."""
+    """Return whether a node writes into one of its inputs."""
     return "inplace" in node.attrs

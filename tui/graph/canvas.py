@@ -17,7 +17,7 @@ _UNICODE: Final = " │││─┘┐┤─└┌├─┴┬┼"
 _HEAVY: Final = " ┃┃┃━┛┓┫━┗┏┣━┻┳╋"
 _ASCII: Final = " |||-+++-+++-+++"
 _ASCII_HEAVY: Final = " ###=###=###=###"
-"""What is drawn where lines go up (1), down (2), left (4), right (8) from a place."""
+"""Characters for lines that go up (1), down (2), left (4), right (8) from a place."""
 _GAP, _BORDER = 3.0, 1.0
 _LEAST_LABEL, _LEAST_TYPE = 4, 10
 _WIDEST_LABEL = 37
@@ -72,7 +72,7 @@ def _turns(lines: Sequence[tuple[float, float]]) -> float:
 
 @immutable(slots=False)
 class Labels:
-    """What stands on things."""
+    """Texts on the parts of a drawing."""
 
     chip: Callable[[Box], str]
     """On a folded box or a node."""
@@ -81,7 +81,7 @@ class Labels:
     flow: Callable[[tuple[Value, ...]], tuple[str, str]]
     """At an edge: left and right of the line, where it leaves the box that its values come from."""
     beyond: Callable[[Box], tuple[int, int]]
-    """How many nodes that are not drawn make its inputs, and how many read its results."""
+    """Function that counts the nodes outside the drawing that make its inputs, and those that read its results."""
 
 
 class Chip(NamedTuple):
@@ -194,7 +194,7 @@ class Canvas:
     # -- drawing -----------------------------------------------------------------------------------------------
 
     def draw(self, left: int, top: int, width: int, height: int, selected: int, lit: Collection[Value]) -> list[Line]:
-        """What is seen of it from a place, with one box selected and the lines of some values lit."""
+        """Return the visible part of the drawing at an offset, with one box selected and the lines of some values highlighted."""
         view = _View(left, top, width, height, self.symbols)
         for frame in self.frames:
             view.frame(frame, self._labels.frame(frame.box), frame.box.number == selected)
@@ -341,7 +341,7 @@ class _View:
             self.put(x + 2, y, size, role)
 
     def is_free(self, row: int, begin: int, end: int, over: str = "") -> bool:
-        """Whether nothing stands in some columns of a row but characters that may be written over."""
+        """Return whether some columns of a row hold only characters that may be written over."""
         low, high = begin - self.left, end - self.left
         if not 0 <= row < self.height or low < 0 or high > self.width:
             return False

@@ -61,7 +61,7 @@ class Drawn:
         return found
 
     def count(self, opened: Collection[int]) -> int:
-        """How many boxes are visible with these groups open."""
+        """Return the number of visible boxes with these groups open."""
         return sum(1 for _ in self.tree.visible(opened)) - 1
 
 
@@ -151,7 +151,7 @@ class GraphModel:
             self._reveal(self.whole)
 
     def _is_single(self, scope: Scope) -> bool:
-        """Whether a module holds one node in the program."""
+        """Return whether a module holds one node in the program."""
         row = self.browse.outline.row_of_scope.get(scope)
         outline = self.browse.outline
         return row is not None and len(outline.children(row)) == 1
@@ -275,7 +275,7 @@ class GraphModel:
                     yield drawn.box_of.get(value)
 
     def _passing(self, drawn: Drawn, box: Box, *, upward: bool) -> Iterator[int]:
-        """What is joined to a folded group."""
+        """Yield the boxes that are connected to a folded group."""
         tree = drawn.tree
         for flow, _, _ in tree.contents(box.parent).flows.get(box.number, ()):
             _, source, target = tree.flows[flow]
@@ -375,7 +375,7 @@ class GraphModel:
             self.top = 0
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """What is drawn, in exactly so many lines."""
+        """Return the drawing, in exactly so many lines."""
         if self._size != (width, height):
             self._size = (width, height)
             self.centre()
@@ -399,7 +399,7 @@ class GraphModel:
 
     @property
     def lit(self) -> set[Value]:
-        """What the selected box reads and makes."""
+        """Return the values that the selected box reads and makes."""
         box = self.box
         if box is None:
             return set()
@@ -467,7 +467,7 @@ class GraphModel:
 
 
 def _shown_in(drawn: Drawn, opened: Collection[int]) -> int:
-    """What stands for the selected box with these groups open."""
+    """Return the box that stands for the selected one with these groups open."""
     before, drawn.opened = drawn.opened, {0, *opened}
     found = drawn.visible(drawn.box)
     drawn.opened = before

@@ -48,11 +48,11 @@ class Lives:
 
     @property
     def formulas(self) -> int:
-        """How many distinct formulas there are among the sizes."""
+        """Return the number of distinct formulas among the sizes."""
         return self.sizes.formulas + self._inside.formulas
 
     def depends(self, binding: Binding) -> bool:
-        """Whether some size is still a formula with these sizes put in."""
+        """Return whether some size is still a formula with these sizes put in."""
         bound = (*self.sizes.bound(binding).distinct, *self._inside.bound(binding).distinct)
         return any(isinstance(size, SymDim) for size in bound)
 
@@ -87,7 +87,7 @@ class Lives:
         return total
 
     def resident(self, binding: Binding, roles: Sequence[str] | None = None) -> int:
-        """What is there all the time, of all or some roles, as far as it is known."""
+        """Return the bytes that are live all the time, of all or some roles, as far as they are known."""
         sizes: Mapping[str, Dim | None] = self.live.resident
         return sum(size for role in (sizes if roles is None else roles) if isinstance(size := binding.of(sizes.get(role, 0)), int))
 
@@ -117,7 +117,7 @@ class Lives:
 
 
 def category_of(one: LiveRange) -> str:
-    """What a tensor is to the model."""
+    """Return the category of a tensor in the model."""
     return "output" if one.is_output else "activation"
 
 
@@ -173,7 +173,7 @@ class Measured:
         return f"{self.found.of} memory{f', {self.found.run}' if self.found.run else ''}"
 
     def living(self, step: int) -> Sequence[Held]:
-        """What is in use at a step: sizes add up to its total."""
+        """Return what is in use at a step: sizes add up to its total."""
         return self.found.living(int(self.place[step]))
 
 
@@ -251,7 +251,7 @@ class Occupants:
         return [names[path] for path in self._paths]
 
     def parts(self, by: By, total: Floats, peak: int) -> dict[str, Floats]:
-        """What adds up to the total, the lowest first: weights and inputs, the largest by name, others, and rounding."""
+        """Return the parts of the total, the lowest first: weights and inputs, the largest by name, others, and rounding."""
         labels, names = self.labels(by)
         own = int(self._place[peak]) if len(self._place) else 0
         here = (self._first <= own) & (self._last >= own)

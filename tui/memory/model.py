@@ -68,7 +68,7 @@ class Row:
         return "" if self.node is None else self.node.scope.path or self.node.op
 
     def has(self, word: str, *, with_reason: bool) -> bool:
-        """Whether a word stands in the row."""
+        """Return whether the row contains a word."""
         texts = (self.name, self.kind, self.made_by, self.why() if with_reason else "")
         return any(word_pattern(word).search(text.lower()) for text in texts)
 
@@ -85,7 +85,7 @@ class Found:
 
     @property
     def live(self) -> Timeline:
-        """What the pass found."""
+        """Return the result of the pass."""
         return self.lives.live
 
 
@@ -104,21 +104,21 @@ class Memory(MemoryView):
         self.shown_for = Binding()
         """The sizes that are shown, those among them that nobody gave too."""
         self._held: Sequence[Held] = ()
-        """What the table shows of one step, the largest first."""
+        """Tensors that the table shows of one step, the largest first."""
         self._names: RowTexts | None = None
         self.table = self._table_of()
         self._env: dict[str, int] = {}
         self.by: By = "category"
-        """What the chart is stacked by."""
+        """Criterion that the chart is stacked by."""
         self.whatifs: WhatIfs | None = None
-        """What would lower the peak, once that has been asked."""
+        """Changes that would lower the peak, once they have been asked for."""
         self._whatifs_for: tuple[object, ...] = ()
         self.lists_whatifs = False
-        """Whether it is listed in place of what is alive."""
+        """True where they are listed in place of what is alive."""
         self.after: BeforeAfter | None = None
         """The curve with the change that is tried."""
         self.on_time = False
-        """Whether each step is as wide as it takes time."""
+        """True where each step is as wide as its time."""
         self._times: tuple[tuple[object, ...], Floats | None, str] | None = None
         self._occupants: tuple[tuple[object, ...], Occupants] | None = None
         self._counted: tuple[tuple[object, ...], Counters | IrscopeError | None, Measured | None] | None = None
@@ -133,12 +133,12 @@ class Memory(MemoryView):
 
     @property
     def context(self) -> Context:
-        """What is chosen on all screens."""
+        """Return the context that is chosen on all screens."""
         return self.browse.context
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the shown comparison is not the chosen one."""
+        """Return whether the shown result is not that of the chosen target."""
         return self.error is None and (self.found is None or self.found.target != self.context.target)
 
     def take(self, found: Found) -> None:
@@ -193,12 +193,12 @@ class Memory(MemoryView):
 
     @property
     def counted_for(self) -> tuple[object, ...]:
-        """What the counters of an allocator depend on: they need a number for every symbol."""
+        """Return the key of an allocator's counters: they need a number for every symbol."""
         return (*self.context.target, *self.browse.results.complete.env.items())
 
     @property
     def lacks_counters(self) -> bool:
-        """Whether the counters for the sizes that are shown have not been computed yet."""
+        """Return whether the counters for the shown sizes have not been computed yet."""
         if self.browse.node_count > _MOST_COUNTED:
             return False
         return bool(self.browse.results.complete.env) and (self._counted is None or self._counted[0] != self.counted_for)
@@ -211,7 +211,7 @@ class Memory(MemoryView):
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether it fits, where that has been found out for what is chosen."""
+        """Return the verdict on whether it fits, where that is known for the chosen settings."""
         results = self.browse.results
         return results.verdict if results.verdict_for == self.counted_for else None
 
@@ -249,7 +249,7 @@ class Memory(MemoryView):
 
     @property
     def here_size(self) -> int | None:
-        """What it is on all screens."""
+        """Return the value that the size has on all screens."""
         return {**self.browse.source.bind, **self.browse.results.complete.env}.get(self.size_name)
 
     @property
@@ -306,12 +306,12 @@ class Memory(MemoryView):
 
     @property
     def fit_for(self) -> tuple[object, ...]:
-        """What the largest size depends on."""
+        """Return the parameters that the largest size depends on."""
         return (*self.context.target, self.size_name, *self.other_sizes.items())
 
     @property
     def lacks_fit(self) -> bool:
-        """Whether the largest size has to be looked for."""
+        """Return whether the largest size has to be looked for."""
         return self._fit is None or self._fit[0] != self.fit_for
 
     @property
@@ -321,7 +321,7 @@ class Memory(MemoryView):
         return None if isinstance(found, IrscopeError) else found
 
     def _fit_line(self) -> Line:
-        """What has been found about the largest size."""
+        """Return the line on the largest size."""
         found = self._fit[1] if self._fit is not None and self._fit[0] == self.fit_for else None
         if found is None:
             return (Span(f"X looks for the largest {self.symbols.clean(self.size_name)} that fits", "faint"),)
@@ -331,12 +331,12 @@ class Memory(MemoryView):
 
     @property
     def shows_sizes(self) -> bool:
-        """Whether the axis is sizes of a symbol in place of steps."""
+        """Return whether the axis is sizes of a symbol in place of steps."""
         return self.drawings.view == "sizes"
 
     @property
     def wanted(self) -> Wanted:
-        """What a drawing of addresses or orders has to answer; it needs a number for every symbol."""
+        """Return the request for a drawing of addresses or orders; it needs a number for every symbol."""
         return Wanted(self.drawings.view, self.context.target, tuple(self.browse.results.complete.env.items()))
 
     @property
@@ -366,7 +366,7 @@ class Memory(MemoryView):
 
     @property
     def is_stale(self) -> bool:
-        """Whether other sizes have been put in since the last update."""
+        """Return whether other sizes have been put in since the last update."""
         return self._env != self.browse.results.complete.env
 
     def _stacked(self, lives: Lives, binding: Binding) -> Stack:
@@ -388,11 +388,11 @@ class Memory(MemoryView):
 
     @property
     def lacks_occupants(self) -> bool:
-        """Whether that has to be found."""
+        """Return whether the occupants have to be computed."""
         return self.by != "category" and not self.is_waiting and (self._occupants is None or self._occupants[0] != self.counted_for)
 
     def take_occupants(self, asked: tuple[object, ...], found: Occupants) -> None:
-        """What is in use over the steps, for what was asked."""
+        """Take the occupants of memory over the steps, for the settings that were asked about."""
         self._occupants = (asked, found)
         self.update()
 
@@ -423,7 +423,8 @@ class Memory(MemoryView):
 
     @property
     def buffers(self) -> ReportTable | None:
-        """What is listed in place of what is alive, where eager is beside what was compiled: buffers, and whose place each takes."""
+        """Return the list of buffers with the buffers that they replace, shown in place of live tensors where eager is beside what was
+        compiled."""
         return self.plan if self.drawings.view == "eager" else None
 
     @property
@@ -436,11 +437,11 @@ class Memory(MemoryView):
 
     @property
     def lacks_times(self) -> bool:
-        """Whether the axis is to be time, and what each step takes is not known yet."""
+        """Return whether the axis is to be time, and the time of each step is not known yet."""
         return self.on_time and not self.is_waiting and (self._times is None or self._times[0] != self.counted_for)
 
     def take_times(self, asked: tuple[object, ...], seconds: Floats | None, what: str) -> None:
-        """What each step takes, and what time that is; None where it is not known."""
+        """Take the time of each step, and the kind of time; None where it is not known."""
         self._times = (asked, seconds, what)
         self.update()
 
@@ -571,7 +572,7 @@ class Memory(MemoryView):
         return self.found.lives.ranges[int(self._rows[row])]
 
     def _row(self, row: int) -> Row:
-        """What stands in a row: something alive at the cursor, for a range of steps a storage."""
+        """Return a row of the table: something alive at the cursor, for a range of steps a storage."""
         if self.range is None:
             one = self._held[row]
             most = None if one.shown is None or not isinstance(one.shown.hi, int) else one.shown.hi
@@ -636,7 +637,7 @@ class Memory(MemoryView):
         return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
 
     def what_happens(self, one: LiveRange) -> str:
-        """What happens to a storage in the range of steps that is looked at."""
+        """Return the events of a storage in the selected range of steps."""
         start, stop = self.range or (self.step, self.step)
         made, freed = one.born >= start, one.dies <= stop and not one.is_output
         what = {(True, True): "made and freed in the range", (True, False): "made in the range", (False, True): "freed in the range"}.get(
@@ -662,7 +663,7 @@ class Memory(MemoryView):
         return "" if self.table.selected is None else self._row(self.table.selected).name
 
     def export(self) -> Table:
-        """What the table shows."""
+        """Return the rows of the table for the export."""
         if self.lists_whatifs and self.whatifs is not None:
             return self.whatifs.export()
         if self.buffers is not None:
@@ -675,7 +676,7 @@ class Memory(MemoryView):
     # -- text --------------------------------------------------------------------------------------------------
 
     def counters(self) -> Counters | None:
-        """What the allocator counts before, in the first and in the second run."""
+        """Return the allocator's counters before, in the first and in the second run."""
         if self.found is None:
             return None
         if self._counted is not None and self._counted[0] == self.counted_for:
@@ -731,7 +732,7 @@ class Memory(MemoryView):
         return [*head, *stack.lines(width, height - len(head), place, self.symbols)]
 
     def chart_title(self) -> str:
-        """What stands above the chart."""
+        """Return the title of the chart."""
         separator = self.symbols.glyphs.separator
         measured = self.measured
         if self.after is not None:
@@ -757,7 +758,7 @@ class Memory(MemoryView):
         return self.found.live.model if self.context.lifetime == "auto" else self.context.lifetime
 
     def table_title(self) -> str:
-        """What stands above the table."""
+        """Return the title of the table."""
         if self.lists_whatifs and self.whatifs is not None:
             return self.whatifs.title()
         if self.buffers is not None:

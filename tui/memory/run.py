@@ -170,7 +170,7 @@ class ShownRun:
     fixed: str
     """Why its sizes cannot be changed here, and what changes them."""
     asked: str
-    """What is drawn, such as `Memory asked for in step 3`."""
+    """Title of the drawing, such as `Memory asked for in step 3`."""
     memory: Run | None = None
     """None where nothing tells of memory that was asked for."""
     path: str = ""
@@ -185,16 +185,16 @@ class ShownRun:
     first: Table | None = None
     """A table that comes before what is alive at the cursor: what was alive where memory was refused."""
     was_refused: bool = False
-    """Whether it ended because there was no more memory: it needs more than its peak."""
+    """True where it ended because there was no more memory: it needs more than its peak."""
     counters: Counters | None = None
     room: int | None = None
-    """What there is on its device."""
+    """Memory of its device."""
     seconds: tuple[Floats, str] | str = "There is no time to draw."
-    """How long each moment lasted, and what time that is; or why that is not known."""
+    """Duration of each moment, and the kind of time; or why that is not known."""
     shares: Floats | None = None
-    """How wide each moment is where the axis is not time; None for equal widths."""
+    """Width of each moment where the axis is not time; None for equal widths."""
     owner: str = "line"
-    """What the column of lines is called."""
+    """Title of the column of lines."""
     machine: Callable[[int, Symbols], list[Line]] = lambda width, symbols: []
     """Lines about the machine while it ran."""
     again: Callable[[], ShownRun] | None = None

@@ -80,7 +80,8 @@ class Questions:
         self.session.ask(f"memory.{target}", answer, memory.take, memory.fail, urgency=NOW)
 
     def _ask_counters(self) -> None:
-        """What an allocator counts needs a number for every symbol: the model is read again with the sizes that were put in."""
+        """Ask for an allocator's counters, which need a number for every symbol: the model is read again with the sizes that were put
+        in."""
         memory, session = self.memory, self.session
         if not memory.lacks_counters or memory.found is None:
             return
@@ -116,7 +117,7 @@ class Questions:
         )
 
     def _ask_times(self) -> None:
-        """What each step takes at least, as the Cost screen has it."""
+        """Ask for the least time of each step, as the Cost screen has it."""
         memory, session = self.memory, self.session
         if memory.found is None or not memory.lacks_times:
             return

@@ -32,7 +32,7 @@ class MemoryView(ABC):
         self.mark: int | None = None
         """The other end of a range of steps that is looked at."""
         self.breaks: bool | None = None
-        """Whether the axis begins at what never changes; None until the user has chosen: then where it is more than half."""
+        """True where the axis begins at the constant part; None until the user has chosen: then where it is more than half."""
         self.stack: Stack | None = None
         """The chart of memory over the steps."""
         self.filter_text = ""

@@ -68,12 +68,12 @@ class Drawing:
     stack: Stack
     text: str = ""
     title: str = ""
-    """What stands above it in place of what is alive at the cursor."""
+    """Title above it in place of what is alive at the cursor."""
 
 
 @immutable(slots=False)
 class Wanted:
-    """What a drawing depends on."""
+    """Request that a drawing depends on."""
 
     view: View
     target: Target
@@ -100,7 +100,7 @@ class Drawings:
         self._found: tuple[Wanted, Drawing | IrscopeError] | None = None
 
     def ask(self, wanted: Wanted) -> bool:
-        """Whether this has to be asked for; it counts as asked then."""
+        """Return whether this has to be asked for, and note it as asked."""
         if self._asked == wanted:
             return False
         self._asked = wanted
@@ -113,7 +113,7 @@ class Drawings:
 
     @property
     def drawing(self) -> Drawing | None:
-        """What is to be drawn."""
+        """Return the drawing to show."""
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         if not isinstance(found, Drawing) or not self.is_step or self.restacked is None or not isinstance(found.stack, StepStack):
             return found if isinstance(found, Drawing) else None
@@ -135,12 +135,12 @@ class Drawings:
 
     @property
     def title(self) -> str:
-        """What stands above the chart in place of what is alive at the cursor, where it has that."""
+        """Return the title in place of what is alive at the cursor, where the drawing has it."""
         return "" if self.drawing is None or self.view == "steps" else self.symbols.clean(self.drawing.title)
 
     @property
     def is_step(self) -> bool:
-        """Whether the step of training is shown, which has the same counters and the same verdict as live bytes by step."""
+        """Return whether the step of training is shown, which has the same counters and the same verdict as live bytes by step."""
         return self.view == "training"
 
     def lines(self, width: int, height: int, here: int | None, mark: int | None, *, has_legend: bool = False) -> list[Line]:
@@ -319,7 +319,7 @@ def orders(report: Report) -> Stack | None:
 
 
 def order_text(report: Report) -> str:
-    """What the search for a better order found."""
+    """Return the result of the search for a better order."""
     before, after = (bare(report.summary.get(key)) for key in ("peak_before_bytes", "peak_after_bytes"))  # type: ignore[arg-type]  # numbers
     says = str(bare(report.summary.get("says")) or "")  # type: ignore[arg-type]  # a text
     if not isinstance(before, int) or not isinstance(after, int):
@@ -339,7 +339,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "temporary": ("temporary",),
     "workspace": ("workspace", "rounding"),
 }
-"""What is drawn as one, the lowest first, by the categories of a step."""
+"""Categories of a step that are drawn as one part, the lowest first."""
 
 
 _LEAST_TEXT = 6
@@ -504,18 +504,18 @@ def fit_text(found: Fit) -> str:
 
 @immutable(slots=False)
 class Verdict:
-    """Whether it fits, by how much, and on what."""
+    """Verdict on whether it fits, by how much, and on what."""
 
     text: str
     fits: bool | None
     """None where that is not known."""
     device: str
     room: int | None
-    """What a model can have there."""
+    """Memory that a model can have there."""
     needed: int | None = None
-    """What the verdict compares with it."""
+    """Bytes that the verdict compares with it."""
     amount: str = ""
-    """What is left, or missing."""
+    """Amount that is left, or missing."""
 
     @property
     def role(self) -> Role:
@@ -587,7 +587,7 @@ class Counters:
 
     @property
     def is_known(self) -> bool:
-        """Whether any number is known."""
+        """Return whether any number is known."""
         return any(_is_known(number) for number in self.numbers.values())
 
     def text(self, moment: str, counter: str, symbols: Symbols, *, is_whole: bool = True) -> str:

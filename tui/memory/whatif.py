@@ -41,7 +41,7 @@ _COSTS = {
     "needs a rewrite": "a rewrite of the source",
     "changes results": "results change",
 }
-"""What a change of the source costs, by how sure it is that it can be made."""
+"""Cost of a change of the source, by how sure it is that it can be made."""
 
 
 @immutable(slots=False)
@@ -213,7 +213,7 @@ SOURCES: dict[str, Source] = {
     "weights in few bits": _schemes,
     "orders": _orders,
 }
-"""What is asked of a forward, each by itself."""
+"""Questions about a forward, each asked by itself."""
 OF_TRAINING: dict[str, Source] = {"checkpointing": _checkpoints}
 """And of a step of training."""
 
@@ -265,7 +265,7 @@ class WhatIfs:
         self.table.filter_words(text, RowTexts(f"{one.what} {one.cost} {one.source}" for one in self.found).containing)
 
     def title(self) -> str:
-        """What stands above the list."""
+        """Return the title of the list."""
         parts = [f"What would lower the peak of {self.peak}: {len(self.found):,} found"]
         parts += [f"looking for {', '.join(self.waiting)}"] if self.waiting else []
         parts += self.failed
@@ -296,7 +296,7 @@ class BeforeAfter(Beside):
 
 
 def tried_text(one: WhatIf, verdict: Verdict | None) -> str:
-    """What a change that is tried does, in a sentence, and whether the model would fit then."""
+    """Return a sentence on the effect of a change that is tried, and whether the model would fit then."""
     saves, peak = signed(one.saves, Kind.BYTES), signed(one.peak, Kind.BYTES)
     text = f"what if: {one.what}: {peak} at the peak, {saves} less; costs: {one.cost}"
     if verdict is not None and verdict.needed is not None and verdict.room is not None:

@@ -102,7 +102,7 @@ class PassRows:
         self.model = TableModel(columns, len(self.places), symbols, empty=empty)
 
     def about(self, row: int) -> str:
-        """What the pass of a row does."""
+        """Return the description of the pass of a row."""
         return self.passes[self.places[row]][1] if self.places[row] >= 0 else ""
 
     def row_of(self, place: int) -> int:

@@ -44,11 +44,11 @@ class PassForm:
 
     @property
     def kind(self) -> str:
-        """Whether the pass looks at the graph or changes it."""
+        """Return the kind of the pass: an analysis or a transform."""
         return "transform" if issubclass(self.cls, Transform) else "analysis"
 
     def text(self, name: str) -> str:
-        """What stands in a field; empty stands for the default."""
+        """Return the text of a field; empty stands for the default."""
         return self.texts.get(name, "")
 
     def set(self, name: str, text: str) -> None:
@@ -70,7 +70,7 @@ class PassForm:
 
     @property
     def problem(self) -> str:
-        """What is wrong with what stands in the fields; empty where nothing is."""
+        """Return the error in the fields; empty where there is none."""
         try:
             self.made()
         except IrscopeError as error:
@@ -164,7 +164,7 @@ class Step:
         return "changed" if self.outcome.changed else "unchanged"
 
     def forget(self) -> None:
-        """What was found holds no more."""
+        """Drop the result, which is outdated."""
         self.outcome = self.error = None
         self.run = 0
 
@@ -315,7 +315,7 @@ class Pipeline:
 
     @property
     def is_running(self) -> bool:
-        """Whether a step is running whose result will count."""
+        """Return whether a step is running whose result will count."""
         return any(step.is_running for step in self.steps)
 
     # -- what is shown -----------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Pipeline:
 
     @property
     def title(self) -> str:
-        """How long everything took together."""
+        """Return the title of the pipeline, with the total time."""
         spent = sum(step.outcome.seconds for step in self.steps if step.outcome is not None)
         again = sum(one.again for step in self.steps if step.outcome is not None for one in step.outcome.computed)
         parts = ["Pipeline"]
@@ -436,7 +436,7 @@ class Pipeline:
         return step.outcome.diff.rows(self.symbols)
 
     def diff_title(self) -> str:
-        """What stands above the change."""
+        """Return the title of the change."""
         outcome = None if self.step is None else self.step.outcome
         title = "Graph before (-) and after (+)"
         if outcome is None or outcome.diff is None:

@@ -59,7 +59,7 @@ class DiffLine:
 
 @immutable(slots=False)
 class Diff:
-    """What changed from one snapshot to the next."""
+    """Difference between two successive snapshots."""
 
     lines: Sequence[DiffLine]
     removed: int
@@ -143,7 +143,7 @@ def _data_text(data: Payload | None) -> str:
 
 
 def compare(before: Snapshot, after: Snapshot, context: int = _CONTEXT, most: int = _MOST_LINES) -> Diff:
-    """What changed, in time linear in the lines."""
+    """Return the difference, in time linear in the lines."""
     texts = {entry.key: entry.text for entry in before.entries}
     staying = {entry.key for entry in after.entries}
     lines = list(_marked(before, after, texts, staying))
@@ -224,18 +224,18 @@ class Computed:
     own: float
     total: float
     again: bool
-    """Whether an earlier step had computed it already."""
+    """True where an earlier step had computed it already."""
 
 
 @immutable(slots=False)
 class Outcome:
-    """What one step found."""
+    """Result of one step."""
 
     seconds: float
     computed: Sequence[Computed]
     report: Report
     changed: bool | None = None
-    """Whether the graph was changed; None for an analysis."""
+    """True where the graph was changed; None for an analysis."""
     diff: Diff | None = None
 
 
@@ -273,7 +273,7 @@ class Recorder(Instrument):
         self._open.pop()
 
     def taken(self) -> list[Computed]:
-        """What has run since this was last asked, in the order in which it started."""
+        """Return the passes that have run since the last call, in the order in which they started."""
         found = [one for _, one in sorted(self.finished, key=lambda pair: pair[0])]
         self.finished.clear()
         return found
@@ -293,7 +293,7 @@ class Runner:
     def __init__(self, manager: Manager) -> None:
         self._original = manager
         self._states: dict[tuple[Pass, ...], _State] = {}
-        """What the program was after these steps."""
+        """State of the program after each sequence of steps."""
         self._recorder = Recorder()
         self._copy: Manager | None = None
         self._done: tuple[Pass, ...] = ()

@@ -140,7 +140,7 @@ class PassesScreen(ModelScreen):
         self.compiled: CompiledView | None = (
             session.keep("passes.compiled", lambda: CompiledView(session.symbols)) if is_compiled(session.program) else None
         )
-        """What torch.compile did, where it did something."""
+        """View of torch.compile's work, where it compiled something."""
         self.shows_compiled = self.compiled is not None
 
     def panes(self) -> ComposeResult:
@@ -307,14 +307,14 @@ class PassesScreen(ModelScreen):
         self.focus_first()
 
     def action_filter(self) -> None:
-        """What can be filtered in a pipeline are the passes to add."""
+        """Filter the passes to add: nothing else in a pipeline can be filtered."""
         if self.shows_compiled:
             super().action_filter()
         else:
             self.action_add()
 
     def _is_aside(self) -> bool:
-        """Whether the pipeline that a key is about is not shown; it is then, and nothing is changed unseen."""
+        """Return whether the pipeline that a key is about is not shown, and show it then, so that nothing is changed unseen."""
         if not self.shows_compiled:
             return False
         self.action_compiled()

@@ -99,7 +99,7 @@ class TextPane(Painted, ScrollView, can_focus=True):
 
     @property
     def lines(self) -> Sequence[Line]:
-        """What the pane shows, not wrapped."""
+        """Return the lines of the pane, not wrapped."""
         return self._lines
 
     def show(self, lines: Sequence[Line], *, top: bool = False) -> None:
@@ -250,11 +250,11 @@ class Keys(Widget):
         return placed
 
     def _width(self, active: ActiveBinding) -> int:
-        """What a key takes: its name and its label, a blank after each."""
+        """Return the width of a key: its name and its label, a blank after each."""
         return display_width(f"{self.app.get_key_display(active.binding)} {active.binding.description} ")
 
     def _key_at(self, column: int) -> ActiveBinding | None:
-        """What is drawn at a column; the blank after it is nobody's."""
+        """Return the key that is drawn at a column; the blank after it belongs to no key."""
         return next((active for start, active in self.shown() if start <= column < start + self._width(active) - 1), None)
 
     def render_line(self, y: int) -> Strip:
