@@ -132,7 +132,7 @@ _MOST_LINES: Final = 20
 
 
 class ErrorJson(TypedDict):
-    """Why a model could not be looked at."""
+    """Reason why a model could not be checked."""
 
     code: str
     message: str

@@ -256,7 +256,7 @@ class CardRemark:
 
 @immutable
 class Command:
-    """What to type next, and what it answers."""
+    """A command to type next, and the question it answers."""
 
     line: str
     answers: str
@@ -264,7 +264,7 @@ class Command:
 
 @immutable
 class CardDescribed:
-    """What a file of weights says of the model that they are of, or the configuration of a language model that generates."""
+    """Contents of a file of weights about the model that they belong to, or the configuration of a language model that generates."""
 
     architecture: str
     figures: Mapping[str, str]

@@ -79,7 +79,7 @@ class Coverage:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What one pass found: a few numbers, tables, series, and what is to be said about them."""
+    """Result of a pass: a few numbers, tables, series, and remarks."""
 
     pass_name: str
     options: str = ""
@@ -373,7 +373,7 @@ class Document:
 
 
 class Reported:
-    """What a command found besides what passes say of a model: a report with a document of its own."""
+    """Findings of a command besides those of passes on a model: a report with a document of its own."""
 
     def report(self) -> Report:
         """Return it for people."""

@@ -22,7 +22,7 @@ SeverityName: TypeAlias = Annotated[str, Severity]
 
 
 class ColumnJson(TypedDict):
-    """What the cells at one position of every row are."""
+    """Name and kind of the cells at one position of every row."""
 
     key: str
     kind: KindName
@@ -32,7 +32,7 @@ class ColumnJson(TypedDict):
 
 
 class AnnotationJson(TypedDict):
-    """What is to be said about one cell beyond its value."""
+    """Facts about a cell beyond its value."""
 
     row: Annotated[int, "Counted from 0."]
     column: str
@@ -71,7 +71,7 @@ class SeriesJson(TypedDict):
 
 
 class CoverageJson(TypedDict):
-    """How much of the model the pass knows; 0 of 0 where there is nothing to know."""
+    """Known share of the model in a pass; 0 of 0 where there is nothing to know."""
 
     known: int
     total: int
@@ -109,7 +109,7 @@ ReportJson = TypedDict(
         "diagnostics": list[DiagnosticJson],
     },
 )
-ReportJson.__doc__ = "What one pass found."
+ReportJson.__doc__ = "Result of a pass."
 
 
 class ToolJson(TypedDict):
@@ -171,7 +171,7 @@ class CardSizeJson(TypedDict):
 
 
 class CardMemoryJson(TypedDict):
-    """What the parts of the peak are."""
+    """Meaning of the parts of the peak, and the basis of the verdict."""
 
     counted: Annotated[str, "What the parts add up to."]
     runtime: str
@@ -190,7 +190,7 @@ class CardMemoryJson(TypedDict):
 
 
 class CardUnknownJson(TypedDict):
-    """What no number counts."""
+    """Parts of the model that no number counts."""
 
     operators: list[str]
     operator_nodes: int
@@ -209,14 +209,14 @@ class CardRemarkJson(TypedDict):
 
 
 class CardCommandJson(TypedDict):
-    """What to type next."""
+    """A command to type next."""
 
     line: str
     answers: str
 
 
 class CardDescribedJson(TypedDict):
-    """What a file of weights says of the model that they are of."""
+    """Contents of a file of weights about the model that they belong to."""
 
     architecture: str
     figures: Annotated[dict[str, str], "By the file's own keys."]
@@ -261,7 +261,7 @@ class DocumentJson(TypedDict):
 
 
 class ErrorJson(TypedDict):
-    """Why a model could not be analysed."""
+    """Reason why a model could not be analysed."""
 
     code: str
     message: str

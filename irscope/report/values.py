@@ -52,7 +52,7 @@ class Quantity:
     formula: str | None = None
     """The symbolic form; with `value=None` the number itself is symbolic."""
     note: str = ""
-    """How the number came about, in a few words."""
+    """Origin of the number, in a few words."""
     lo: Number | str | None = None
     hi: Number | str | None = None
 

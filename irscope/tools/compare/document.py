@@ -62,7 +62,7 @@ def _unknown_as_details(table: Table) -> Table:
 
 
 class RecordingJson(TypedDict):
-    """What a recording says of itself."""
+    """A recording's own facts."""
 
     path: str
     schema: Annotated[str, "Of the recording."]
