@@ -1,4 +1,4 @@
-"""What writers of changed models share: a program as it was read, and an order for what is written."""
+"""Common parts of the writers of changed models: a program as it was read, and an order for what is written."""
 
 from __future__ import annotations
 

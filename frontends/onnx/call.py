@@ -40,7 +40,7 @@ class Lowering(Protocol):
     outer: Lowering | None
     """The level whose names are seen here too."""
     values: dict[str, Operand]
-    """What the names of this level stand for."""
+    """Operands by their names at this level."""
     declared: dict[str, TypeProto]
     """Types that the file gives for results."""
     arguments: Mapping[str, AttrValue] | None
@@ -48,7 +48,7 @@ class Lowering(Protocol):
     constants: dict[str, Value] | None
     """Constants of a function, shared by all its calls; None outside of functions."""
     prefix: str
-    """What stands in front of the names of this level."""
+    """Prefix of the names of this level."""
 
     def find(self, name: str) -> Operand:
         """The value that a name stands for here; raises LoadError where there is none."""

@@ -1,4 +1,4 @@
-"""What all graphs, functions and regions of a model share while it is read: names, module calls, symbols, weights, operator sets."""
+"""State that all graphs, functions and regions of a model share while it is read: names, module calls, symbols, weights, operator sets."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class OnnxNodes:
     external: Mapping[str, str]
     """Locations of external data, each with the name of a tensor that lies there."""
     names: Sequence[str] = ()
-    """What the nodes are called; empty for those without a name."""
+    """Names of the nodes; empty for those without a name."""
     suffix: ClassVar[str] = ".onnx"
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:

@@ -90,7 +90,7 @@ _HAS_OVERLOAD = "overload" in NodeProto.DESCRIPTOR.fields_by_name
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What to do with nodes of one operator."""
+    """Rule for nodes of one operator."""
 
     lower: Lower | None
     """None for an operator that stands for a function."""
@@ -111,7 +111,7 @@ class Operator:
 
 
 class Operators:
-    """What becomes of the nodes of each operator, looked up once a model."""
+    """Rules for the nodes of each operator, looked up once a model."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -192,14 +192,14 @@ class Body(Lowering):
         self.declared: dict[str, TypeProto] = {}
         self._unique = self.model.names.unique
         self.renamed: dict[str, str] = {}
-        """What results of a function are called where it is used."""
+        """Names of a function's results where it is used."""
         self.prefix = ""
         self.arguments: Mapping[str, AttrValue] | None = None
         self.constants: dict[str, Value] | None = None
         self.origins = array("l")
         """The number of the file's node that each node stands for which was lowered here."""
         self.made: dict[int, FileNode] | None = None
-        """What became of the file's nodes, by number, where that is asked for."""
+        """Nodes that each of the file's nodes was lowered to, by number, where they are requested."""
         self._repeated: dict[tuple[Scope, str], int] = {}
         self.uses = operators.uses(opsets)
 

@@ -1,4 +1,4 @@
-"""How rules are written: as text where an operator maps onto one of irscope's, as functions where it takes more.
+"""Format of rules: text where an operator maps onto one of irscope's, functions where it takes more.
 
 A text is lines of "operator operands ; attributes ; roles" (see `irscope.frontends.templates`). An operand is the place of an ONNX operand,
 from 0, `0!` where it must be there, `_` for an absent one; without any, all of them are taken as they are. Kinds of attributes are those
@@ -28,7 +28,7 @@ _READERS: dict[str, Callable[[Call, str], Attr]] = {
     "int": Call.integer, "Dim": Call.integer, "bool": Call.flag, "float": Call.number, "any": Call.number, "str": Call.text,
     "int[]": Call.integers, "Dims": Call.integers, "float[]": Call.numbers, "str[]": Call.texts, "dtype": Call.dtype,
 }  # fmt: skip
-"""How the kinds of attributes in operators' records are read; what may be any number in a record is a float in ONNX."""
+"""Readers of attributes by their kind in operators' records; what may be any number in a record is a float in ONNX."""
 
 
 @immutable
@@ -164,7 +164,7 @@ def _by_version(rules: Sequence[tuple[int, Lower]], call: Call) -> None:
 
 @immutable
 class Recipe:
-    """What a rule makes of every node with the same attributes and as many operands and results: one node."""
+    """Node that a rule makes of every node with the same attributes and as many operands and results."""
 
     op: str
     places: tuple[int, ...] | None
@@ -175,14 +175,14 @@ class Recipe:
 
 @mutable(slots=True, eq=False)
 class Use:
-    """What nodes have in common whose operators, attributes and numbers of operands and results are the same."""
+    """Common part of nodes whose operators, attributes and numbers of operands and results are the same."""
 
     op_type: str
     source: str = ""
     """The operator as nodes of the graph name it."""
     recipe: Recipe | None = None
     times: int = 0
-    """How many nodes were lowered by the rule itself."""
+    """Number of nodes that the rule itself lowered."""
 
 
 class _AsksMore(Exception):
@@ -229,7 +229,7 @@ class _Trial(Call):
 
 
 def find_recipe(lower: Lower, call: Call) -> Recipe | None:
-    """What a rule makes of all calls like this one, whose operands and results are all there; None where it looks at more than those."""
+    """Return what a rule makes of all calls like this one, with all operands and results; None where it reads more than those."""
     trial = _Trial(call.domain, call.op_type, call.version, len(call.inputs), len(call.outputs), call.attrs)
     try:
         lower(trial)

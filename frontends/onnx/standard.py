@@ -390,7 +390,7 @@ def _norm_order(call: Call) -> dict[str, Attr]:
 
 
 def _lower_batch_norm(call: Call) -> None:
-    """Whether it trains: before operator set 7 an attribute, then the number of results, from 14 on an attribute."""
+    """Lower a batch norm; whether it trains is an attribute before operator set 7 and from 14 on, and the number of results between."""
     if call.version >= 14:
         training = call.flag("training_mode")
     elif call.version >= 7:

@@ -49,7 +49,7 @@ class Constant:
 
 
 class _Kind(NamedTuple):
-    """What tensors of one element type and shape have in common."""
+    """Common facts of tensors of one element type and shape."""
 
     type: TensorType
     dtype: DType
@@ -57,7 +57,7 @@ class _Kind(NamedTuple):
     size: int | None
     """Bytes of the packed elements, None for strings."""
     is_literal: bool
-    """Whether the values are few enough to stand in the graph."""
+    """True where the values are few enough to stand in the graph."""
 
 
 _MOST_KINDS = 10_000

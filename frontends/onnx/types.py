@@ -1,4 +1,4 @@
-"""What ONNX messages hold as Python values: element types and their packed bytes, attributes, declared types and their sizes."""
+"""ONNX messages as Python values: element types and their packed bytes, attributes, declared types and their sizes."""
 
 from __future__ import annotations
 

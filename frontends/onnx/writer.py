@@ -232,7 +232,7 @@ class _Item:
     number: int = -1
     """Of the file's node that it is, or is but for its operands."""
     proto: onnx.NodeProto | None = None
-    """What is written; None for the file's bytes."""
+    """Message that is written; None for the file's bytes."""
     reads: tuple[str, ...] = ()
     """Names that graphs inside it read from around it."""
 

@@ -48,7 +48,7 @@ from irscope.ops.spec import Workspace
 _KNOWN_BACKENDS: Final = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs")
 """Those of torch that run nothing but what is recorded here."""
 _WRITTEN: Final = ("out_ptr", "in_out_ptr")
-"""How arguments begin that a generated kernel writes."""
+"""Prefixes of the arguments that a generated kernel writes."""
 _RUNS: Final = 2
 _REPLAYED_FROM: Final = 3
 """With CUDA graphs the second run records what the third replays."""
@@ -74,7 +74,7 @@ def _operator(namespace: str, name: str, overload: str) -> Any:
 
 
 def apart(work: Callable[[], Answer]) -> Answer:
-    """What a function returns, or raises, in a copy of this process."""
+    """Run a function in a copy of this process, and return its result or raise its error."""
     reading, writing = os.pipe()
     child = processes.fork()
     if not child:
@@ -182,12 +182,12 @@ def as_compiled(program: Program, name: str, said: str) -> Program:
 
 @dataclass
 class Ran:
-    """What the copy of the process found."""
+    """Findings of the copy of the process."""
 
     name: str
     """The module's class."""
     said: str
-    """How it was compiled."""
+    """Description of how it was compiled."""
     record: Record
     """Operators without their module calls."""
     places: list[tuple[str, str]]
@@ -230,7 +230,7 @@ class Recording:
     slots: dict[int, int] = field(default_factory=dict)
     """By slot of the tape, the number of the storage."""
     latest: dict[Piece, Tensor] = field(default_factory=dict)
-    """What was written last into each piece."""
+    """Tensor that was written last into each piece."""
     seen: dict[tuple[Any, Any], Tensor] = field(default_factory=dict)
     """Tensors by where they lie, until it is written there again."""
 
@@ -244,13 +244,13 @@ class Recorder:
         self.found = Recording()
         self.spreads: dict[int, Spread] = {}
         self.phase: Phase | None = None
-        """What the program does, where whoever runs it knows."""
+        """Phase of the program, where whoever runs it knows."""
         self._on = False
         self._inside = False
         self._declared: list[tuple[torch.Tensor, Kind, str]] = []
         self._code: dict[str, dict[int, Kernel] | None] = {}
         self._before: frozenset[Any] = frozenset()
-        """What was there when the run began."""
+        """Pieces that existed when the run began."""
         self.modules: dict[int, str] = {}
         """Paths of modules by identity."""
         self.paths: frozenset[str] = frozenset()
@@ -291,7 +291,7 @@ class Recorder:
     # -- kernels ---------------------------------------------------------------------------------------------------
 
     def following(self, op: Any, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """What runs instead of a kernel, and runs it."""
+        """Return a wrapper that runs in place of a kernel and calls it."""
 
         def told(*args: Any, **kwargs: Any) -> Any:
             if not self._on or self._inside or self._is_aside:
@@ -347,7 +347,7 @@ class Recorder:
 
     @property
     def _is_aside(self) -> bool:
-        """Whether what runs is none of the program: it is being compiled, or candidates are timed."""
+        """Return whether the running code is none of the program: it is being compiled, or candidates are timed."""
         return self.process.compiler.busy or self.watch.tuning
 
     def _add(self, op: Any, args: list[Any], kwargs: dict[str, Any], made: Any, begin: int, given: Mapping[str, Any]) -> None:
@@ -433,7 +433,7 @@ class Recorder:
         return None
 
     def _sites(self, file: str) -> dict[int, Kernel] | None:
-        """What generated code calls, by line; None for other code."""
+        """Return the kernels that generated code calls, by line; None for other code."""
         if not self.process.compiler.wrote(file):
             return None
         with open(file, encoding="utf-8") as code:
@@ -697,7 +697,7 @@ def on_device(one: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def explained_run(watch: Watch) -> Iterator[None]:
-    """What the compiler, or the model, raises is one line with the model's place."""
+    """Turn an error of the compiler, or of the model, into one line with the model's place."""
     try:
         yield
     except IrscopeError:

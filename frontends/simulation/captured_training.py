@@ -107,12 +107,12 @@ def compiled_training(
 
 @dataclass
 class Trained:
-    """What the copy of the process found; storages are numbers."""
+    """Findings of the copy of the process; storages are numbers."""
 
     name: str
     """The module's class."""
     said: str
-    """How it was compiled."""
+    """Description of how it was compiled."""
     optimizer: str
     record: Record
     """Operators of all steps, without their module calls."""
@@ -133,7 +133,7 @@ class Trained:
 
 @dataclass
 class _Noted:
-    """What is what, found while the steps run."""
+    """Gradients, states, steps and phases, noted while the steps run."""
 
     gradients: dict[int, str] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
@@ -336,7 +336,7 @@ def _names(count: int) -> list[str]:
 
 
 def _note_births(tape: Tape[Any], before: int, slots: Mapping[int, int], record: Record, ends: Sequence[int]) -> None:
-    """What was seen first as an operand was made before the operator that reads it."""
+    """Note the birth of storages that were first seen as operands: they were made before the operator that reads them."""
     for place, slot, is_taken in tape.requests(before):
         number = slots.get(slot) if is_taken else None
         if number is not None and record.storages[number].born is None:

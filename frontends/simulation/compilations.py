@@ -1,4 +1,4 @@
-"""What the compiler did: graphs and their kernels as Inductor scheduled them, graph breaks and recompilations as Dynamo tells them."""
+"""Work of the compiler: graphs and their kernels as Inductor scheduled them, graph breaks and recompilations as Dynamo reports them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ INDUCTOR: Final = "inductor"
 COMPARED: Final = DEFAULT_RELEASE.name
 """The version of torch whose compiler was compared with what its CUDA build counts."""
 _MADE, _REUSED = "empty_strided_cuda(", "# reuse"
-"""How the generated code says that it takes memory, and that a buffer takes the place of one that is no longer needed."""
+"""Marks in generated code: it takes memory, and a buffer takes the place of one that is no longer needed."""
 _CALLS: Final = re.compile(r"\s+(?:\w+ = )?(?:\w+\.run\(|extern_kernels\.\w+\(|torch\.ops\.[\w.]+\()")
-"""How it calls a kernel."""
+"""Call of a kernel in generated code."""
 _TRANSCENDENTAL: Final = re.compile(
     r"exp|exp2|expm1|sqrt|rsqrt|cos|sin|lgamma|erf|cosh|sinh|acos|acosh|asin|asinh|atan2|atan|atanh|erfc|erfinv|hypot|log|"
     r"log10|log2|log1p|tan|tanh|sigmoid|pow|digamma"
@@ -74,7 +74,7 @@ class Kernel:
     name: str
     generated: bool
     operators: tuple[str, ...]
-    """What was fused into it."""
+    """Operators that were fused into it."""
     lines: tuple[str, ...]
     """Where the program says so."""
     bytes: int | None
@@ -109,7 +109,7 @@ class Buffer:
 
 @dataclass
 class Saved:
-    """What the forward keeps for the backward besides its inputs, and why it is not computed anew."""
+    """A tensor that the forward keeps for the backward besides its inputs, and why it is not recomputed."""
 
     operator: str
     line: str
@@ -120,7 +120,7 @@ class Saved:
 
 @dataclass
 class RecomputedTensor:
-    """What the backward computes again instead."""
+    """A tensor that the backward recomputes instead."""
 
     operator: str
     line: str
@@ -152,7 +152,7 @@ class Graph:
 
     @property
     def is_followed(self) -> bool:
-        """Whether its kernels and buffers are known."""
+        """Return whether its kernels and buffers are known."""
         return self.backend == INDUCTOR
 
     def sites(self) -> dict[int, Kernel]:
@@ -183,7 +183,7 @@ class Compilations:
     not_compared: str = ""
     """The version of torch, where its compiler was not compared with that of a CUDA build."""
     calls: list[int] = field(default_factory=list)
-    """How often each graph of a training step ran."""
+    """Number of runs of each graph of a training step."""
 
     def to_json(self) -> dict[str, Any]:
         """All but problems for solvers."""
@@ -327,7 +327,7 @@ def _why_saved(saved: Iterable[Any], graph: Any) -> dict[str, str]:
 
 
 def _aliases(node: Any) -> bool:
-    """Whether a node is a view, or a part of a tuple: it is memory of another one."""
+    """Return whether a node is an alias of another one: a view, or a part of a tuple."""
     if node.target is operator.getitem:
         return True
     schema = getattr(node.target, "_schema", None)
@@ -396,7 +396,7 @@ class Graphs:
 
 
 class _Written:
-    """What the code of one graph does with buffers, as it was written."""
+    """Operations on buffers in the code of one graph, noted as it was written."""
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -444,7 +444,7 @@ def _bytes_of(node: Any, graph: Any) -> int | None:
 
 
 def _read(graph: Any, text: str, written: _Written, decisions: _Decisions | None) -> Graph:
-    """What another version of Inductor tells otherwise is left out: reading it must not end the program."""
+    """Read the code of a graph, and leave out what another version of Inductor writes otherwise: reading it must not end the program."""
     try:
         return _graph(graph, text, written, decisions)
     except Exception as error:
@@ -517,7 +517,7 @@ def _kernel(node: Any, called: str) -> Kernel | None:
 
 
 def _counted(node: Any) -> tuple[tuple[str, int], ...] | None:
-    """What generated loops compute: their operations for each element, by class of FLOPs."""
+    """Return the operations of generated loops for each element, by class of FLOPs."""
     found = dict.fromkeys(("matmul", "elementwise", "transcendental", "reduction"), 0)
     for one in node.get_nodes():
         if one.is_template():
@@ -667,7 +667,7 @@ class _Run:
 
 
 def _backend(function: Any) -> str:
-    """What a program gave to `torch.compile` as its backend."""
+    """Return the backend that a program gave to `torch.compile`."""
     for _ in range(8):
         name = getattr(function, "compiler_name", None)
         if name:
@@ -737,7 +737,7 @@ _COMPILERS: Final = ("torch._dynamo.exc", "torch._inductor.exc", "torch.fx.exper
 
 
 def explained(error: BaseException) -> tuple[str, str] | None:
-    """What a compiler's error says in one line, and the program's line that it is about; None for other errors."""
+    """Return a compiler's error in one line, and the program's line that it is about; None for other errors."""
     if not type(error).__module__.startswith(_COMPILERS):
         return None
     said, _, code = _CODE.sub("\0", str(error).replace(_MORE, ""), count=1).partition("\0")

@@ -34,7 +34,7 @@ from irscope.memory.tape import Ran
 
 
 class PoolState:
-    """What lived in a private pool: addresses, sizes and streams, in the order in which it was allocated."""
+    """Content of a private pool: addresses, sizes and streams, in the order in which it was allocated."""
 
     def __init__(self, pool: Any, pieces: Sequence[Piece]) -> None:
         self.pool = pool
@@ -117,7 +117,7 @@ candidate with smaller blocks."""
 _OWN: Final = tuple(os.path.dirname(os.path.abspath(module.__file__ or "")) for module in (irscope, irscope.frontends))
 """Folders whose functions Dynamo leaves alone: they stand for code that is compiled in torch."""
 _TIE: Final = 1.0
-"""What every candidate takes, in milliseconds: the first one is chosen."""
+"""Milliseconds that every candidate is assumed to take: the first one is chosen."""
 
 
 class Launcher:
@@ -154,7 +154,7 @@ class Compiler:
         self._graphs = Graphs(self.graphs, self.uses)
         self._breaks = Breaks(self.graphs, self._number_of)
         self.busy = False
-        """Whether something is being compiled: values that the compiler reads are none of the program's."""
+        """True while something is being compiled: values that the compiler reads are none of the program's."""
         self._installed = False
 
     def prepare(self) -> None:
@@ -178,14 +178,14 @@ class Compiler:
         self._folder.remove()
 
     def found(self) -> Compilations | None:
-        """What was compiled; None where nothing was."""
+        """Return what was compiled; None where nothing was."""
         if not self._installed:
             return None
         calls = [count for count in self.partitions.calls.values() if count]
         return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found), _not_compared(), calls)
 
     def wrote(self, file: str) -> bool:
-        """Whether code in a file was generated here."""
+        """Return whether code in a file was generated here."""
         return self._folder.has(file)
 
     def begin_again(self) -> None:
@@ -253,7 +253,7 @@ class Compiler:
         return self._machine.empty(Form(tuple(size), tuple(stride), dtype), "empty_strided_cuda")
 
     def _interface(self) -> None:
-        """What Dynamo took from `torch.cuda` when it was imported."""
+        """Replace the functions that Dynamo took from `torch.cuda` when it was imported."""
         interfaces: Any = importlib.import_module("torch._dynamo.device_interface")
         kind = interfaces.CudaInterface
         for name, found in list(vars(kind).items()):
@@ -354,12 +354,12 @@ def _rebind(names: Mapping[str, tuple[Any, Any]]) -> None:
 
 
 def _installed_triton() -> bool:
-    """Whether there is one: a program's own kernels are the real one's then."""
+    """Return whether Triton is installed: a program's own kernels are then those of the real Triton."""
     return any(importlib.machinery.PathFinder.find_spec("triton", [path]) is not None for path in sys.path)
 
 
 def _accessed(kernel: Any, arguments: dict[str, Any], descriptors: Any) -> Any:
-    """What a program's own kernel reads and writes, which torch finds by Triton's compiler."""
+    """Return what a program's own kernel reads and writes, which torch finds by Triton's compiler."""
     kernels: Any = importlib.import_module("torch._higher_order_ops.triton_kernel_wrap")
     dependencies: Any = importlib.import_module("torch._inductor.dependencies")
     box: Any = importlib.import_module("torch._inductor.ir").TensorBox
@@ -397,7 +397,7 @@ class GeneratedFolder:
         return self._path
 
     def has(self, file: str) -> bool:
-        """Whether a file lies in it."""
+        """Return whether a file lies in it."""
         return bool(self._path) and file.startswith(self._path)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""What `torch.cuda` asks of its compiled half, answered by the simulated device: torch's own Python code runs above it unchanged."""
+"""The compiled half of `torch.cuda`, as the simulated device answers it: torch's own Python code runs above it unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, 
 
 
 def device_count() -> int:
-    """How many devices the machine has: one for each of its ranks, as torchrun tells."""
+    """Return the number of the machine's devices: one for each of its ranks, as torchrun sets it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -302,7 +302,7 @@ class Device:
 
 
 def _moment(event: int) -> Moment:
-    """What `Device._record` put into the pointer that torch keeps as its event."""
+    """Return the moment that `Device._record` put into the pointer that torch keeps as its event."""
     return Moment(event >> _AT, event & (1 << _AT) - 1)
 
 
@@ -565,7 +565,7 @@ def _pool_base(pools: Pools) -> type:
 
 
 class _State:
-    """What a graph holds: torch's class has a `__del__` of its own, which does not call this one's."""
+    """State of a graph: torch's class has a `__del__` of its own, which does not call this one's."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools

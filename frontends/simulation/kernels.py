@@ -86,7 +86,7 @@ class UnknownKernel(RuntimeError):
 
 
 class Plan:
-    """What calls that look alike do: what they allocate, in order, and what they return."""
+    """Plan of calls that look alike: what they allocate, in order, and what they return."""
 
     __slots__ = ("actions", "forms", "ran", "resizes", "results", "single", "unknown")
 
@@ -97,9 +97,9 @@ class Plan:
         self.resizes: list[tuple[int, tuple[int, ...]]] = []
         """Operands that take another shape, by place among all tensors."""
         self.ran: Ran | None = None
-        """What is queued; None where nothing runs on the device."""
+        """Work that is queued; None where nothing runs on the device."""
         self.single = False
-        """Whether it allocates nothing but its only result."""
+        """True where it allocates nothing but its only result."""
         self.unknown = False
 
 
@@ -135,7 +135,7 @@ class Listener(Protocol):
     """Told of every kernel that runs."""
 
     def following(self, op: Any, kernel: Kernel) -> Kernel:
-        """What runs instead of a kernel, and runs it."""
+        """Return a wrapper that runs in place of a kernel and calls it."""
         ...
 
     def modelled(self, piece: Piece, asked: Workspace) -> None:
@@ -165,15 +165,15 @@ class Kernels:
         self.special: dict[str, Kernel] = {}
         """Kernels that are no plans, by name of the operator."""
         self.values = values
-        """What is known of values on the device."""
+        """Known values on the device."""
         self.allow_unknown = False
-        """Whether operators of a program's own are counted where their kernels for the device do not run here."""
+        """True where operators of a program's own are counted if their kernels for the device do not run here."""
         self.number = number
         """Returns how many elements hold where nobody computes them; called each time that a program asks, with whether there is a most."""
         self._computed: Any = None
         """The results that the host computes of an operator in such a call; None where its operands are not known."""
         self._number = 0
-        """How many do in the call for which a plan is made."""
+        """Number of elements that hold in the call for which a plan is made."""
         self.unknown: dict[str, int] = {}
         """Operators whose kernels' own memory is not known, with the number of calls."""
 
@@ -428,7 +428,7 @@ class Kernels:
         ) from reason
 
     def _into_operands(self, op: Any, functional: Any, given: Any, named: Any) -> Any:
-        """What an operator with operands for its results (`out=`) does: they get the shapes of the results."""
+        """Resize an operator's operands for its results (`out=`) to the shapes of the results, and return them."""
         values = dict(zip((one.name for one in op._schema.arguments), given, strict=False)) | dict(named)
         written = [one.name for one in op._schema.arguments if _is_written(one)]
         plain = [one.name for one in functional._schema.arguments if not one.kwarg_only]
@@ -515,7 +515,7 @@ class Kernels:
         return _New(index)
 
     def _ask(self, plan: Plan, op: Any, args: Any, kwargs: Any, flat: list[Any], known: tuple[OpCall | None, list[Any]]) -> None:
-        """What the operator's kernels allocate, in order; `known`: the call as its record sees it, and the results' own storages."""
+        """Plan what the operator's kernels allocate, in order; `known`: the call as its record sees it, and the results' own storages."""
         call, own = known
         places = {id(one): index for index, one in enumerate(own)}
         results = [places.get(id(one)) for one in flat]
@@ -608,7 +608,7 @@ def _dense_strides(shape: Sequence[int], like: Sequence[int]) -> tuple[int, ...]
 
 
 def _ran(op: Any, call: OpCall | None, tensors: Sequence[torch.Tensor], plan: Plan) -> Ran | None:
-    """What is queued for a call: nothing where a tensor is only made."""
+    """Return what is queued for a call: nothing where a tensor is only made."""
     name = op.name()
     if name.startswith(_MADE):
         return None
@@ -675,7 +675,7 @@ class _Notes:
 
 
 def operator_call(op: Any, args: Any, kwargs: Any, flat: Sequence[Any], real: Mapping[int, torch.Tensor]) -> OpCall | None:
-    """What the rules of an operator see of a call; `real` has the tensors behind fake ones."""
+    """Return the call as the rules of an operator see it; `real` has the tensors behind fake ones."""
     notes = _Notes(real)
     record = notes.record
     made = Op(0, op, notes.of(tuple(args)), {name: notes.of(one) for name, one in kwargs.items()}, (), record.root, None, "forward")
@@ -738,7 +738,7 @@ def _returned(item: Any, made: list[Any], tensors: list[torch.Tensor]) -> Any:
 
 
 def _is_view(op: Any) -> bool:
-    """Whether it returns a view of an operand and writes nothing."""
+    """Return whether it returns a view of an operand and writes nothing."""
     returns = op._schema.returns
     return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
 

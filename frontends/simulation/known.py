@@ -28,7 +28,7 @@ ORDERS: Final = {"aten::sort": 1, "aten::sort.stable": 2, "aten::randperm.genera
 """Operators that put numbers in another order, with the place of the dimension among their arguments."""
 Routing = Literal["balanced", "skewed"]
 IN_PLACE: Final = "in place"
-"""What is said where numbers were taken to be in order already, as any order leaves as many of each as there were."""
+"""Text for numbers that were assumed to be in order already, as any order leaves as many of each as there were."""
 OVERWRITES: Final = frozenset({"aten::fill_", "aten::zero_", "aten::arange", "aten::eye"})
 """Operators that do not look at what they write to."""
 

@@ -59,9 +59,9 @@ class Launchers:
 
     def __init__(self) -> None:
         self.started: list[str] = []
-        """What the program started, and which of it was played."""
+        """Processes that the program started, and which of them was played."""
         self._ranks: dict[Any, int] = {}
-        """How many processes the program has started with each function, as ranks."""
+        """Number of processes that the program has started with each function, as ranks."""
 
     def install(self) -> None:
         """Put them in place."""

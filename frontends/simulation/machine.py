@@ -26,7 +26,7 @@ _GIB: Final = 1 << 30
 
 
 FRESH: Final = "fresh"
-"""What an operator makes of no other tensor: torch.randn, arange, empty."""
+"""Kind of a tensor that an operator makes of no other one: torch.randn, arange, empty."""
 BROUGHT: Final = "brought"
 """The same, where the program does so outside of its modules."""
 _CATEGORIES: Final = {"tensor": "activation", FRESH: "activation", BROUGHT: "input"}
@@ -64,7 +64,7 @@ class Piece:
         self.stream = stream
         self.block: Block | None = None
         self.address = 0
-        """What torch sees; pieces without bytes have one too, by which they are found."""
+        """Address that torch sees; pieces without bytes have one too, by which they are found."""
         self.known: dict[int, torch.Tensor] | None = None
         """Bytes that came from the host, by where they begin."""
         self.assumed = ""
@@ -72,7 +72,7 @@ class Piece:
         self.place: Any = None
         self.scope: Any = None
         self.first: Piece | None = None
-        """What the storage was made with, where this is its memory after a change of size."""
+        """Piece that the storage was made with, where this is its memory after a change of size."""
         self.heir: Piece | None = None
         """The storage's memory today, where this is what it was made with and its size has changed."""
 
@@ -102,7 +102,7 @@ class Machine:
         self.number_of: Callable[[int], int] = lambda stream: stream
         """The allocator's number of one of torch's streams."""
         self.memory_fraction = 1.0
-        """What torch.cuda.set_per_process_memory_fraction was given."""
+        """Argument of torch.cuda.set_per_process_memory_fraction."""
         self.stats = Statistics()
         self.history: tuple[int, int] | None = None
         """From which request of the tape on, and of how many entries at most, snapshots tell what the allocator did."""
@@ -161,12 +161,12 @@ class Machine:
         self.gpu.free(block)
 
     def _describe(self, piece: Piece, slot: int) -> None:
-        """What a slot of the tape was for, which may be known only when it ends."""
+        """Record the purpose of a slot of the tape, which may be known only when it ends."""
         tape = self.gpu.tape
         tape.kinds[slot], tape.labels[slot] = _CATEGORIES.get(piece.kind, piece.kind), piece.label
 
     def tape(self) -> Tape[Any]:
-        """What was asked of the allocator so far."""
+        """Return the requests to the allocator so far."""
         self.storages.settle()
         for piece in self.pieces.values():
             if piece.block is not None:
@@ -212,7 +212,7 @@ class Machine:
             piece.kind = "input"
 
     def resize(self, storage: torch.UntypedStorage, size: int) -> None:
-        """What `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""
+        """Resize a storage as `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""
         if size == storage.nbytes():
             return
         self.storages.settle()
@@ -295,7 +295,7 @@ class Machine:
     # -- counters --------------------------------------------------------------------------------------------------
 
     def counters(self) -> Counters:
-        """What `torch.cuda.memory_stats()` says to the program."""
+        """Return what `torch.cuda.memory_stats()` reports to the program."""
         found = self.settled_gpu.counters()
         for key in COUNTERS:
             found[f"{key}_peak"] = max(found[f"{key}_peak"], self._program_high[key])
@@ -432,7 +432,7 @@ _BYTES: Final = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_
 
 
 class Statistics:
-    """What the allocator counts besides its counters: numbers of blocks, and what was allocated and freed over time."""
+    """Counts of the allocator besides its counters: numbers of blocks, and what was allocated and freed over time."""
 
     def __init__(self) -> None:
         self.given = {True: 0, False: 0}
@@ -470,7 +470,7 @@ class Statistics:
         self.bytes_peak = {small: self.given[small] - self.returned[small] for small in self.given}
 
     def reset_accumulated(self) -> None:
-        """What was allocated and freed begins anew."""
+        """Reset the sums of what was allocated and freed."""
         self._before = {key: dict(value) for key, value in self._sums().items()}
 
     def _sums(self) -> dict[str, dict[bool, int]]:

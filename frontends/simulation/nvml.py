@@ -26,7 +26,7 @@ _CUDA: Final = "13.0"
 """A driver of CUDA 13, with which the wheels of torch 2.9 to 2.15 run."""
 _STARTS: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
 _asked: list[Callable[[], None]] = []
-"""What is done before this process starts another one."""
+"""Hooks that run before this process starts another one."""
 
 
 class Management:

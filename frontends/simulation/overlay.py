@@ -1,4 +1,4 @@
-"""What a simulated program writes: files of a folder of their own, laid over those that are there.
+"""Files that a simulated program writes: a folder of their own, laid over the files that are there.
 
 Checkpoints of a simulated program hold zeros, and its next real run would resume from them. So what it writes, moves and removes is kept
 apart: it finds its own files where it put them, and nobody else does. Python's functions for files are replaced while the program runs, and
@@ -31,7 +31,7 @@ import numpy as np
 from irscope.processes import Remover
 
 PREFIX: Final = "irscope-files-"
-"""How names of folders with such files begin."""
+"""Prefix of the names of folders with such files."""
 _GONE: Final = "\1gone"
 """A file in a folder named like one that was removed. No program calls a file so."""
 _SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
@@ -59,7 +59,7 @@ class Written:
     line: str
     """Where it was opened first."""
     was_there: bool
-    """Whether there was a file of this name before."""
+    """True where a file of this name was there before."""
 
 
 class _Sparse(io.FileIO):
@@ -112,15 +112,15 @@ class _Entry:
             return False
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a folder."""
+        """Return whether it is a folder."""
         return self._is(stat.S_ISDIR, follow_symlinks)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a regular file."""
+        """Return whether it is a regular file."""
         return self._is(stat.S_ISREG, follow_symlinks)
 
     def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return whether it is a symbolic link."""
         return self._is(stat.S_ISLNK, follow=False)
 
     def is_junction(self) -> bool:
@@ -129,7 +129,7 @@ class _Entry:
 
 
 class _Entries(contextlib.AbstractContextManager["_Entries"]):
-    """What `os.scandir` returns."""
+    """Result of `os.scandir`."""
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
         self._entries = iter(entries)
@@ -148,7 +148,7 @@ class _Entries(contextlib.AbstractContextManager["_Entries"]):
 
 
 def _names(path: Any) -> bool:
-    """Whether it is a name and no number of an open file."""
+    """Return whether it is a name and no number of an open file."""
     return isinstance(path, str | bytes | os.PathLike)
 
 
@@ -208,7 +208,7 @@ class Overlay:
             return False
 
     def _in_use(self) -> bool:
-        """Whether anything was written or removed, by this process or by one that was forked."""
+        """Return whether anything was written or removed, by this process or by one that was forked."""
         self._used = self._used or self._lexists(self._layer) or self._lexists(self._removed)
         return self._used
 

@@ -1,5 +1,5 @@
-"""What torch.compile decides about memory, as problems for irscope's own solvers: which results of a forward the backward computes once
-more, and the order in which kernels run."""
+"""Decisions of torch.compile about memory, as problems for irscope's own solvers: which results of a forward the backward recomputes,
+and the order in which kernels run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat,
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
 
 FLOP: Final = 1e-12
-"""What stands for one operation where problems of checkpointing ask for seconds: they count in whole picoseconds."""
+"""Seconds of one operation in problems of checkpointing: they count in whole picoseconds."""
 _CUTS: Final = (
     "inputs alone",
     "minimum cut",
@@ -62,12 +62,12 @@ class Kernels:
     names: list[str]
     """Of each storage of the problem: its buffer, or the input of the graph."""
     results: list[str]
-    """What the graph returns, by name."""
+    """Names of the results of the graph."""
     fixed: list[bool]
-    """Whether each kernel changes what it is given, and so runs once."""
+    """True for each kernel that changes what it is given, and so runs once."""
 
     def to_json(self) -> dict[str, Any]:
-        """What is told of it."""
+        """Return the fields that a report shows."""
         return {"part": self.part, "line": self.line, "kernels": len(self.order), "before": self.before, "after": self.after}
 
 
@@ -98,7 +98,7 @@ class Partition:
         return extra_of(one.flops for one in self.recomputed)
 
     def to_json(self) -> dict[str, Any]:
-        """What is told of it."""
+        """Return the fields that a report shows."""
         return {
             "line": self.line,
             "budget": self.budget,
@@ -135,7 +135,7 @@ def peak_of_step(problem: CheckpointProblem) -> int:
 
 
 def step_problem(partitions: Sequence[Partition]) -> CheckpointProblem | None:
-    """What to keep from the kernels of forwards for those of their backwards, with FLOPs for times; None where that is not known.
+    """Return the choice of what forwards keep for their backwards as a problem, with FLOPs for times; None where they are not known.
 
     Forwards run one after the other, and backwards the other way round, each once.
     """
@@ -280,7 +280,7 @@ class Partitions:
         self._packs = False
         self._chosen: tuple[float, str] | None = None
         self.calls: Counter[int] = Counter()
-        """How often each graph of a training step ran, by identity."""
+        """Number of runs of each graph of a training step, by identity."""
         self._before: list[int] = []
         """Kernels in the order that Inductor was about to change, by identity."""
 
@@ -374,7 +374,7 @@ class Partitions:
                 return
 
     def _kernels(self, scheduler: Any, graph: Any, memory: Any) -> Kernels:
-        """What Inductor finds out for its own estimates. The code that it generates depends on whether they were made, so that what was
+        """Return the kernels by Inductor's own estimates. The code that it generates depends on whether they were made, so that what was
         there is put back."""
         buffers = [(buffer, buffer.mpi_buffer) for buffer in scheduler.name_to_buf.values()]
         nodes = [(node, vars(node).get("mpi_node")) for node in scheduler.nodes]

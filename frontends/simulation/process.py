@@ -96,9 +96,9 @@ class Process:
         self.kernels.values.note_assumed = self.note_assumed
         self.watch: Watch | None = None
         self.answer_with: float | None = None
-        """What values of device tensors are taken to be; None for zero."""
+        """Value that device tensors are assumed to hold when they are read; None for zero."""
         self.answer_by: Callable[[FrameType, Any], Any] | None = None
-        """What they are by who asks, where that is known: called with the function that reads and with what it would get."""
+        """Gives that value by its reader, where it is known: called with the function that reads and with the value that it would get."""
         self.kernels.special.update(special_kernels(self.kernels, self.device, self.answer, self.answer_copy))
         self.kernels.special.update(recurrent_kernels(self.kernels))
         self.kernels.install()

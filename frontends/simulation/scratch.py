@@ -1,4 +1,4 @@
-"""What kernels take that only a running program meets: gradients and composites that no file's operator stands for."""
+"""Temporary memory of kernels that only a running program meets: gradients and composites that no file's operator stands for."""
 
 from __future__ import annotations
 

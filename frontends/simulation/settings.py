@@ -23,7 +23,7 @@ NAMES: Final = (
     "fsdp.reduce_dtype", "optimizer.foreach", "optimizer.fused", "zero_grad.set_to_none", "checkpoint", "compile.activation_memory_budget",
     "compile.donated_buffer", "compile.reorder_for_peak_memory", "compile.cudagraphs",
 )  # fmt: skip
-"""What `--set` knows."""
+"""Names that `--set` accepts."""
 _DTYPES: Final = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 _BUDGET: Final = "activation_memory_budget"
 _PARTITIONER: Final = (_BUDGET, "donated_buffer")
@@ -131,7 +131,7 @@ class Changes:
 
     def __init__(self, settings: Iterable[str]) -> None:
         self.applied = {text: 0 for text in settings}
-        """How often each was used instead of what the program says."""
+        """Number of times that each was used instead of the program's own value."""
         self._undo: list[Callable[[], None]] = []
         self._wanted: dict[str, dict[str, tuple[str, Any]]] = {}
         for text in self.applied:
@@ -255,7 +255,7 @@ class Changes:
             self._count_divided(wanted[_BUDGET][0])
 
     def _give_to_inductor(self, options: Mapping[str, Any]) -> None:
-        """What `torch.compile` is given comes before what is set for all."""
+        """Let the arguments of `torch.compile` win over what is set for all."""
         wrapper: Any = torch._TorchCompileInductorWrapper
         original = wrapper.__init__
 

@@ -59,7 +59,7 @@ def _for_all_devices(name: str) -> Kernel:
 
 
 def _copied(into: torch.Tensor, source: torch.Tensor) -> Ran:
-    """What is queued for a copy on the device."""
+    """Return what is queued for a copy on the device."""
     return _copy_of(*(part for one in (into, source) for part in (dtype_of(one), tuple(one.shape), tuple(one.stride()))))
 
 
@@ -72,7 +72,7 @@ def _copy_of(to: DType, shape: Shape, steps: Layout, of: DType, given: Shape, gi
 
 
 def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer_copy: Callable[[torch.Tensor], None]) -> dict[str, Kernel]:
-    """What moves values, or reads them."""
+    """Return the kernels that move values, or read them."""
     machine, values = kernels.machine, kernels.values
 
     def copy_(into: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -156,7 +156,7 @@ def _indexing(kernels: Kernels, op: Any) -> Kernel:
 
 
 def _storages(machine: Machine) -> dict[str, Kernel]:
-    """What gives a tensor another storage, or a storage another size."""
+    """Return the kernels that give a tensor another storage, or a storage another size."""
     below = _aten.set_.source_Storage_storage_offset._op_dk
 
     def resize_(tensor: torch.Tensor, size: Any, memory_format: Any = None) -> torch.Tensor:
@@ -186,7 +186,7 @@ def _storages(machine: Machine) -> dict[str, Kernel]:
 
 
 def _pieces(machine: Machine, device: Device) -> dict[str, Kernel]:
-    """What cuts a tensor into many or puts many together in one kernel, as FSDP does around its collectives: addresses and sizes of the
+    """Return the kernels that cut a tensor into many or put many together, as FSDP does around its collectives: addresses and sizes of the
     pieces, and the piece that each block of threads works on, are copied to the device first."""
 
     def lists(numbers: int) -> None:
@@ -228,7 +228,7 @@ def _pieces(machine: Machine, device: Device) -> dict[str, Kernel]:
 
 
 def _split_numbers(device: Device, sizes: Sequence[int], chunks: int) -> int:
-    """How many numbers the kernel wants that cuts `chunks` stretches into pieces of these bytes."""
+    """Return how many numbers the kernel needs that cuts `chunks` stretches into pieces of these bytes."""
     card = device.properties
     most: int = card.multi_processor_count * card.max_threads_per_multi_processor // 128 * 2
     rounds = -(-sum(-(-size // _TILE) for size in sizes) * chunks // most)
@@ -241,7 +241,7 @@ def _split_numbers(device: Device, sizes: Sequence[int], chunks: int) -> int:
 # Kernels that a program brings along: custom operators whose kernels do not run here, extensions that are compiled for CUDA.
 
 _NO_DRIVER: Final = "active drivers"
-"""What Triton says where there is no device to compile for."""
+"""Part of Triton's message where there is no device to compile for."""
 
 
 def install_foreign(kernels: Kernels) -> None:
@@ -325,7 +325,7 @@ def _passing(code: CodeType, place: int) -> bool | None:
 
 _JUMPS: Final = tuple(f"POP_JUMP_{way}IF_{truth}" for way in ("FORWARD_", "") for truth in ("TRUE", "FALSE"))
 _BETWEEN: Final = ("PRECALL", "CALL", "TO_BOOL", "CACHE", "EXTENDED_ARG")
-"""What stands between a read and the jump: `bool` around it, and what only some releases of Python have."""
+"""Instructions between a read and the jump: `bool` around it, and those that only some releases of Python have."""
 _FORKS: Final = ("JUMP", "FOR_ITER", "RETURN", "YIELD", "SEND", "END_FOR")
 
 
@@ -400,7 +400,7 @@ class _Extension:
 
 
 class _NoResult:
-    """What a function returned of which nobody knows what that is; who looks at it is told."""
+    """Result of a function about which nothing is known; reading an attribute of it raises UnknownKernel."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -623,7 +623,7 @@ def _by_cudnn(name: str, *, packed: bool) -> Kernel:
 def _cast(
     dtype: torch.dtype, x: Any, h: Any, c: Any, weights: list[torch.Tensor]
 ) -> tuple[Any, Any, Any, list[torch.Tensor], torch.Tensor]:
-    """What autocast does to a recurrent network: its weights in the lower precision, in one buffer again (AutocastRNN.cpp)."""
+    """Cast a recurrent network as autocast does: its weights in the lower precision, in one buffer again (AutocastRNN.cpp)."""
     buffer = torch.empty(sum(one.numel() for one in weights), dtype=dtype, device=x.device)
     made, at = [], 0
     for one in weights:

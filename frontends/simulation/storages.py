@@ -57,7 +57,7 @@ class _Managed(ctypes.Structure):
 
 
 class Form:
-    """What a tensor with its own storage looks like: one for all tensors that look alike."""
+    """Layout of a tensor with its own storage: one object for all tensors that look alike."""
 
     __slots__ = ("_kept", "axes", "bits", "bytes", "code", "dtype", "shape", "shape_at", "strides", "strides_at", "viewed")
 
@@ -65,10 +65,10 @@ class Form:
         self.shape, self.strides, self.dtype = tuple(shape), tuple(strides), dtype
         least = storage_bytes(self.shape, self.strides, dtype.itemsize)
         self.bytes = least if size is None else size
-        """What is allocated; less than the elements need where a real kernel leaves a result in the host's memory."""
+        """Bytes allocated; less than the elements need where a real kernel leaves a result in the host's memory."""
         known = _CODES.get(dtype)
         self.viewed = known is None or self.bytes > least
-        """Whether it is made as bytes and viewed: a type that DLPack lacks, or a storage with more bytes than the elements need."""
+        """True where it is made as bytes and viewed: a type that DLPack lacks, or a storage with more bytes than the elements need."""
         made_shape, made_strides = ((max(self.bytes, least),), (1,)) if self.viewed else (self.shape, self.strides)
         self.code, self.bits = _CODES[torch.uint8] if known is None or self.viewed else known
         self.axes = axes = len(made_shape)

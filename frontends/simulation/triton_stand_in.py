@@ -1,4 +1,4 @@
-"""What Inductor imports of `triton`, without a compiler: names, configurations and kernels that are never run.
+"""Stand-in for what Inductor imports of `triton`, without a compiler: names, configurations and kernels that are never run.
 
 Inductor generates kernels as source for Triton and reads their configurations; what it allocates does not depend on what Triton makes of
 them. The modules are there where no Triton is installed; an installed one keeps all but its driver.
@@ -179,7 +179,7 @@ class JITFunction(KernelInterface):
 
     @property
     def cache_key(self) -> str:
-        """What distinguishes it from other kernels."""
+        """Return the text that distinguishes it from other kernels."""
         return self.__name__ + self.src
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a simulated program did: its steps, what memory was for, the lines that asked, the values that were read."""
+"""Record of a simulated program: its steps, the purposes of its memory, the lines that asked, the values that were read."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Answer:
     value: Any
     count: int = 0
     is_most: bool = False
-    """Whether as many elements were taken to hold as there are."""
+    """True where as many elements were assumed to hold as there are."""
 
 
 class Watch:
@@ -115,9 +115,9 @@ class Watch:
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._in_optimizer = False
         self._moving = False
-        """Whether a module brings its parameters to another place or type."""
+        """True while a module moves its parameters to another place or type."""
         self.tuning = False
-        """Whether candidates of kernels are timed."""
+        """True while candidates of kernels are timed."""
         self._phase = ""
         self._undo = ExitStack()
 
@@ -174,7 +174,7 @@ class Watch:
         self._undo.close()
 
     def _note(self, piece: Piece) -> None:
-        """What an allocation is for, as far as it is known when it is made."""
+        """Note the purpose of an allocation, as far as it is known when it is made."""
         phase: Phase = "optimizer" if self._in_optimizer else "forward" if torch._C._current_autograd_node() is None else "backward"
         if phase != self._phase:
             self._enter(phase, 1)
@@ -185,13 +185,13 @@ class Watch:
         piece.scope = id(self._calls[-1]) if self._calls else 0
 
     def _enter(self, phase: Phase, since: int = 0) -> None:
-        """A phase begins, with the last so many requests."""
+        """Start a phase that includes the previous `since` requests."""
         self._phase = phase
         tape = self._machine.gpu.tape
         tape.phases.append((len(tape.events) - since, phase))
 
     def begins_below(self, frame: FrameType) -> None:
-        """What runs is called from here: this function and its callers are no part of the program."""
+        """Set the bottom of the program's stack: this function and its callers are no part of the program."""
         self._frames.bottom = frame
 
     def line_of(self, frame: FrameType | None) -> Line | None:
@@ -200,7 +200,7 @@ class Watch:
         return None if found is None else self._frames.line(found)
 
     def shows(self, code: CodeType) -> bool:
-        """Whether a function belongs to the program, not to torch or irscope."""
+        """Return whether a function belongs to the program, not to torch or irscope."""
         return self._frames.shows(code)
 
     @property
@@ -210,7 +210,7 @@ class Watch:
 
     @property
     def in_optimizer(self) -> bool:
-        """Whether an optimizer works."""
+        """Return whether an optimizer is at work."""
         return self._in_optimizer
 
     @property
@@ -296,7 +296,7 @@ class Watch:
         self.steps.append(made)
 
     def rest(self) -> Step:
-        """What came after the last step, or all of a program that has none."""
+        """Return the part after the last step, or all of a program that has none."""
         peak, after = self._machine.end_of_interval()
         return Step(peak, after, end=self._machine.gpu.tape.cut(), pinned=None if self._pinned is None else self._pinned())
 

@@ -67,7 +67,7 @@ class Objects:
         return original(object_list, None, group, device, here)
 
     def _scatter_object_list(self, original: Any, output: Any, given: Any = None, *args: Any, **kwargs: Any) -> None:
-        """What this rank would send to itself; else only the sender has it."""
+        """Receive what this rank would send to itself; otherwise only the sender has it."""
         group = kwargs.get("group", args[1] if len(args) > 1 else None)
         here = dist.get_rank(group)
         if here < 0:
@@ -82,7 +82,7 @@ class Objects:
             gathered[:] = [copy.deepcopy(value) for _ in gathered]
 
     def _recv_object_list(self, original: Any, object_list: Any, src: Any = None, *args: Any, **kwargs: Any) -> int:
-        """What the sender has is not known, unless it is a stage of a pipeline that answers this rank's own."""
+        """Receive an object that is not known, unless the sender is a stage of a pipeline that answers this rank's own."""
         answer = internals.neighbours_message(sys._getframe(1))
         if answer is not None:
             if hasattr(answer, "forward_metas"):
@@ -133,7 +133,7 @@ class Traffic:
 
     @property
     def ranks(self) -> int:
-        """How many there are in the group."""
+        """Return the number of ranks in the group."""
         return len(self.members)
 
 
@@ -146,7 +146,7 @@ class Look:
     held: frozenset[int]
     """The slots of the tensors."""
     is_sure: bool
-    """Whether it has surely looked, as the host has waited for the device."""
+    """True where it has surely looked, as the host has waited for the device."""
 
 
 # -- works -----------------------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class World:
         device.settled.append(self.settled)
         self._libraries: list[Any] = []
         self._sending: Sent | None = None
-        """What was counted and is not in a queue yet."""
+        """Traffic that was counted and is not in a queue yet."""
         self._together_on: Queue | None = None
         """The stream that they are on."""
         self._queues: dict[tuple[str, int], Queue] = {}
@@ -479,7 +479,7 @@ class World:
     def _done(
         self, group: Any, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], asynchronous: bool, *, brings: bool = False
     ) -> Any:
-        """What an operation gives back; `brings` says that it moved values as they were, and did not compute with those of others."""
+        """Return the work object of an operation; `brings`: it moved values as they were, and did not compute with those of others."""
         machine = self._machine
         if not brings and dist.ProcessGroup.unbox(group).size() > 1:
             machine.forget(list(outputs))

@@ -1,1 +1,1 @@
-"""What ONNX Runtime's graph optimisations make of a model: its own transformers, in its order, on the graph as the file has it."""
+"""ONNX Runtime's graph optimisations, predicted: its own transformers, in its order, on the graph as the file has it."""

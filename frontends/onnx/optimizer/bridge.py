@@ -161,7 +161,7 @@ def _is_read(tensor: onnx.TensorProto) -> bool:
 _MOST_ELEMENTS = 64
 """Weights with more stand for their shape alone: none is a list of sizes."""
 _MADE_UP = "unk__"
-"""What ONNX's inference calls sizes that it does not know."""
+"""Prefix of the names that ONNX's inference gives to unknown sizes."""
 
 
 def infer_known(graph: OrtGraph) -> None:

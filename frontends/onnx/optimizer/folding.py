@@ -200,7 +200,7 @@ def _is_constant_node(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _folds_whole_unit(graph: OrtGraph, node: OrtNode) -> bool:
-    """Whether a dequantised constant is quantised again after one operator: then all three fold, else they stay for later fusions."""
+    """Return whether a dequantised constant is quantised again after one operator: then all three fold, else they stay for fusions."""
     following = graph.sole_reader(node) if not graph.makes_output(node) else None
     if (
         following is None

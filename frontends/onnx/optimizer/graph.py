@@ -193,16 +193,16 @@ class OrtGraph:
         self.infer: Callable[[OrtGraph], None] | None = None
         """Brings them up to date, after every change."""
         self.constant_inputs = False
-        """Whether inputs that have a value are constants all the same: before IR version 4."""
+        """True where inputs that have a value are constants all the same: before IR version 4."""
         self._makers: dict[str, OrtNode] = {}
         self._readers: dict[str, dict[int, OrtNode]] = {}
         self._order: list[OrtNode] | None = None
-        """What `order` found, until an edge changes."""
+        """Result of `order`, until an edge changes."""
         self.next_index = 0
         self._names: set[str] = set()
         self._node_names: set[str] = set()
         self._named: Counter[str] = Counter()
-        """How many nodes have a name: files may give one name to several."""
+        """Number of nodes with each name: files may give one name to several."""
         self._generated = 0
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -541,7 +541,7 @@ class OrtGraph:
         self.remove_node(node)
 
     def settle(self) -> None:
-        """What Graph::Resolve does between transformers: names that graphs inside read are found anew, unread weights go."""
+        """Do what Graph::Resolve does between transformers: collect the names that inner graphs read again, remove unread weights."""
         for node in self:
             for body in node.bodies.values():
                 body.settle()
@@ -580,7 +580,7 @@ CUDA: Final = "CUDAExecutionProvider"
 
 @dataclass
 class Session:
-    """What the session runs on, and what was done."""
+    """State of a session: what it runs on, and what was done."""
 
     provider: str = CPU
     block: int = 16

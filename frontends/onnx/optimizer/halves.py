@@ -29,7 +29,7 @@ _WIDTHS: Final = {
     **dict.fromkeys([DType.I8, DType.U8, DType.I16, DType.U16, DType.I32, DType.U32, DType.I64, DType.U64], 1),
     **dict.fromkeys([DType.F16, DType.BF16, DType.F32, DType.F64], 2),
 }
-"""How much a type can hold, coarsely."""
+"""Rank of each type by what it can hold, coarsely."""
 
 
 def _lacks_half(graph: OrtGraph, node: OrtNode) -> bool:
@@ -155,7 +155,7 @@ def _halves(graph: OrtGraph, names: list[str]) -> list[str]:
 
 
 def _is_isolated(graph: OrtGraph, node: OrtNode, lacking: set[int]) -> bool:
-    """Whether a node has only kernels without half precision around it: what others make of its operands, inputs and weights aside, and all
+    """Return whether a node has only kernels without half precision around it: makers of its operands, inputs and weights aside, and all
     that read its results."""
     halves = _halves(graph, node.inputs)
     if node.bodies or not halves or graph.makes_output(node):

@@ -49,11 +49,11 @@ class _Blocked:
     """A value of the file that there is in blocks now."""
 
     node: OrtNode
-    """What makes it."""
+    """Node that makes it."""
     uses: int
-    """How often it was read, and returned."""
+    """Number of times that it was read or returned."""
     left: int
-    """How many of these still want it as it was."""
+    """Number of these uses that still need it in its original layout."""
     channels: int
     origins: Origins
 

@@ -18,7 +18,7 @@ from irscope.ir.types import TensorType, Type, tensor
 
 _OPSETS: Final = range(7, 29)
 _UNKNOWN_RANK: Final = 5
-"""What a value of unknown rank counts for."""
+"""Number of axes that a value of unknown rank counts with."""
 
 Perm: TypeAlias = tuple[int, ...]
 
