@@ -29,14 +29,14 @@ class Attribute:
 
     ours: str
     theirs: str | None
-    """What the file calls it; None for a value that the rule gives."""
+    """Name of the attribute in the file; None for a value that the rule gives."""
     value: Attr = None
     """The value that the rule gives, or that stands where the file has none; None leaves it out."""
     required: bool = False
     as_list: bool = False
-    """Whether a single value counts as a list."""
+    """True where a single value counts as a list."""
     words: tuple[str, ...] = ()
-    """What a number or flag stands for."""
+    """Words that a number or flag stands for, by index."""
 
 
 @immutable

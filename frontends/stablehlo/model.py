@@ -117,7 +117,7 @@ class Function:
 
 @mutable
 class Module:
-    """What a file holds."""
+    """Content of a file."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     attributes: dict[str, Attribute] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What operations without regions of their own are in the IR, one rule or one line of a table each."""
+"""Lowering of operations without regions of their own, by one rule or one line of a table each."""
 
 from __future__ import annotations
 

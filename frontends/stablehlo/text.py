@@ -65,13 +65,13 @@ def parse(text: str) -> Module:
 
 @mutable
 class _Form:
-    """What is known of a pretty form while it is read."""
+    """State of reading a pretty form."""
 
     level: int = 0
-    """How many parentheses are open."""
+    """Number of parentheses that are open."""
     words: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
-    """What a loop's regions call its values."""
+    """Names that a loop's regions give its values."""
 
 
 class _Reader:

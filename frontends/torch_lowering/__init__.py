@@ -1,1 +1,1 @@
-"""What the readers of PyTorch's files share: element types, symbolic sizes, and the meaning of ATen operators."""
+"""Common parts of the readers of PyTorch's files: element types, symbolic sizes, and the meaning of ATen operators."""

@@ -30,7 +30,7 @@ _SCALARS: dict[type, DType] = {bool: DType.BOOL, int: DType.I64, float: DType.F6
 
 
 class Follower(Protocol):
-    """What branches and loops need of the interpreter that runs them."""
+    """Interface of the interpreter that branches and loops need."""
 
     emitter: Emitter
     frame: Frame | None

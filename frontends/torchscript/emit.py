@@ -59,7 +59,7 @@ class Emitter:
         self.origin: Loc | None = None
         """The Python that the running expression was traced from, where the archive says so."""
         self.expected_parts = 0
-        """How many variables the statement sets at once: a list of tensors has as many where nothing else says."""
+        """Number of variables that the statement sets at once: a list of tensors has as many where nothing else gives its length."""
         self.names = Names()
         self.path = path
         self.calls: dict[Node, Called] | None = None

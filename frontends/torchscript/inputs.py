@@ -1,4 +1,4 @@
-"""What a method is called with: recorded by tracing, given by the user, or guessed from the first use of each input."""
+"""Arguments of a method: recorded by tracing, given by the user, or guessed from the first use of each input."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ Types = dict[str, TensorType]
 
 @immutable(slots=False)
 class Verdict:
-    """What a run of the code with some types said."""
+    """Outcome of a run of the code with some types."""
 
     accepted: bool
     compared: Sequence[tuple[int, int]] = ()
@@ -173,7 +173,7 @@ class Guess:
 
 @immutable(slots=False)
 class _Sizes:
-    """What inputs are tried at."""
+    """Sizes that inputs are tried at."""
 
     height: int = _PICTURES[0]
     width: int = _PICTURES[0]

@@ -136,7 +136,7 @@ class Interpreter:
         return self.frame.env
 
     def locate(self, node: ast.expr) -> None:
-        """What is appended next comes from the Python that an expression was traced from."""
+        """Set the origin of the nodes that are appended next: the Python that an expression was traced from."""
         if self._origins is not None and self.frame is not None:
             self.emitter.origin = self._origins.at(self.frame.function.file, node.lineno, node.col_offset)
 

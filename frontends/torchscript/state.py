@@ -1,4 +1,4 @@
-"""What an archive keeps beside its code: objects, from pickles that are read and never run, and places in the Python that was traced."""
+"""State that an archive keeps beside its code: objects, from pickles that are read and never run, and places in the traced Python."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class TensorList:
 
 @immutable
 class Uninitialized:
-    """What a variable holds in a branch that never reads it."""
+    """Value of a variable in a branch that never reads it."""
 
 
 @dataclass

@@ -117,7 +117,7 @@ def put_on(module: nn.Module, adapter: Adapter) -> None:
 
 @immutable(slots=False)
 class Lora:
-    """What is trained beside the layers of a model whose own weights are frozen."""
+    """Low-rank matrices that are trained beside the layers of a model whose own weights are frozen."""
 
     rank: int = 8
     alpha: float = 8.0

@@ -32,7 +32,7 @@ _OF_TERMINALS: Final = frozenset(
 )
 """Variables of the environment that differ between terminals and between runs."""
 _OF_PACKAGES: Final = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "TORCH", "PYTORCH_", "TIMM_", "PYTHON", "CUDA_", "USE_", "XDG_", "IRSCOPE_")
-"""How variables begin that packages of models read."""
+"""Prefixes of variables that packages of models read."""
 _LARGEST_HASHED: Final = 64 << 20
 """Bytes of a file above which its size and times stand for its content."""
 _FRESH: Final = 2_000_000_000
@@ -40,7 +40,7 @@ _FRESH: Final = 2_000_000_000
 _SLACK: Final = 30_000_000
 """Nanoseconds: times of files, the start of a process and the time since the machine's each lag by a tick of the kernel."""
 _LEAVES_TRACE: Final = ("socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork")
-"""What a model's code may get its facts from, as Python's audit events name it, that cannot be looked at again."""
+"""Audit events of Python by which a model's code may get facts that cannot be checked again."""
 
 
 def key_of(text: str, options: LoadOptions, settings: Settings, more: str) -> str:
@@ -181,12 +181,12 @@ _BEGUN: Final = _process_began()
 
 
 class Watched:
-    """What ran while models were made. What a module once read it keeps, so that everything before goes on to count."""
+    """Record of what ran while models were made. What a module once read it keeps, so that everything before goes on to count."""
 
     def __init__(self, before: Watched | None = None) -> None:
         self.opened: set[str] = set() if before is None else set(before.opened)
         self.is_open_world: bool = before is not None and before.is_open_world
-        """Whether something was asked that cannot be asked again: another program, another machine."""
+        """True where a question was asked that cannot be asked again: of another program, of another machine."""
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("open", "os.listdir", "os.scandir"):
@@ -361,7 +361,7 @@ def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: S
 def kept(
     text: str, make: Callable[[DiagnosticSink], Program], options: LoadOptions, sink: DiagnosticSink, settings: Settings, asked: str = ""
 ) -> Program:
-    """What `make` makes of a named model, kept on disk; `asked` is all that it depends on besides the name, the options and settings."""
+    """Return what `make` makes of a named model, kept on disk; `asked` is all else that it depends on besides options and settings."""
     key = key_of(text, options, settings, asked)
     body = diskcache.read(key, still_holds)
     if body is not None:

@@ -291,7 +291,7 @@ def make_named(text: str, options: LoadOptions, *, hollow: bool = True, sink: Di
 
 
 def _of_folder(module: nn.Module, folder: Path, sink: DiagnosticSink | None) -> Iterator[Assumed]:
-    """What the header says of a hub folder besides its element type: the attention, and the weights where these are stored otherwise."""
+    """Yield facts of a hub folder besides its element type: the attention, and the weights where these are stored otherwise."""
     config: Any = getattr(module, "config", None)
     attention = getattr(config, "_attn_implementation", None)
     if isinstance(attention, str):

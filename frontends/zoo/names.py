@@ -1,4 +1,4 @@
-"""What a text on the command line names: a file, a folder, a model of an installed package, or what a script of the user's makes.
+"""Texts on the command line that name a file, a folder, a model of an installed package, or the product of a user's script.
 
     model.onnx  ./llama-folder  timm:resnet18{num_classes=10}  ./train.py:build  ./my_model.py:MyNet{width=64}  jax:./model.py:fn
 
@@ -23,9 +23,9 @@ from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
 PACKAGES: Final = ("torchvision", "timm", "transformers")
 SCRIPT: Final = "script"
-"""What stands for the package where a model is made by the user's own file."""
+"""Replaces the package's name where a model is made by the user's own file."""
 JAX: Final = "jax"
-"""What stands for the package where a function of JAX is in the user's own file."""
+"""Replaces the package's name where a function of JAX is in the user's own file."""
 _OPTIONS: Final = r"(?:\{(?P<options>.*)\})?"
 _NAME: Final = re.compile(rf"(?P<package>{'|'.join(PACKAGES)}):(?P<model>[^{{}}]+){_OPTIONS}", re.DOTALL)
 _FUNCTION: Final = re.compile(rf"{JAX}:(?P<model>[^{{}}]*\.py:[A-Za-z_]\w*){_OPTIONS}", re.DOTALL)
@@ -37,7 +37,7 @@ _OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _OPTIONS_EXAMPLE: Final = "for example {num_hidden_layers=2,hidden_size=256}"
 
 OptionValue: TypeAlias = object
-"""What an option is worth: a number, a truth value, None, a text, a list of these, or what JSON holds in braces."""
+"""Value of an option: a number, a truth value, None, a text, a list of these, or JSON in braces."""
 
 
 @immutable(slots=False)
@@ -49,7 +49,7 @@ class Name:
     model: str
     options: tuple[tuple[str, OptionValue], ...] = ()
     trusted: bool = False
-    """Whether code that lies in its folder may run: the user's word."""
+    """True where code that lies in its folder may run: the user's decision."""
 
 
 def is_pattern(text: str, folder: str = "") -> bool:
@@ -118,7 +118,7 @@ _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _GGUF: Final = (".gguf",)
 _LATER_PART: Final = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 _USUAL: Final = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", "model.onnx")
-"""What hubs call the weights of a model, the first that is there first."""
+"""Names that hubs give the weights of a model; the first that exists is taken."""
 _MOST_LISTED: Final = 6
 
 

@@ -29,7 +29,7 @@ from irscope.ops.spec import OpCall
 from irscope.training import CATEGORIES, PHASES, Piece, Span, StepOp, Trace
 
 Form: TypeAlias = Any
-"""What JSON holds."""
+"""Any value that JSON can hold."""
 _SPELLED: Final = (bool, int, float, str, complex, type(None), SymDim, DType, Type)
 
 

@@ -1,4 +1,4 @@
-"""What a named model is made from, and the inputs that it takes."""
+"""Recipe of a named model, and the inputs that it takes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Wanted:
     below: int = 2
     """Whole numbers are less than this."""
     as_list: bool = False
-    """Whether the model takes a list of such tensors, one for each element of the batch."""
+    """True where the model takes a list of such tensors, one for each element of the batch."""
     keyword: bool = False
-    """Whether it is given by its name."""
+    """True where it is passed by keyword."""
     given: object = None
-    """What the user's own code made for it, where it did."""
+    """Value that the user's own code made for it, where it did."""
     is_plain: bool = False
-    """Whether it is `given` as it is: a number, a list, nothing."""
+    """True where it is `given` as it is: a number, a list, nothing."""
     is_usual: bool = False
-    """Whether some of its sizes are usual ones, because neither the model nor its package says any."""
+    """True where some of its sizes are usual ones, because neither the model nor its package gives any."""
 
 
 @immutable(slots=False)
@@ -59,11 +59,11 @@ class Recipe:
     dtype: DType | None = None
     """Element type of weights and inputs, where it is not the usual one."""
     is_cast: bool = True
-    """Whether the module has to be cast to that type; some packages make it so, and keep parts of it in another."""
+    """True where the module has to be cast to that type; some packages make it so, and keep parts of it in another."""
     sizes_from: str = "default"
     """Who says the sizes that the user does not."""
     assumed: tuple[Assumed, ...] = ()
-    """What the package or the model's own configuration leaves open or says otherwise."""
+    """Settings that the package or the model's own configuration leaves open or gives otherwise."""
 
 
 @immutable(slots=False)
@@ -72,7 +72,7 @@ class Chosen:
 
     inputs: tuple[Wanted, ...]
     sizes: Mapping[str, int]
-    """What each size is in the run that is looked at."""
+    """Each size in the run that is examined."""
     open: frozenset[str]
     """Sizes that stay open."""
     usual: frozenset[str] = frozenset()

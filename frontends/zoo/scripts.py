@@ -25,7 +25,7 @@ _EXAMPLES: Final = ("example_input_array", "dummy_inputs")
 
 
 class Script:
-    """What a function or class of a user's file makes: a module, its arguments, and for training a loss and an optimizer."""
+    """Product of a function or class of a user's file: a module, its arguments, and for training a loss and an optimizer."""
 
     def __init__(self, name: Name, options: LoadOptions) -> None:
         file, _, self.symbol = name.model.rpartition(":")
