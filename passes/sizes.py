@@ -14,14 +14,14 @@ _MOST_CANDIDATES = 12
 
 
 def dim_cell(number: Dim | None) -> int | str | None:
-    """A number as reports hold it: formulas as text, None for what depends on unknown sizes."""
+    """Return a number as reports hold it: formulas as text, None for what depends on unknown sizes."""
     if isinstance(number, SymDim):
         return None if number.is_unknown else str(number)
     return number
 
 
 def at_least(number: Dim | float | None, complete: bool, provenance: Provenance = Provenance.EXACT) -> object:
-    """A sum or a count: a lower bound where something unknown belongs to it, and unknown where that is all there is."""
+    """Return a sum or a count: a lower bound where something unknown belongs to it, and unknown where that is all there is."""
     shown = number if isinstance(number, float) else dim_cell(number)
     if complete or shown is None:
         return shown if provenance is Provenance.EXACT else Quantity(shown, provenance)
@@ -29,7 +29,7 @@ def at_least(number: Dim | float | None, complete: bool, provenance: Provenance 
 
 
 def size_cell(size: Dim) -> Quantity:
-    """A size as reports hold it; an unknown one with its bounds."""
+    """Return a size as reports hold it; an unknown one with its bounds."""
     if not isinstance(size, SymDim) or not size.is_unknown:
         return Quantity(dim_cell(size))
     low, high = bounds(size)
@@ -37,26 +37,26 @@ def size_cell(size: Dim) -> Quantity:
 
 
 def within(number: int, unknown_count: int) -> object:
-    """A count to which so many others may belong."""
+    """Return a count to which so many others may belong."""
     return number if not unknown_count else Quantity(number or None, lo=number, hi=number + unknown_count)
 
 
 def known_share(part: float | None, complete: bool, provenance: Provenance = Provenance.EXACT, note: str = "") -> object:
-    """A share of what is known: of the whole it is anything from none to all where a part of that is unknown."""
+    """Return a share of what is known: of the whole it is anything from none to all where a part of that is unknown."""
     if complete or part is None:
         return part if provenance is Provenance.EXACT else Quantity(part, provenance, note=note)
     return Quantity(part or None, provenance, note=note, lo=0.0, hi=1.0)
 
 
 def share_of(part: Dim | None, whole: Dim | None) -> float | None:
-    """A part of the whole; None where either is unknown, where it depends on sizes, and of nothing."""
+    """Return a part of the whole; None where either is unknown, where it depends on sizes, and of nothing."""
     if isinstance(part, int) and isinstance(whole, int):
         return part / whole if whole else None
     return 1.0 if part is not None and part == whole else None
 
 
 def largest_size(sizes: Sequence[Dim]) -> tuple[Dim, int]:
-    """The largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count.
+    """Return the largest size and the first place that has it. Where sizes cross as symbols grow, all that may be the largest count.
 
     Where too many cross to be told apart in reasonable time, the answer is an unknown size.
     """
@@ -78,7 +78,7 @@ def largest_size(sizes: Sequence[Dim]) -> tuple[Dim, int]:
 
 
 def scale(size: Dim) -> int:
-    """A number to sort sizes by: the size itself, or the formula with every symbol at a typical size that it may have."""
+    """Return a number to sort sizes by: the size itself, or the formula with every symbol at a typical size that it may have."""
     if isinstance(size, int):
         return size
     if size.is_unknown:
@@ -91,7 +91,7 @@ def scale(size: Dim) -> int:
 
 
 def typical(symbol: SymDim) -> int:
-    """A size that a symbol may well have."""
+    """Return a size that a symbol may well have."""
     return _typical(*bounds(symbol))
 
 

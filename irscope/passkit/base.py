@@ -39,7 +39,7 @@ class Pass:
 
     @property
     def text(self) -> str:
-        """The element of a pipeline that makes this pass again, options that differ from their defaults included."""
+        """Return the element of a pipeline that makes this pass again, options that differ from their defaults included."""
         from irscope.passkit.options import options_text
 
         return f"{self.origin or self.name}{options_text(self)}"
@@ -63,10 +63,10 @@ class Analysis(Pass, ABC, Generic[R]):
 
     @abstractmethod
     def compute(self, graph: Graph, ctx: PassContext) -> R:
-        """The result; it must depend on nothing but the program, the options and what `ctx` gives."""
+        """Return the result; it must depend on nothing but the program, the options and what `ctx` gives."""
 
     def report(self, result: R, ctx: PassContext) -> Report:
-        """The result for people and scripts."""
+        """Return the result for people and scripts."""
         return Report(pass_name=self.name, options=self.text, summary={"result": str(result)})
 
 
@@ -105,16 +105,16 @@ class PassContext(Protocol):
     @overload
     def get(self, wanted: str) -> Any: ...
     def get(self, wanted: Analysis[Any] | type[Analysis[Any]] | str) -> Any:
-        """The result of another analysis, computed when it is not at hand."""
+        """Return the result of another analysis, computed when it is not at hand."""
         ...
 
     @property
     def planned(self) -> tuple[Pass, ...]:
-        """All passes of the run, those that are done included: what several of them need can be made for all at once."""
+        """Return all passes of the run, those that are done included: what several of them need can be made for all at once."""
         ...
 
     def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-        """The items, with progress shown and cancellation checked on the way. Use it around long loops."""
+        """Return the items, with progress shown and cancellation checked on the way. Use it around long loops."""
         ...
 
     def tick(self, done: int, total: int | None, what: str) -> None:
@@ -122,7 +122,7 @@ class PassContext(Protocol):
         ...
 
     def at(self, sizes: Mapping[str, int]) -> PassContext | None:
-        """The same model read again with numbers for symbols, where formulas do not hold; None where it cannot be."""
+        """Return the same model read again with numbers for symbols, where formulas do not hold; None where it cannot be."""
         ...
 
     def apply(self, transform: Transform) -> bool:

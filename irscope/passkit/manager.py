@@ -59,7 +59,7 @@ def write_reproducer(text: str, pipeline: str, error: BaseException) -> Path | N
 
 
 def read_reproducer(path: Path) -> Reproducer:
-    """The pipeline and graph text of a reproducer file."""
+    """Return the pipeline and graph text of a reproducer file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -114,7 +114,7 @@ class PassResult:
     made_report: Report
 
     def report(self) -> Report:
-        """The result as tables and numbers."""
+        """Return the result as tables and numbers."""
         return self.made_report
 
     def table(self, title: str = "") -> Table:
@@ -122,7 +122,7 @@ class PassResult:
         return self.made_report.table(title)
 
     def to_pandas(self, title: str = "") -> Any:
-        """The same as a pandas DataFrame."""
+        """Return the same as a pandas DataFrame."""
         return self.made_report.to_pandas(title)
 
     def __repr__(self) -> str:
@@ -184,7 +184,7 @@ class Manager:
     @overload
     def get(self, wanted: str) -> Any: ...
     def get(self, wanted: Analysis[Any] | type[Analysis[Any]] | str) -> Any:
-        """The result of an analysis, from the cache when it still holds."""
+        """Return the result of an analysis, from the cache when it still holds."""
         analysis = self._instance(wanted)
         if self._running:
             self._running[-1].needs.append(analysis)
@@ -204,7 +204,7 @@ class Manager:
         return result
 
     def peek(self, wanted: Analysis[T]) -> T | None:
-        """The cached result if it still holds; computes nothing."""
+        """Return the cached result if it still holds; computes nothing."""
         cached = self._cache.get(wanted)
         return cached.result if cached is not None and self._is_valid(wanted, cached) else None
 
@@ -218,14 +218,14 @@ class Manager:
                 pending += [need for need in cached.needs if need not in but]
 
     def each(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-        """The items, ticking progress and checking for cancellation every 1,024 of them."""
+        """Yield the items, ticking progress and checking for cancellation every 1,024 of them."""
         for done, item in enumerate(items):
             if done % _TICK == 0:
                 self.tick(done, total, what)
             yield item
 
     def at(self, sizes: Mapping[str, int]) -> Manager | None:
-        """The same model read again with numbers for symbols; None where it cannot be."""
+        """Return the same model read again with numbers for symbols; None where it cannot be."""
         return None if self.reopened is None else self.reopened(sizes)
 
     def tick(self, done: int, total: int | None, what: str) -> None:
@@ -366,7 +366,7 @@ class Manager:
         return (*graphs, tables, versions, *program.assumed, program.training, program.observed)
 
     def _consistency(self) -> Callable[[Transform, bool], None]:
-        """A check that a transform left the graph as the rules want it, and that whatever it wrote was counted."""
+        """Return a check that a transform left the graph as the rules want it, and that whatever it wrote was counted."""
         contents, counts = facet_contents(self.program), self._counts()
 
         def check(transform: Transform, changed: bool) -> None:

@@ -134,7 +134,7 @@ def _first_that_fits(text: str | None, kinds: list[Any]) -> Any:
 
 
 def describe(type_: Any) -> str:
-    """A type in words, for messages and help."""
+    """Return a type in words, for messages and help."""
     origin, arguments = get_origin(type_), get_args(type_)
     if origin is tuple:
         return f"a list of {describe(arguments[0])} separated by commas"
@@ -151,7 +151,7 @@ def describe(type_: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """An option's value as text that `convert` reads back."""
+    """Return an option's value as text that `convert` reads back."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -167,7 +167,7 @@ def to_text(value: Any) -> str:
 
 
 def unquote(text: str) -> str:
-    """A text without the quotes it may have."""
+    """Return a text without the quotes it may have."""
     if text.startswith('"'):
         try:
             return str(json.loads(text))
@@ -182,7 +182,7 @@ def split_list(text: str) -> list[str]:
 
 
 def spelled(option: str) -> str:
-    """An option's name as it is written: words are joined by `-`, though `_` is read too."""
+    """Return an option's name as it is written: words are joined by `-`, though `_` is read too."""
     return option.replace("_", "-")
 
 
@@ -213,7 +213,7 @@ def _is_default(field: Field[Any], value: Any) -> bool:
 
 
 def build(cls: type, given: Mapping[str, str | None], **extra: Any) -> Any:
-    """An instance of a pass class from texts of options. Raises PipelineError naming the option and what is valid."""
+    """Return an instance of a pass class from texts of options. Raises PipelineError naming the option and what is valid."""
     known = option_types(cls)
     values: dict[str, Any] = dict(extra)
     name = getattr(cls, "name", cls.__name__)

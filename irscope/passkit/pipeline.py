@@ -62,7 +62,7 @@ class _Scanner:
 
 
 def point_at(text: str, column: int, message: str) -> PipelineError:
-    """An error whose second and third line show the pipeline and a caret."""
+    """Return an error whose second and third line show the pipeline and a caret."""
     return PipelineError(f"{message}\n  {text}\n  {' ' * column}^")
 
 
@@ -106,7 +106,7 @@ def _element(scanner: _Scanner) -> Element:
 
 
 def script_in(text: str) -> str | None:
-    """The first element of a pipeline that names a file to run."""
+    """Return the first element of a pipeline that names a file to run."""
     pending = list(parse_elements(text))
     while pending:
         element = pending.pop(0)
@@ -117,7 +117,7 @@ def script_in(text: str) -> str | None:
 
 
 def parse_pipeline(text: str, registry: PassRegistry) -> tuple[Pass, ...]:
-    """The passes of a pipeline, in order; names of pipelines are replaced by what they stand for."""
+    """Return the passes of a pipeline, in order; names of pipelines are replaced by what they stand for."""
     return _resolve(text, parse_elements(text), registry, ())
 
 
@@ -155,5 +155,5 @@ def _resolve(text: str, elements: Sequence[Element], registry: PassRegistry, wit
 
 
 def pipeline_text(passes: Sequence[Pass]) -> str:
-    """The text that `parse_pipeline` turns into equal passes."""
+    """Return the text that `parse_pipeline` turns into equal passes."""
     return ",".join(one.text for one in passes)

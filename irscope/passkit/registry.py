@@ -42,7 +42,7 @@ class PassRegistry:
     _plugins: dict[str, Plugin] | None = field(default=None, repr=False)
 
     def find(self, reference: str) -> type[Pass]:
-        """The class of a pass by name, or of `file.py:Name`. Raises KeyError for an unknown name."""
+        """Return the class of a pass by name, or of `file.py:Name`. Raises KeyError for an unknown name."""
         from irscope.passkit.script import is_script_reference, load_script_pass
 
         if is_script_reference(reference):
@@ -66,12 +66,12 @@ class PassRegistry:
         return self._plugins
 
     def names(self) -> list[str]:
-        """Every name that stands for a pass or pipeline."""
+        """Return every name that stands for a pass or pipeline."""
         return sorted({*self.entries, *self.pipelines, *self.registered, *self.plugins()})
 
 
 def same_name(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that a name means: that very name, else one that differs only in `-` and `_`."""
+    """Return the candidate that a name means: that very name, else one that differs only in `-` and `_`."""
     spellings = list(candidates)
     if name in spellings:
         return name
@@ -96,12 +96,12 @@ def register(cls: P) -> P:
 
 
 def default_registry() -> PassRegistry:
-    """The passes that come with irscope, and those of installed plugins."""
+    """Return the passes that come with irscope, and those of installed plugins."""
     table = importlib.import_module(BUILTIN_TABLE)
     return PassRegistry(table.PASSES, table.PIPELINES, _REGISTERED)
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate most like a mistyped name, if one is like it at all."""
+    """Return the candidate most like a mistyped name, if one is like it at all."""
     found = difflib.get_close_matches(name, list(candidates), n=1)
     return found[0] if found else None

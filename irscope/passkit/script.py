@@ -29,7 +29,7 @@ def is_script_reference(reference: str) -> bool:
 
 
 def load_script_pass(reference: str) -> type[Pass]:
-    """The pass class that a reference names; without `:Name` the file must define exactly one."""
+    """Return the pass class that a reference names; without `:Name` the file must define exactly one."""
     match = _SCRIPT.match(reference)
     assert match is not None
     path, symbol = Path(unquote(match["path"])), match["symbol"]
@@ -90,7 +90,7 @@ LIBRARIES: Final = ("/site-packages/", "/dist-packages/", "<frozen", "/torch/", 
 
 
 def load_script(path: Path) -> ModuleType:
-    """The module that a user's file is; it finds what lies beside it. UsageError where it cannot be read, or raises."""
+    """Return the module that a user's file is; it finds what lies beside it. UsageError where it cannot be read, or raises."""
     try:
         source = path.read_bytes()
     except OSError as error:

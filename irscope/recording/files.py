@@ -286,7 +286,7 @@ class RecordingWriter:
 
 
 def as_text(line: Line) -> str:
-    """A line of the file, with its end."""
+    """Return a line of the file, with its end."""
     fields = encode(line)
     assert isinstance(fields, dict)
     if isinstance(line, Header):
@@ -295,7 +295,7 @@ def as_text(line: Line) -> str:
 
 
 def lines_of(recording: Recording) -> Iterator[Line]:
-    """The lines of a whole recording, its end included."""
+    """Yield the lines of a whole recording, its end included."""
     single = tuple(line for line in (recording.energy, recording.mapping, recording.machine) if line is not None)
     said = () if recording.said is None else (recording.said,)
     lines = (

@@ -438,12 +438,12 @@ def alive_curve(events: Sequence[MemoryEvent]) -> list[int]:
 
 
 def without_workspaces(events: Sequence[MemoryEvent]) -> list[MemoryEvent]:
-    """The events without memory that kernels took only for themselves."""
+    """Return the events without memory that kernels took only for themselves."""
     return [event for event in events if event.category != WORKSPACE]
 
 
 def peak_of(events: Sequence[MemoryEvent]) -> Peak:
-    """The highest point of these events."""
+    """Return the highest point of these events."""
     curve = alive_curve(events)
     if not curve or max(curve) <= 0:
         return Peak(0, -1, None)

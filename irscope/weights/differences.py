@@ -55,7 +55,7 @@ class Difference:
 
     @property
     def relative(self) -> float | None:
-        """The L2 norm of the difference over that of A; None where no difference is a number, A has no length or a sum overflows."""
+        """Return the L2 norm of the difference over that of A; None where no difference is a number, A has no length or a sum overflows."""
         if not self.changed:
             return 0.0
         if not self.measured:
@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def largest(self) -> float | None:
-        """The largest magnitude of a difference; None where no difference is a number, or it overflows."""
+        """Return the largest magnitude of a difference; None where no difference is a number, or it overflows."""
         return None if self.changed and not self.measured else _finite_or_none(self.max_abs)
 
 

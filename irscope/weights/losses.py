@@ -93,7 +93,7 @@ class _Set:
         self.counts, self.squares = self.counts[:0].copy(), self.squares[:0].copy()
 
     def result(self) -> EnergyKept:
-        """The energy that is left, once the thresholds are known."""
+        """Return the energy that is left, once the thresholds are known."""
         if not self.energy:
             return EnergyKept(self.elements, 0.0, ())
         return EnergyKept(self.elements, self.energy, tuple(min(1.0, max(0.0, 1 - one.lost / self.energy)) for one in self.borders))
@@ -480,7 +480,7 @@ _FURTHER = (Format("fp4", 4, 1.0, _nearest_in(_FP4)), Format("int2", 2, *_intege
 
 
 def choice_of(form: str, granularity: str) -> Choice:
-    """A format by its name, with a granularity such as channel or g64."""
+    """Return a format by its name, with a granularity such as channel or g64."""
     return Choice(next(one for one in (*FORMATS, *_FURTHER) if one.name == form), granularity)
 
 
@@ -535,7 +535,7 @@ _ROWS_BATCH = 16
 
 
 def in_rows(tensor: Stored) -> Stored:
-    """A tensor whose rows can be looked at one by one; Unreadable for others."""
+    """Return a tensor whose rows can be looked at one by one; Unreadable for others."""
     if tensor.axes is None:
         raise Unreadable("its rows are not told apart")
     if tensor.axes.row > _LONGEST_ROW:

@@ -60,7 +60,7 @@ class Packed:
     """Method that the configuration names."""
 
     def parts(self) -> Iterator[tuple[str, PackedPart]]:
-        """Every tensor that is one of them or a part of it, with the number of weights that it counts for."""
+        """Yield every tensor that is one of them or a part of it, with the number of weights that it counts for."""
         for one in self.weights:
             for place, tensor in enumerate(one.tensors):
                 yield tensor, PackedPart(one.scheme, one.name, 0 if place else one.count)
@@ -73,7 +73,7 @@ class Disagreement(ValueError):
 def read_packed(
     tensors: Tensors, config: Mapping[str, Any] | None = None, metadata: Mapping[str, str] | None = None, *, is_whole: bool = True
 ) -> Packed:
-    """The weights in few bits among the tensors; `config` is the `quantization_config` beside them, `metadata` the file's own.
+    """Return the weights in few bits among the tensors; `config` is the `quantization_config` beside them, `metadata` the file's own.
 
     Of a part of a checkpoint, such as one shard, it is no wonder that it has none.
     """
@@ -125,7 +125,7 @@ _FAMILIES: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _checked(found: list[PackedWeight], method: str, config: Mapping[str, Any]) -> str:
-    """Why configuration and tensors are of two schemes; empty where they agree."""
+    """Return why configuration and tensors are of two schemes; empty where they agree."""
     expected = _FAMILIES.get(method)
     strange = next((one for one in found if expected is not None and one.family not in expected), None)
     if strange is not None:
@@ -155,7 +155,7 @@ _PACKED_NAMES: Final = re.compile(r"(?:^|[._])(?:qweight|weight_packed|qdata|blo
 
 
 def _left_over(tensors: Tensors, taken: set[str], method: str, found: bool) -> str:
-    """Why there may be more weights than are counted; empty where there are not."""
+    """Return why there may be more weights than are counted; empty where there are not."""
     open_ = [
         name
         for name, (dtype, shape) in tensors.items()
@@ -196,7 +196,7 @@ class _Look:
                 self.states[match["weight"]] = name, match["kind"]
 
     def weight(self, name: str) -> PackedWeight | None:
-        """The weight whose codes a tensor holds; None where it holds none."""
+        """Return the weight whose codes a tensor holds; None where it holds none."""
         stem, dot, last = name.rpartition(".")
         read = _READERS.get(last)
         if name in self.states:
@@ -215,7 +215,7 @@ class _Look:
         return tuple(name for name in names if name in self.tensors)
 
     def shape(self, name: str, axes: int) -> tuple[int, ...]:
-        """The shape of a tensor that a layout has; Disagreement where there is none, or one of other axes."""
+        """Return the shape of a tensor that a layout has; Disagreement where there is none, or one of other axes."""
         if name not in self.tensors:
             raise Disagreement(f"{name!r} is missing, without which its layer is no whole")
         shape = self.tensors[name][1]
@@ -286,7 +286,7 @@ class _Look:
         return self._scaled(name, stem, "weight") if dtype in (DType.I8, *_FLOAT8) and len(shape) > 1 else None
 
     def _scaled(self, name: str, stem: str, last: str) -> PackedWeight | None:
-        """A weight of which each element is a code, where a scale lies beside it."""
+        """Return a weight of which each element is a code, where a scale lies beside it."""
         dtype, shape = self.tensors[name]
         names = [f"{stem}{one}" for one in _SCALES] if last == "weight" else [f"{name}_scale_inv", f"{name}_scale"]
         scales = next((one for one in names if one in self.tensors), "")
@@ -381,7 +381,7 @@ class _Look:
         return PackedWeight(f"{stem}{weight}", f"{kind}{text}", "torchao", count, whole or None, (name, *beside), group)
 
     def _torchao_type(self, weight: str) -> tuple[str, Mapping[str, Any]]:
-        """The class that the file's metadata names, and its settings."""
+        """Return the class that the file's metadata names, and its settings."""
         try:
             found = json.loads(self.metadata.get(weight, ""))
         except (ValueError, RecursionError):
@@ -425,5 +425,5 @@ def _scale_text(shape: tuple[int, ...], scales: tuple[int, ...]) -> str:
 
 
 def _next_power_of_two(size: int) -> int:
-    """The next power of two: the last block of a side may be shorter."""
+    """Return the next power of two: the last block of a side may be shorter."""
     return 1 << (size - 1).bit_length() if size else 0

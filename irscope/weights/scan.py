@@ -267,7 +267,7 @@ def _batches(tasks: Sequence[_Task | None]) -> Iterator[list[_Piece]]:
 
 
 def _window_sums(task: _Task | None, piece: _Piece, window: Window, advance: Callable[[int], None]) -> Part | None:
-    """The windows of a piece; None where they cannot be read."""
+    """Return the windows of a piece; None where they cannot be read."""
     assert task is not None
     tensor, part = task.tensor, Part()
     bits = tensor.dtype.bits or 8
@@ -411,7 +411,7 @@ _DOUBT = 1e-3
 
 
 def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations: int, advance: Callable[[int], None]) -> Spectrum | None:
-    """The spectral norm of a tensor as a matrix of its rows; None for what is no matrix of finite numbers.
+    """Return the spectral norm of a tensor as a matrix of its rows; None for what is no matrix of finite numbers.
 
     The residual is |AᵀAv - σ²v| / σ²: some singular value is that close to σ, in relative terms. The largest is at least σ, which is |Av|
     of a unit vector.
@@ -441,7 +441,8 @@ def spectrum(tensor: Stored, made: TensorStatistics, window: Window, iterations:
 
 
 def _lanczos(gram: Callable[[Floats], Floats], size: int, iterations: int) -> tuple[float, float, int, int]:
-    """The largest eigenvalue that so many products show, its relative residual, how many products it took, and how many from one start."""
+    """Return the largest eigenvalue that so many products show, its relative residual, how many products it took, and how many from one
+    start."""
     room = max(2, min(iterations, size, _MOST_KEPT // size))
     basis = np.empty((room, size))
     small = np.zeros((room, room))
@@ -522,7 +523,7 @@ def _bytes_of_group(tensors: Sequence[Stored | Unread], group: list[int]) -> int
 
 
 def _classes(group: list[int], tensors: Sequence[Stored | Unread], files: WeightFiles, pool: Pool) -> list[list[int]]:
-    """The members of a group by their contents."""
+    """Return the members of a group by their contents."""
     classes: list[list[int]] = []
     for index in group:
         for known in classes:

@@ -73,7 +73,7 @@ class Scheme:
         return self.family != "bitsandbytes"
 
     def refuses(self, outputs: int, inputs: int) -> str:
-        """Why a matrix cannot be stored so; empty where it can."""
+        """Return why a matrix cannot be stored so; empty where it can."""
         if not outputs or not inputs:
             return "it is empty"
         group, packed = self.options.get("group", 0), _KINDS[self.name].packed
@@ -90,7 +90,7 @@ class Scheme:
         return self.options.get("bits", 4)
 
     def parts(self, outputs: int, inputs: int) -> tuple[StoredPart, ...]:
-        """The tensors of a matrix, codes first."""
+        """Return the tensors of a matrix, codes first."""
         return tuple(_MAKERS[self.name](self, outputs, inputs))
 
     def bytes(self, outputs: int, inputs: int) -> int:
@@ -99,7 +99,7 @@ class Scheme:
 
 
 def parse_scheme(text: str) -> Scheme:
-    """The scheme that `--as` names, such as `nf4`, `int4{group=64}`; UsageError for others."""
+    """Return the scheme that `--as` names, such as `nf4`, `int4{group=64}`; UsageError for others."""
     name, brace, rest = text.strip().partition("{")
     kind = _KINDS.get(name)
     if kind is None:
@@ -240,7 +240,7 @@ _MAKERS: Final = {
 
 
 def scheme_in(config: Mapping[str, object]) -> Scheme | None:
-    """The scheme that a `quantization_config` asks for, where there are no weights to see; None where it is none of these."""
+    """Return the scheme that a `quantization_config` asks for, where there are no weights to see; None where it is none of these."""
     method = "bitsandbytes" if config.get("load_in_4bit") or config.get("load_in_8bit") else config.get("quant_method")
     group, bits = (config.get(key) for key in ("group_size", "bits"))
     try:

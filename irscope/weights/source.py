@@ -60,7 +60,7 @@ class WeightFiles:
         self._descriptors.clear()
 
     def find(self, data: Payload | None) -> Bytes:
-        """The bytes of a payload; Unreadable where there are none, or where they must not be read."""
+        """Return the bytes of a payload; Unreadable where there are none, or where they must not be read."""
         if isinstance(data, Blob):
             return Bytes(len(data.data), data.data)
         if isinstance(data, Computed):
@@ -78,7 +78,7 @@ class WeightFiles:
         return Bytes(data.length, None, found, data.offset, os.path.basename(data.path))
 
     def _open(self, path: str) -> int | str:
-        """A descriptor, or why there is none."""
+        """Return a descriptor, or why there is none."""
         name = os.path.basename(path) or path
         try:
             # Readers name files as seen from the working folder, a text as seen from its own.
@@ -179,7 +179,8 @@ class ModelFolder:
         """Number of names in these folders of files that have several, by device and inode."""
 
     def find(self, path: str) -> DataFile | None:
-        """The file at a path, seen from the folder where it is relative; None where there is none, Forbidden where it must not be read."""
+        """Return the file at a path, seen from the folder where it is relative; None where there is none, Forbidden where it must not be
+        read."""
         real = os.path.realpath(os.path.join(self.path, path))
         if not self.is_allowed(real):
             raise Forbidden("is outside the folder of the model", "copy the file beside the model")
@@ -191,7 +192,7 @@ class ModelFolder:
         return DataFile(real, status.st_size)
 
     def settings(self, name: str) -> dict[str, Any] | None:
-        """The JSON object in a file such as config.json; None where there is none, Forbidden where it must not be read."""
+        """Return the JSON object in a file such as config.json; None where there is none, Forbidden where it must not be read."""
         file = self.find(name)
         if file is None:
             return None
@@ -207,7 +208,7 @@ class ModelFolder:
         return found
 
     def open(self, file: DataFile) -> int:
-        """A descriptor of a file that was found. OSError where it cannot be opened, Forbidden where it was replaced meanwhile."""
+        """Return a descriptor of a file that was found. OSError where it cannot be opened, Forbidden where it was replaced meanwhile."""
         descriptor = os.open(file.path, _READ)
         try:
             self._check(file.path, os.fstat(descriptor))
@@ -249,7 +250,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _blobs_of(folder: str) -> Iterable[str]:
-    """The folder of blobs of the hub repository that a folder without links is a snapshot of."""
+    """Return the folder of blobs of the hub repository that a folder without links is a snapshot of."""
     parts = folder.split(os.sep)
     for at in range(len(parts) - 2, 0, -1):
         if parts[at] == "snapshots":

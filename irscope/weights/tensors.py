@@ -65,7 +65,7 @@ def fraction_bits_of(dtype: DType) -> int:
 
 @cache
 def pattern_values(dtype: DType) -> Floats:
-    """The number that every bit pattern of a narrow type stands for."""
+    """Return the number that every bit pattern of a narrow type stands for."""
     bits = dtype.bits or 8
     codes = np.arange(1 << bits, dtype=np.int64)
     if dtype is DType.F8E8M0:
@@ -102,7 +102,7 @@ def _float_values(codes: npt.NDArray[np.int64], exponent_bits: int, fraction_bit
 
 @cache
 def zero_patterns(dtype: DType) -> tuple[int, ...]:
-    """The bit patterns that stand for zero."""
+    """Return the bit patterns that stand for zero."""
     return tuple(int(code) for code in np.flatnonzero(pattern_values(dtype) == 0.0))
 
 
@@ -206,7 +206,7 @@ class Stored:
 
 
 def stored_tensor(value: Value, files: WeightFiles, *, row_major: bool = False) -> Stored:
-    """A weight as stored; Unreadable where its values cannot be read."""
+    """Return a weight as stored; Unreadable where its values cannot be read."""
     return stored_values(value.type, value.graph.data.get(value) if value.graph is not None else None, files, row_major=row_major)
 
 
@@ -398,7 +398,7 @@ _MOST_SCALES = 1 << 26
 
 
 def read_all(tensor: Stored, files: WeightFiles) -> Array:
-    """All elements of a tensor as floats: for scales, zero points and other small ones."""
+    """Return all elements of a tensor as floats: for scales, zero points and other small ones."""
     if tensor.count > _MOST_SCALES:
         raise Unreadable(f"{tensor.count:,} scales are more than irscope keeps in memory")
     raw = np.empty(tensor.bytes, np.uint8)
@@ -435,7 +435,7 @@ class Quantized:
     """Codes that a row (a slice along the first axis) takes, where its last block is filled up."""
 
     def stored(self, files: WeightFiles) -> Stored:
-        """The numbers as a tensor that can be read in windows."""
+        """Return the numbers as a tensor that can be read in windows."""
         rows, row = self.shape[0] if self.shape else 1, math.prod(self.shape[1:])
         bits = self.codes.bits or 8
         held = self.row_codes or row

@@ -161,7 +161,7 @@ def moments_of(values: Floats, spare: Floats, low: float, high: float, absolute:
 
 
 def _scale_of(largest: float) -> int:
-    """The power of two to work in units of, so that fourth powers neither overflow nor vanish."""
+    """Return the power of two to work in units of, so that fourth powers neither overflow nor vanish."""
     return math.frexp(largest)[1] if largest and not _SMALLEST < largest < _LARGEST else 0
 
 
@@ -188,7 +188,7 @@ def _sum_by_product(a: Floats) -> float:
 
 
 def dot(a: Floats, b: Floats) -> float:
-    """The inner product, in rows so short that no library splits them among threads of its own, which would wait for one another."""
+    """Return the inner product, in rows so short that no library splits them among threads of its own, which would wait for one another."""
     count = len(a)
     if count <= _ROW:
         return float(np.dot(a, b))
@@ -249,7 +249,7 @@ class Buffers:
         self._held: dict[str, Array] = {}
 
     def get(self, name: str, count: int, dtype: npt.DTypeLike) -> Array:
-        """An array of so many elements, whatever they hold."""
+        """Return an array of so many elements, whatever they hold."""
         held = self._held.get(name)
         if held is None or len(held) < count or held.dtype != dtype:
             held = self._held[name] = np.empty(count, dtype)
@@ -277,7 +277,7 @@ class Window:
         self._buffers = Buffers()
 
     def raw(self, tensor: Stored, start: int, stop: int) -> npt.NDArray[np.uint8]:
-        """The packed bytes of elements; `start` begins a byte."""
+        """Return the packed bytes of elements; `start` begins a byte."""
         if tensor.compute is not None:
             return tensor.compute(start, stop).reshape(-1).view(np.uint8)
         bits = tensor.dtype.bits or 8
@@ -368,7 +368,7 @@ class Window:
         return zero
 
     def _sum_compiled(self, x: Array, part: Part) -> tuple[bool, Mask | None]:
-        """The same by machine code; False, and nothing added, where all are one number or one is not finite."""
+        """Return the same by machine code; False, and nothing added, where all are one number or one is not finite."""
         from irscope.weights.powers import sums, sums_about, tally
 
         finite, found = sums(x, np.float32(self._near))
@@ -441,7 +441,7 @@ def _sum_of_rows(size: npt.NDArray[np.float32]) -> float | None:
 
 
 def _finite(x: Array, part: Part) -> tuple[Array, float, float]:
-    """The finite numbers with their smallest and largest; the others are counted."""
+    """Return the finite numbers with their smallest and largest; the others are counted."""
     finite = np.isfinite(x)
     nan = int(np.count_nonzero(np.isnan(x)))
     part.nan += nan

@@ -44,12 +44,12 @@ _CASTS = (OpRole.CONVERT, OpRole.CONVERT_LIKE)
 
 
 def shown(number: Dim | float | None, kind: Kind = Kind.BYTES) -> str:
-    """A number in a sentence."""
+    """Return a number in a sentence."""
     return humanise(dim_cell(number) if not isinstance(number, float) else number, kind)
 
 
 def several(count: int, one: str, many: str) -> str:
-    """A number of things in a sentence."""
+    """Return a number of things in a sentence."""
     return f"{count} {one if count == 1 else many}"
 
 
@@ -334,7 +334,7 @@ def duplicates(ask: Enquiry) -> Iterator[Finding]:
 
 
 def precision(ask: Enquiry) -> Iterator[Finding]:
-    """The smallest formats in which matrices keep the signal to noise that is asked for."""
+    """Yield the smallest formats in which matrices keep the signal to noise that is asked for."""
     from irscope.passes.weights.values import QuantizeError  # reads values, for which few ask
 
     errors = ask.ctx.get(QuantizeError(target=ask.target, threads=ask.threads, allow=ask.allow))
@@ -658,7 +658,7 @@ def _where(finding: Finding) -> Iterator[str]:
 
 
 def _largest_share(finding: Finding, wholes: dict[str, Dim | float | None]) -> float:
-    """The largest share that a finding saves of anything; sizes that are open are taken to be typical."""
+    """Return the largest share that a finding saves of anything; sizes that are open are taken to be typical."""
     weights, activations = wholes["weights"], wholes["activations"]
     held = _for_ranking(weights) + _for_ranking(activations)
     shares = [_for_ranking(finding.memory) / held if held else 0.0]

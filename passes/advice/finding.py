@@ -68,7 +68,7 @@ class Enquiry:
 
     @cached_property
     def clock(self) -> Clock:
-        """The least time on the device, with and without a change."""
+        """Return the least time on the device, with and without a change."""
         return Clock.of(self.ctx, self.device)
 
 
@@ -128,7 +128,7 @@ class Clock:
 
     @classmethod
     def of(cls, ctx: PassContext, device: str) -> Self:
-        """The clock of a program on a device, by default the one of the settings."""
+        """Return the clock of a program on a device, by default the one of the settings."""
         profile = find_device(device) if device else target_of(ctx.settings).device
         types = [value.type for value in ctx.program.graph.inputs]
         sizes = [size for type_ in types for size in type_.shape or () if isinstance(size, SymDim)]
@@ -139,7 +139,7 @@ class Clock:
         return made
 
     def bounded(self, entries: Iterable[Entry], dtype: DType | None = None) -> float | None:
-        """The least time of these nodes, with all floats of a type; None where a part of it is not known."""
+        """Return the least time of these nodes, with all floats of a type; None where a part of it is not known."""
         ctx = self._ctx
         bounder = Bounder(Rates(self.device), ctx.get(Shapes), ctx.get(Alias()), dtype, self.at)
         bounds = list(bounder.bounds(entries))
@@ -156,7 +156,7 @@ class Clock:
         return None if then is None else max(self.seconds - then, 0.0)
 
     def takes(self, costs: Mapping[Node, Cost]) -> float | None:
-        """The least time of nodes that cost this."""
+        """Return the least time of nodes that cost this."""
         return self.bounded([Entry(node, Certainty.EXACT, cost) for node, cost in costs.items()])
 
     def without(self, nodes: Iterable[Node]) -> float | None:

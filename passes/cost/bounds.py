@@ -52,7 +52,7 @@ class NodeBound:
     """Seconds for what the last cache cannot have held before or keep afterwards."""
 
     def of(self, node: Node) -> NodeBound:
-        """The same of a node like this one."""
+        """Return the same of a node like this one."""
         return NodeBound(
             node,
             self.runs,
@@ -70,12 +70,12 @@ class NodeBound:
         )
 
     def seconds(self, kind: str) -> float:
-        """The least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
+        """Return the least time of all runs. A processor starts an operator before it computes, a GPU starts the next one meanwhile."""
         work = max(self.compute, self.memory)
         return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
 
     def least(self, kind: str) -> float:
-        """The time that all runs surely take where a kernel runs for this node alone."""
+        """Return the time that all runs surely take where a kernel runs for this node alone."""
         work = max(self.least_compute, self.least_memory)
         return self.runs * (work + self.launch if kind == "cpu" else max(work, self.launch))
 
@@ -101,18 +101,18 @@ class Bounds:
 
     @cached_property
     def seconds_by_node(self) -> list[float]:
-        """The least time of each node, in order."""
+        """Return the least time of each node, in order."""
         kind = self.device.kind
         return [one.seconds(kind) for one in self.nodes]
 
     @cached_property
     def seconds(self) -> float:
-        """The time of a run by the data sheet, one node after the other; nodes that nothing is known of count as nothing."""
+        """Return the time of a run by the data sheet, one node after the other; nodes that nothing is known of count as nothing."""
         return sum(self.seconds_by_node)
 
     @cached_property
     def least(self) -> float:
-        """The time that a run surely takes on such a device; nodes that nothing is known of count as nothing."""
+        """Return the time that a run surely takes on such a device; nodes that nothing is known of count as nothing."""
         kind, bandwidth = self.device.kind, self.device.bandwidth
         moved = max(self.weights - self.device.cache_bytes, 0) / bandwidth.hi if bandwidth is not None else 0.0
         if not self.is_fused:
@@ -159,7 +159,7 @@ class Bounder:
         """By the identity of the cost that like nodes share, which must stay for that."""
 
     def bounds(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
-        """The bound of each entry, in order."""
+        """Yield the bound of each entry, in order."""
         if not self.device.levels and self.dtype is None:
             yield from self._of_like_nodes(entries)
             return
@@ -171,8 +171,8 @@ class Bounder:
             reuse.touch(entry.node)
 
     def _of_like_nodes(self, entries: Iterable[Entry]) -> Iterator[NodeBound]:
-        """The same where nothing stays in a cache: a bound then follows from the cost, which like nodes share, and from the sizes of the
-        storages that are read."""
+        """Yield the same where nothing stays in a cache: a bound then follows from the cost, which like nodes share, and from the sizes of
+        the storages that are read."""
         reuse = Reuse(self.device, self.storage, self.size, 0)
         found: dict[tuple[object, ...], NodeBound] = {}
         kept: list[Entry] = []
@@ -218,7 +218,7 @@ class Bounder:
         return found
 
     def number(self, size: Dim | None) -> int | None:
-        """A size with symbols bound; None where it stays open."""
+        """Return a size with symbols bound; None where it stays open."""
         if isinstance(size, SymDim) and self.bindings:
             size = bind(size, self.bindings)
         return size if isinstance(size, int) else None
@@ -305,7 +305,7 @@ class Bounder:
         return result
 
     def element_type(self, node: Node) -> DType | None:
-        """The element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
+        """Return the element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
         tensors = [type_ for value in (*node.inputs, *node.outputs) if isinstance(type_ := self.types.type_of(value), TensorType)]
         floats = [type_.dtype for type_ in tensors if type_.dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)]
         if not floats:
@@ -315,7 +315,7 @@ class Bounder:
         return min(floats, key=lambda dtype: dtype.bits or 64)
 
     def kernel_of(self, node: Node) -> str:
-        """Which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
+        """Return which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
         weight = self.types.type_of(node.inputs[1]) if len(node.inputs) > 1 else UNKNOWN_TYPE
         if weight.shape is None or len(weight.shape) < 3:
             return "convolution"
@@ -337,7 +337,7 @@ class Bounder:
         return round(counted * sum(map(self.size, known)) / before) if before else counted
 
     def _least(self, entry: Entry) -> Cost | None:
-        """The least that one run of an entry costs; None where that is a formula."""
+        """Return the least that one run of an entry costs; None where that is a formula."""
         if entry.bounds is not None:
             return self._worked_out(entry)
         found = self._least_of.get(id(entry.cost))
@@ -406,7 +406,7 @@ def _binding(compute: float, memory: float, launch: float) -> str:
 
 
 def _open_sizes(entry: Entry) -> str:
-    """Why an entry has a formula instead of a number, and which sizes make it one."""
+    """Return why an entry has a formula instead of a number, and which sizes make it one."""
     formulas = [*(getattr(entry.cost, measure) for measure in MEASURES), entry.runs]
     options = bind_option({symbol: None for size in formulas if isinstance(size, SymDim) for symbol in size.symbols()})
     return f"it depends on open sizes, which {typed(options)} gives" if options else "it depends on sizes that are not known"
@@ -440,7 +440,7 @@ _SHORT = {
 
 
 def rate_name(dtype: DType) -> str:
-    """The element type as device files call it."""
+    """Return the element type as device files call it."""
     found = _SHORT.get(dtype)
     if found is not None:
         return found
@@ -457,7 +457,8 @@ class Rates:
     tf32: Tf32 = "default"
 
     def product(self, dtype: str, kernel: str = "") -> tuple[str, Figure] | None:
-        """The rate of matrix products, or of a kind of convolution, with the element type whose rate it is; None where there is none."""
+        """Return the rate of matrix products, or of a kind of convolution, with the element type whose rate it is; None where there is
+        none."""
         device = self.device
         as_tf32 = self.tf32 == "all" or (self.tf32 == "default" and bool(kernel))
         if dtype == "f32" and as_tf32 and device.kind == "gpu" and "tf32" in device.matrix:
@@ -508,7 +509,7 @@ class Reuse:
         self._last: dict[Value, int] = {}
 
     def read_seconds(self, node: Node, amount: int) -> float | None:
-        """The least time to read so many bytes of a node's operands; None where the device's bandwidth is unknown."""
+        """Return the least time to read so many bytes of a node's operands; None where the device's bandwidth is unknown."""
         operands = [self.storage(value) for value in dict.fromkeys(node.inputs) if value is not None]
         sizes = [self.size(value) for value in operands]
         together = sum(sizes)
@@ -523,7 +524,7 @@ class Reuse:
         return total
 
     def write_seconds(self, node: Node, amount: int) -> float | None:
-        """The least time to write so many bytes of results, into memory that was just freed."""
+        """Return the least time to write so many bytes of results, into memory that was just freed."""
         return self._seconds(amount, amount)
 
     def touch(self, node: Node) -> None:

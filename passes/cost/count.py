@@ -68,16 +68,16 @@ class Entry:
     """Why the cost is not exact."""
 
     def repeated(self, times: Dim) -> Entry:
-        """The same node inside something that runs so many times."""
+        """Return the same node inside something that runs so many times."""
         return self if times == 1 else replace(self, runs=self.runs * times)
 
     @property
     def total(self) -> Cost:
-        """The cost of all runs."""
+        """Return the cost of all runs."""
         return self.cost if self.runs == 1 else self.cost.times(self.runs)
 
     def limits(self, measure: str) -> tuple[Dim, Dim | None]:
-        """The least and the most of a measure, all runs together."""
+        """Return the least and the most of a measure, all runs together."""
         if self.bounds is None:
             exact = getattr(self.cost, measure) * self.runs
             return exact, exact
@@ -109,7 +109,7 @@ ANYTHING: Bounds = dict.fromkeys(MEASURES, (0, None))
 
 
 def limits_of(value: Dim | None) -> tuple[Dim, Dim | None]:
-    """The least and the most a number can be; what depends on data is limited by the bounds of its sizes."""
+    """Return the least and the most a number can be; what depends on data is limited by the bounds of its sizes."""
     if value is None:
         return 0, None
     if isinstance(value, SymDim) and value.is_unknown:
@@ -119,7 +119,7 @@ def limits_of(value: Dim | None) -> tuple[Dim, Dim | None]:
 
 
 def shown_cost(limits: Bounds) -> Cost:
-    """The upper limits where there are some, else what is there at least."""
+    """Return the upper limits where there are some, else what is there at least."""
     values = {measure: low if high is None else high for measure, (low, high) in limits.items() if measure != "flops"}
     for measure in ("read", "written"):
         if limits[measure][1] is None:
@@ -128,7 +128,7 @@ def shown_cost(limits: Bounds) -> Cost:
 
 
 def within(node: Node, limits: Bounds, arithmetic: Arithmetic, reason: str) -> Entry:
-    """A node whose cost lies between two limits."""
+    """Return a node whose cost lies between two limits."""
     if all(low is high or low == high for low, high in limits.values()):
         is_free = all(low == 0 for low, _ in limits.values())
         return Entry(node, Certainty.FREE if is_free else Certainty.EXACT, shown_cost(limits), arithmetic)
@@ -143,7 +143,7 @@ def joint(entries: Iterable[Entry]) -> Arithmetic:
 
 
 def summed(steps: Sequence[list[Entry]]) -> list[Entry]:
-    """The entries of all steps of a loop, those of one node with one cost as one."""
+    """Return the entries of all steps of a loop, those of one node with one cost as one."""
     merged: dict[tuple[Node, Cost], Entry] = {}
     for step in steps:
         for entry in step:
@@ -240,7 +240,7 @@ class Tally:
             _sum_at(self._flops, kind).merge(found)
 
     def value(self, measure: str) -> Dim:
-        """The sum; what is bounded counts with its upper limit, what is unknown with the part that is known."""
+        """Return the sum; what is bounded counts with its upper limit, what is unknown with the part that is known."""
         found = self._sums.get(measure)
         return 0 if found is None else found.value
 
@@ -249,7 +249,7 @@ class Tally:
         return 0 if found is None else found.value
 
     def limits(self, measure: str) -> tuple[Dim, Dim | None]:
-        """The least and the most the sum can be; None where it has no upper limit."""
+        """Return the least and the most the sum can be; None where it has no upper limit."""
         total = self.value(measure)
         if not self._slack:
             return total, total
@@ -271,12 +271,12 @@ class Tally:
 
     @property
     def moved_limits(self) -> tuple[Dim, Dim | None]:
-        """The least and the most of them."""
+        """Return the least and the most of them."""
         (low, high), (least, most) = self.limits("read"), self.limits("written")
         return low + least, None if high is None or most is None else high + most
 
     def flops_limits(self, arithmetic: Arithmetic) -> tuple[Dim, Dim | None]:
-        """The least and the most FLOPs of one kind of arithmetic; what may be of any kind counts towards the most."""
+        """Return the least and the most FLOPs of one kind of arithmetic; what may be of any kind counts towards the most."""
         total, low, high = self.flops_in(arithmetic), Sum(), Sum()
         high.add(self.flops_in(Arithmetic.UNKNOWN))
         open_ended = False
@@ -296,7 +296,7 @@ class Tally:
         return not self._slack
 
     def cost(self) -> Cost:
-        """The sums as one cost."""
+        """Return the sums as one cost."""
         return Cost(**{measure: self.value(measure) for measure in MEASURES if measure != "flops"})
 
 
@@ -314,7 +314,7 @@ def _sum_at(sums: dict[K, Sum], key: K) -> Sum:
 
 
 def tallied(entries: Iterable[Entry]) -> Tally:
-    """The sum of entries."""
+    """Return the sum of entries."""
     found = _tallies_by(entries, lambda entry: None)
     return found.get(None, Tally())
 
@@ -496,7 +496,7 @@ class _Counter:
     # -- operators ---------------------------------------------------------------------------------------------
 
     def plain(self, node: Node) -> Entry:
-        """A node without regions."""
+        """Return a node without regions."""
         return Entry(node, *self.answer(node))
 
     def answer(self, node: Node, kind: object = None) -> Answer:
@@ -528,7 +528,7 @@ class _Counter:
         return answer
 
     def tally(self, nodes: Iterable[Node], kinds: Iterable[object]) -> Tally:
-        """The sum over nodes without regions, without an entry for each."""
+        """Return the sum over nodes without regions, without an entry for each."""
         groups: dict[int, tuple[Answer, list[Node]]] = {}
         known = self._by_kind
         for node, kind in zip(nodes, kinds, strict=True):
@@ -574,7 +574,7 @@ class _Counter:
         return certainty, shown_cost(limits), arithmetic, 1, limits, reason
 
     def _missing_size(self, types: Sequence[Type | None]) -> str:
-        """Which size is unknown, and why."""
+        """Return which size is unknown, and why."""
         for type_ in types:
             if not isinstance(type_, TensorType):
                 continue
@@ -590,7 +590,7 @@ class _Counter:
     # -- control flow ------------------------------------------------------------------------------------------
 
     def control(self, node: Node) -> list[Entry]:
-        """A node that runs bodies: what they cost as often as they run, or within which limits."""
+        """Return a node that runs bodies: what they cost as often as they run, or within which limits."""
         missing = self.costs.missing
         kind = control_of(node)
         if kind is Control.BRANCH and len(node.regions) == 2:
@@ -655,7 +655,7 @@ class _Counter:
 
 
 def tally_of(ctx: PassContext) -> Tally:
-    """The sum of all costs, where nobody needs those of each node."""
+    """Return the sum of all costs, where nobody needs those of each node."""
     graph = ctx.program.graph
     if has_bodies(graph):
         return ctx.get(NodeCosts()).tally

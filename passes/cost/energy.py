@@ -153,7 +153,7 @@ class Energy(Analysis["Spent"]):
         )
 
     def _compulsory(self, ctx: PassContext) -> float:
-        """The part of all bytes that must come from main memory in every run, as large as in the model's own element types."""
+        """Return the part of all bytes that must come from main memory in every run, as large as in the model's own element types."""
         traffic = ctx.get(Traffic())
         least, whole = traffic.compulsory.total, traffic.costs.tally.moved
         if not isinstance(least, int) or not isinstance(whole, int) or not whole:
@@ -225,7 +225,7 @@ class Spent:
 
     @property
     def joules(self) -> Ends:
-        """The least and the most; no most where a constant of the device is not known."""
+        """Return the least and the most; no most where a constant of the device is not known."""
         return _added(term.joules for term in self.terms)
 
     @property
@@ -338,7 +338,7 @@ def _shown_ends(ends: Ends) -> tuple[float | None, float | None]:
 
 
 def _middle(ends: Ends) -> Quantity:
-    """A number within its interval: the geometric mean, as the ends are factors away; the lower end where there is no upper one."""
+    """Return a number within its interval: the geometric mean, as the ends are factors away; the lower end where there is no upper one."""
     low, high = ends
     value = (low or None) if high is None else math.sqrt(low * high)
     return Quantity(value, Provenance.MODELLED, lo=low, hi=high)
@@ -417,7 +417,7 @@ class EnergyJson:
 
 @functools.cache
 def constants() -> Constants:
-    """The constants that come with irscope."""
+    """Return the constants that come with irscope."""
     data = decode(EnergyJson, loads(files("irscope.devices").joinpath("energy.json").read_bytes()), closed=True)
 
     def figure(entry: EnergyFigureJson, scale: float = 1.0) -> Figure:

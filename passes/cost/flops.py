@@ -160,12 +160,12 @@ def needless(nodes: Iterable[Node], costs: Costs, types: Inferred) -> dict[Node,
 
 
 def _products(attention: Attention) -> list[Node]:
-    """The nodes whose work is a number of FLOPs for each pair."""
+    """Return the nodes whose work is a number of FLOPs for each pair."""
     return [node for node in attention.nodes if attention.is_fused or is_product(node)]
 
 
 def _flops_on_later_keys(node: Node, attention: Attention, flops: Dim, types: Inferred) -> Dim | None:
-    """The part of a product's FLOPs on later keys; None where queries and keys are not known to be equally many."""
+    """Return the part of a product's FLOPs on later keys; None where queries and keys are not known to be equally many."""
     pairs = _pairs(node, attention, types)
     if pairs is None or pairs[-1] != pairs[-2]:
         return None
@@ -191,7 +191,7 @@ _BYTES = ("read", "written")
 
 
 def explanation(name: str, costs: Costs, types: Inferred, program: Program, options: str) -> Report:
-    """All nodes of that name, or the results they make; UsageError where there is none."""
+    """Return all nodes of that name, or the results they make; UsageError where there is none."""
     nodes = _nodes_named(name, program)
     if not nodes:
         near = difflib.get_close_matches(name, [node.name for node in _all_nodes(program)], n=3)
@@ -339,7 +339,7 @@ class Formulas:
 
 
 def formulas_of(spec: OpSpec, call: OpCall, cost: Cost) -> Formulas | None:
-    """The rule as formulas that give the very cost of this call; None where the rule cannot take symbols.
+    """Return the rule as formulas that give the very cost of this call; None where the rule cannot take symbols.
 
     A rule may ask whether a size is 1 or larger than another, so sizes of 1, then all but the sizes that several
     axes share, stay numbers where formulas in all sizes do not give the cost.

@@ -156,7 +156,7 @@ def _parameters(totals: ParameterTotals, root: Scope) -> Iterator[tuple[Scope, D
 
 
 def _around(one: Scope, other: Scope) -> Scope:
-    """The innermost scope that two scopes are inside of."""
+    """Return the innermost scope that two scopes are inside of."""
     while one is not other:
         deeper = one if one.depth >= other.depth else other
         if deeper.parent is None:

@@ -292,7 +292,7 @@ class Roofline(Analysis[Bounds]):
 
 
 def _bars(result: Bounds) -> list[Panel]:
-    """The least time by operator, and by the modules that the model consists of."""
+    """Return the least time by operator, and by the modules that the model consists of."""
     by_operator: dict[str, float] = {}
     by_module: dict[str, float] = {}
     paths = [one.node.scope.path.split("/") for one in result.nodes]
@@ -323,7 +323,7 @@ def _assumed(result: Bounds) -> list[str]:
 
 
 def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:
-    """The time that recordings of the device make likely."""
+    """Return the time that recordings of the device make likely."""
     slowdown = device.slowdown
     if least is None or slowdown is None:
         return Quantity(None, Provenance.MODELLED, note=_CALIBRATED)
@@ -336,7 +336,7 @@ def _scaled_seconds(one: NodeBound, result: Bounds, factor: float) -> float | No
 
 
 def element_type(text: str) -> DType | None:
-    """The element type that an option names; None for an empty text."""
+    """Return the element type that an option names; None for an empty text."""
     if not text:
         return None
     for dtype in DType:

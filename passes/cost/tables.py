@@ -91,7 +91,7 @@ def _measure_column(measure: str) -> Made:
 
 
 def top_table(costs: Costs, top: int) -> Table:
-    """The nodes with the most FLOPs, in few columns, with the share of these and all before them."""
+    """Return the nodes with the most FLOPs, in few columns, with the share of these and all before them."""
     whole = costs.tally.value("flops")
     rows: list[tuple[object, ...]] = []
     so_far: Dim = 0
@@ -105,12 +105,12 @@ def top_table(costs: Costs, top: int) -> Table:
 
 
 def largest_entries(costs: Costs, count: int) -> list[Entry]:
-    """The entries with the most FLOPs, largest first."""
+    """Return the entries with the most FLOPs, largest first."""
     return sorted(costs.entries, key=lambda entry: -scale(entry.cost.flops * entry.runs))[:count]
 
 
 def cell(value: Dim, limits: tuple[Dim, Dim | None]) -> object:
-    """A number with its limits: unknown where it has no upper one and nothing is known to be there."""
+    """Return a number with its limits: unknown where it has no upper one and nothing is known to be there."""
     low, high = limits
     if high is not None and low == high:
         return dim_cell(value)
@@ -119,7 +119,7 @@ def cell(value: Dim, limits: tuple[Dim, Dim | None]) -> object:
 
 
 def share(part: Dim, whole: Dim, certainty: tuple[Dim, Dim | None]) -> float | None:
-    """The part of all FLOPs that are known; None where it depends on sizes, and for what is not known itself."""
+    """Return the part of all FLOPs that are known; None where it depends on sizes, and for what is not known itself."""
     return None if certainty[1] is None and part == 0 else share_of(part, whole)
 
 
@@ -135,7 +135,7 @@ def operators_table(costs: Costs) -> Table:
 
 
 def modules_table(costs: Costs) -> Table:
-    """The tree of module calls, each with everything inside it."""
+    """Return the tree of module calls, each with everything inside it."""
     tallies = tally_tree(costs)
     whole = costs.tally.value("flops")
     rows = [
@@ -162,7 +162,7 @@ def tally_tree(costs: Costs) -> dict[Scope, Tally]:
 
 
 def scope_label(scope: Scope) -> str:
-    """A module call in a tree of them, as far in as it is deep."""
+    """Return a module call in a tree of them, as far in as it is deep."""
     name = f"{scope.name}#{scope.call}" if scope.call else scope.name
     return f"{'  ' * scope.depth}{name}" if scope.parent is not None else "(model)"
 

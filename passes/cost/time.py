@@ -73,7 +73,7 @@ class Timing:
 
     @property
     def high(self) -> float | None:
-        """The upper end; infinite where a kernel of unknown class may take any time, None where nothing is known."""
+        """Return the upper end; infinite where a kernel of unknown class may take any time, None where nothing is known."""
         if self.seconds is None or self.clock is None:
             return None
         return math.inf if self.unknown else self.clock.limits(self.seconds)[1]

@@ -209,7 +209,7 @@ def _orange(share: float) -> str:
 
 
 def facts_of(tree: BoxTree, amounts: Amounts | None) -> Callable[[Box], list[tuple[str, str]]]:
-    """A function that tells what is known of a box, for whoever points at it."""
+    """Return a function that tells what is known of a box, for whoever points at it."""
 
     def facts(box: Box) -> list[tuple[str, str]]:
         found = list(_node_facts(box.node) if box.node is not None else _group_facts(box))
@@ -260,7 +260,7 @@ def _short(value: object) -> str:
 
 
 def dot(drawing: Drawing) -> Iterator[str]:
-    """The drawing for Graphviz: open groups are clusters."""
+    """Yield the drawing for Graphviz: open groups are clusters."""
     tree, opened = drawing.tree, drawing.open_groups
     yield f"digraph {_dot_text(legible(drawing.title) or 'model')} {{\n"
     yield '  compound=true; rankdir=TB; fontname="sans-serif"; labeljust=l; labelloc=t;\n'
@@ -303,7 +303,7 @@ def _nested(tree: BoxTree, opened: Collection[int]) -> Iterator[tuple[Box, int, 
 
 
 def _dot_text(text: str) -> str:
-    """A quoted string of the DOT language: within it a backslash begins an escape."""
+    """Return a quoted string of the DOT language: within it a backslash begins an escape."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
@@ -317,7 +317,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_ .,:/+*()\[\]=-]")
 
 
 def mermaid(drawing: Drawing) -> str:
-    """The drawing as Mermaid's flowchart."""
+    """Return the drawing as Mermaid's flowchart."""
     tree, opened = drawing.tree, drawing.open_groups
     lines = ["---", f"title: {_mermaid_text(drawing.title or 'model')}", "---", "flowchart TB"]
     lines += [f"%% {_NOT_PLAIN.sub(' ', note)}" for note in (*drawing.notes, drawing.paint.note) if note]
@@ -348,7 +348,7 @@ def mermaid_fits(text: str) -> bool:
 
 
 def _mermaid_text(*lines: str) -> str:
-    """A quoted text: what is not plain as character codes, which Mermaid writes with a # in front."""
+    """Return a quoted text: what is not plain as character codes, which Mermaid writes with a # in front."""
     return '"' + "<br>".join(_NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", line) for line in lines) + '"'
 
 

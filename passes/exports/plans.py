@@ -32,7 +32,7 @@ def minimalloc_csv(planned: Planned) -> str:
 
 
 def plan_json(planned: Planned, alignment: int) -> str:
-    """The plan as one document."""
+    """Return the plan as one document."""
     rows = [
         {"name": one.name, "lower": one.lower, "upper": one.upper, "size": one.size, "offset": offset}
         for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
@@ -48,7 +48,8 @@ def plan_json(planned: Planned, alignment: int) -> str:
 
 
 def address_map(planned: Planned) -> Iterator[str]:
-    """An SVG picture: steps from left to right, addresses from bottom to top, a rectangle a buffer; each tells its name when pointed at."""
+    """Yield the lines of an SVG picture: steps from left to right, addresses from bottom to top, a rectangle a buffer; each tells its name
+    when pointed at."""
     steps = max((one.upper for one in planned.buffers), default=1)
     arena = max(planned.arena, 1)
     width, height = _LEFT + _WIDTH + 10, _TOP + _HEIGHT + _BOTTOM
@@ -87,7 +88,7 @@ _COLOURS = ({"stop": 0.0, "bgColor": "#ffffff"}, {"stop": 1.0, "bgColor": "#d55e
 
 
 def perfetto(planned: Planned) -> dict[str, Any]:
-    """A Chrome trace: nodes in their order, the life of each buffer with its address, and bytes alive; one step is a millisecond."""
+    """Return a Chrome trace: nodes in their order, the life of each buffer with its address, and bytes alive; one step is a millisecond."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "planned arena"}},
         {"ph": "M", "name": "thread_name", "pid": 0, "tid": _NODES, "args": {"name": "nodes"}},
@@ -199,7 +200,7 @@ VIEWERS: dict[str, Callable[[Planned], dict[str, Any]]] = {
 
 
 def viewer_json(planned: Planned, viewer: str, names: Mapping[Node, str]) -> Iterator[str]:
-    """The file for one of the viewers; `names` are those of nodes in the model's file."""
+    """Yield the file for one of the viewers; `names` are those of nodes in the model's file."""
     made = netron(planned, names) if viewer == "netron" else VIEWERS[viewer](planned)
     yield json.dumps(made, separators=(",", ":"))
     yield "\n"

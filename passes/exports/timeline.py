@@ -50,7 +50,7 @@ class Owner:
 
     @property
     def group(self) -> str:
-        """The category, apart where it is modelled."""
+        """Return the category, apart where it is modelled."""
         return f"{self.category} (modelled)" if self.modelled else self.category
 
 
@@ -175,7 +175,7 @@ class _Recorder:
         return found
 
     def _steps_of(self, stretch: Stretch) -> list[int]:
-        """The step of each request."""
+        """Return the step of each request."""
         if stretch.span.name == LOADED:
             return [LOADING] * len(stretch.events)
         counts = (after - before for before, after in pairwise(stretch.starts))
@@ -302,7 +302,7 @@ class _RequestRecorder:
 
 
 def _buffer_tensors(one: LiveRange) -> str:
-    """The tensor in a buffer, or those that have it in turn."""
+    """Return the tensor in a buffer, or those that have it in turn."""
     names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"{', then '.join(names[:_MOST_NAMES])}{more}"
@@ -321,12 +321,12 @@ _DEVICE = 0
 
 
 def snapshot_bytes(log: AllocatorLog) -> bytes:
-    """The pickle file."""
+    """Return the pickle file."""
     return pickle.dumps(snapshot(log), protocol=_PROTOCOL)
 
 
 def snapshot(log: AllocatorLog) -> dict[str, Any]:
-    """The dictionary that torch.cuda.memory._snapshot() would return."""
+    """Return the dictionary that torch.cuda.memory._snapshot() would return."""
     stacks = _Stacks()
     return {
         "segments": [_segment(segment, log.owners, stacks) for segment in log.segments],
@@ -371,7 +371,7 @@ class _Stacks:
         self._of: dict[int, tuple[Owner | None, list[dict[str, object]]]] = {}
 
     def of(self, owner: Owner | None) -> list[dict[str, object]]:
-        """The frames of what asked for memory."""
+        """Return the frames of what asked for memory."""
         known = self._of.get(id(owner))
         if known is None:
             frames = [self._frames.setdefault(tuple(one.values()), one) for one in _frames(owner)]
@@ -461,7 +461,7 @@ _CALLS, _NODES = 1, 2
 
 
 def chrome_trace(log: AllocatorLog) -> dict[str, Any]:
-    """The document of a trace; one step is a millisecond."""
+    """Return the document of a trace; one step is a millisecond."""
     events = [*_track_names(log), *_slices(log), *_counter_events(log)]
     unit = "step of the program" if log.spans else "node of the model"
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": f"one {unit} is one millisecond"}}

@@ -45,7 +45,7 @@ class Aliases:
     undecided: list[MayShare] = field(default_factory=list)
 
     def storage(self, value: Value) -> Value:
-        """The value that had this value's storage first: itself where it shares none."""
+        """Return the value that had this value's storage first: itself where it shares none."""
         parents = self.parents
         found = parents.get(value)
         if found is None:
@@ -56,7 +56,7 @@ class Aliases:
         return found
 
     def storages(self, value: Value) -> tuple[Value, ...]:
-        """Every storage that a value keeps alive: more than one for lists."""
+        """Return every storage that a value keeps alive: more than one for lists."""
         held = self.contents.get(value)
         own = self.storage(value)
         return (own,) if held is None else (own, *held)
@@ -206,7 +206,7 @@ class _Finder:
 
 
 def written_operand(node: Node) -> Value | None:
-    """The operand that a node works in place on; its first result is that operand."""
+    """Return the operand that a node works in place on; its first result is that operand."""
     index = node.attrs.get("inplace")
     if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(node.inputs):
         return node.inputs[index]
@@ -230,7 +230,7 @@ class Strides:
         self._layouts: dict[Value, Layout] = {}
 
     def type_of(self, value: Value | None) -> Type:
-        """The inferred type with the strides of the value."""
+        """Return the inferred type with the strides of the value."""
         type_ = self._types.type_of(value)
         if value is None or not isinstance(type_, TensorType):
             return type_

@@ -37,7 +37,7 @@ class Source:
     data: Payload
 
     def read(self, files: WeightFiles) -> Array:
-        """Its values as an array; Unreadable where they cannot be had."""
+        """Return its values as an array; Unreadable where they cannot be had."""
         type_ = self.type
         stored = stored_values(type_, self.data, files)
         raw = bytearray(stored.bytes)
@@ -50,7 +50,7 @@ class Source:
 
 
 def source_of(value: Value | None) -> Source | None:
-    """A weight whose values can be computed with; None for anything else."""
+    """Return a weight whose values can be computed with; None for anything else."""
     if value is None or value.role not in WEIGHT_ROLES or value.graph is None:
         return None
     type_, data = value.type, value.graph.data.get(value)
@@ -139,7 +139,7 @@ class FoldBatchNorm(Transform):
 
 
 def _channel_axis(node: Node) -> int | None:
-    """The axis of a product's weights along which its results have channels; None where a normalization does not fold into it."""
+    """Return the axis of a product's weights along which its results have channels; None where a normalization does not fold into it."""
     rank = len(node.outputs[0].type.shape or ())
     attrs = node.attrs
     if attrs.get("channels_last") or attrs.get("dtype") is not None:
@@ -248,7 +248,7 @@ class _Evaluation:
     index: int
 
     def run(self, values: Sequence[Array | None]) -> Array | None:
-        """The result for these operands; None where the rule has none."""
+        """Return the result for these operands; None where the rule has none."""
         assert self.spec.evaluate is not None
         answer = self.spec.evaluate(OpCall(self.spec, self.types, self.attrs, values, self.results))
         arrays = (answer,) if answer is None or isinstance(answer, np.ndarray) else tuple(answer)

@@ -48,7 +48,7 @@ class Annotate(Transform):
 
 
 def _with_layout(inferred: Type, stated: Type) -> Type:
-    """The inferred type with the strides that the file states for a tensor of this shape: no rule infers them."""
+    """Return the inferred type with the strides that the file states for a tensor of this shape: no rule infers them."""
     if stated.layout is None or inferred.layout is not None or stated.shape != inferred.shape:
         return inferred
     return tensor(inferred.dtype, inferred.shape, inferred.device, stated.layout)

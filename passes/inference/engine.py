@@ -54,7 +54,7 @@ class Reason:
 
     @property
     def first(self) -> Reason:
-        """The first cause."""
+        """Return the first cause."""
         return self.root or self
 
 
@@ -137,7 +137,7 @@ class Inferred:
         return kinds if version == graph.versions[Facet.TOPOLOGY] and len(kinds) == len(graph) else repeat(None, len(graph))
 
     def type_of(self, value: Value | None) -> Type:
-        """The best known type of a value; of an absent operand nothing is known."""
+        """Return the best known type of a value; of an absent operand nothing is known."""
         return UNKNOWN_TYPE if value is None else self.types.get(value, value.type)
 
 
@@ -373,7 +373,7 @@ class Inference(RuleContext):
         return tuple(key)
 
     def _attrs_number(self, attrs: Mapping[str, Attr]) -> int | None:
-        """A number for attributes that is that of no others; None where they cannot be told apart."""
+        """Return a number for attributes that is that of no others; None where they cannot be told apart."""
         # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
         key = (repr(attrs), *attrs.values())
         try:
@@ -503,7 +503,7 @@ class Inference(RuleContext):
     # -- what rules ask ----------------------------------------------------------------------------------------
 
     def value_of(self, call: OpCall, index: int) -> Known | None:
-        """A symbol for each element of a small integer operand."""
+        """Return a symbol for each element of a small integer operand."""
         assert self._node is not None
         value = self._node.inputs[index]
         if value is None:
@@ -590,7 +590,7 @@ class Inference(RuleContext):
         return shape is not None and math.prod(shape) <= SYMBOLIC_ELEMENTS
 
     def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> Dim:
-        """A new unknown size, blamed on the node whose rule asks; the number that a user gave it."""
+        """Return a new unknown size, blamed on the node whose rule asks; the number that a user gave it."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
         self._remarks += 1
@@ -635,7 +635,7 @@ class Inference(RuleContext):
         self._explained = self.reason(reason, decided_by)
 
     def reason(self, text: str, decided_by: DecidedBy) -> Reason:
-        """Why something of the current node is not known."""
+        """Return why something of the current node is not known."""
         node = self._node
         if node is None or not decided_by:
             return Reason(node.name if node is not None else "", text)
@@ -666,7 +666,7 @@ class Inference(RuleContext):
         reasons[output] = self._explained or Reason(node.name, f"the rule of {node.op} cannot tell the shape from what is known")
 
     def _in_bodies(self, node: Node, output: Value) -> Reason | None:
-        """Why a result of a node with bodies has no rank, where the value that a body makes it of has none."""
+        """Return why a result of a node with bodies has no rank, where the value that a body makes it of has none."""
         reasons = self.found.rank_reasons
         place = next((index for index, one in enumerate(node.outputs) if one is output), 0)
         for region in node.regions:
@@ -699,7 +699,7 @@ def _operands(node: Node, name: str) -> Iterator[Value]:
 
 
 def _as_seen(inferred: Type, seen: Type) -> Type:
-    """The type that a result had in a run, where rules cannot tell sizes that depend on data."""
+    """Return the type that a result had in a run, where rules cannot tell sizes that depend on data."""
     if not isinstance(seen, TensorType) or not seen.is_static or (isinstance(inferred, TensorType) and inferred.is_static):
         return inferred
     return seen
@@ -710,7 +710,7 @@ _INTEGERS = frozenset({DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL})
 
 
 def _value_shape(type_: Type) -> tuple[int, ...] | None:
-    """The shape of an array that holds the values of this type."""
+    """Return the shape of an array that holds the values of this type."""
     return () if isinstance(type_, ScalarType) else static_shape(type_)
 
 

@@ -41,7 +41,7 @@ def _outputs(engine: Inference, region: Graph) -> list[Type]:
 
 
 def _known_scalar(engine: Inference, value: Value | None) -> int | None:
-    """A scalar value if it is a plain number."""
+    """Return a scalar value if it is a plain number."""
     if value is None:
         return None
     known = engine.found.values.get(value)
@@ -97,7 +97,7 @@ def _note_branch(engine: Inference, node: Node, branch: Branch) -> None:
 
 
 def _infer_taken(engine: Inference, node: Node, place: int, why: str) -> list[Type]:
-    """The branch that runs. The other one is inferred for readers only: what is wrong in it does not matter."""
+    """Return the branch that runs. The other one is inferred for readers only: what is wrong in it does not matter."""
     taken, other = node.regions[place], node.regions[1 - place]
     _note_branch(engine, node, Branch(place, why))
     mark = engine.mark()
@@ -110,7 +110,7 @@ def _infer_taken(engine: Inference, node: Node, place: int, why: str) -> list[Ty
 
 
 def infer_call(engine: Inference, node: Node) -> list[Type]:
-    """A function's body with this call's argument types."""
+    """Return a function's body with this call's argument types."""
     callee = engine.program.functions.get(str(node.attrs.get("callee")))
     if callee is None:
         raise RuleError(f"there is no function {node.attrs.get('callee')!r}")
@@ -294,7 +294,7 @@ def _unchanged(engine: Inference, node: Node, body: Graph, state: Sequence[Value
 
 
 def _agreed(engine: Inference, before: Type, after: Type) -> Type | None:
-    """The one type of a state before and after a step; None where the two cannot be the same."""
+    """Return the one type of a state before and after a step; None where the two cannot be the same."""
     if before is after or not (isinstance(before, TensorType) and isinstance(after, TensorType)):
         return before
     if DType.UNKNOWN not in (before.dtype, after.dtype) and before.dtype is not after.dtype:
@@ -402,7 +402,7 @@ CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {
 
 
 def join(engine: Inference, left: Type, right: Type, why: str, widened: set[Dim] | None = None, decided_by: DecidedBy = "") -> Type:
-    """The most precise type that covers both. With `widened`, sizes made unknown once stay as they are: a loop's fixpoint ends."""
+    """Return the most precise type that covers both. With `widened`, sizes made unknown once stay as they are: a loop's fixpoint ends."""
     if left is right:
         return left
     if isinstance(left, TensorType) and isinstance(right, TensorType):
@@ -438,8 +438,8 @@ def _join_dim(engine: Inference, left: Dim, right: Dim, why: str, widened: set[D
 
 
 def renewed(engine: Inference, types: Sequence[Type], since: int = 0) -> list[Type]:
-    """The types with new unknowns in place of those made after the first `since`: what was the same within one step of a loop,
-    or for one element of a list, need not be the same for another."""
+    """Return the types with new unknowns in place of those made after the first `since`: what was the same within one step of a loop, or
+    for one element of a list, need not be the same for another."""
     names: dict[str, Dim] = {}
     return [_renewed(engine, type_, since, names) for type_ in types]
 
@@ -496,7 +496,7 @@ class KnownLists:
         return None if first is None else self._engine.found.lists.get(first)
 
     def operand(self, index: int) -> Item | None:
-        """An operand as the element of a list; None where it is absent."""
+        """Return an operand as the element of a list; None where it is absent."""
         value = self._node.inputs[index] if index < len(self._node.inputs) else None
         return None if value is None else Item(self._engine.found.type_of(value), self._engine.found.values.get(value))
 

@@ -139,14 +139,14 @@ def symbols_of(type_: Type) -> set[str]:
 
 
 def dtype_cell(type_: Type) -> str | None:
-    """A type's element type as reports show it."""
+    """Return a type's element type as reports show it."""
     if type_.dtype is not DType.UNKNOWN:
         return type_.dtype.text
     return None
 
 
 def shape_cell(type_: Type) -> object:
-    """A type's sizes as reports show them: integers, formulas, None for what is unknown."""
+    """Return a type's sizes as reports show them: integers, formulas, None for what is unknown."""
     if isinstance(type_, TensorType):
         if type_.shape is None:
             return None
@@ -322,7 +322,7 @@ def fill_in(found: Inferred, program: Program) -> None:
 
 
 def _given_for(value: Value, program: Program, elements: Mapping[Value, list[SymDim]]) -> str:
-    """The numbers given on the command line that a value is computed from, within some steps."""
+    """Return the numbers given on the command line that a value is computed from, within some steps."""
     found: dict[str, int] = {}
     work, seen = deque([value]), {value}
     while work and len(seen) < _MOST_STEPS:
@@ -366,7 +366,7 @@ def _trial(program: Program, numbers: Mapping[str, int], elements: Container[str
 def sizes_that_run(
     program: Program, sizes: Mapping[str, int], growing: Collection[str], usual: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """The sizes, with the usual ones where the model runs at those, else with larger ones for some of the symbols where the model
+    """Return the sizes, with the usual ones where the model runs at those, else with larger ones for some of the symbols where the model
     contradicts itself at those: an image of one pixel, or audio of one sample. As they are where no size that is tried is better."""
     if not growing or len(program.graph) > _LARGE:
         return dict(sizes)
@@ -478,7 +478,7 @@ class _Remedies:
         self._count: int | None = None
 
     def first(self, reason: Reason) -> Reason:
-        """The cause that has none among the other reasons; of several the first."""
+        """Return the cause that has none among the other reasons; of several the first."""
         seen: dict[int, Reason] = {}
         at = reason
         while id(at) not in self._first:
@@ -523,7 +523,7 @@ class _Remedies:
         return self._met
 
     def of(self, reason: Reason) -> tuple[str, str]:
-        """The options that make it known, and what of the inputs decides it."""
+        """Return the options that make it known, and what of the inputs decides it."""
         key = reason.values, reason.sizes
         if key not in self._made:
             self._made[key] = self._search(reason) if (reason.values or reason.sizes) and self._left > 0 else ("", "")
@@ -706,7 +706,7 @@ def _compared_with(elements: Mapping[Value, list[SymDim]], wanted: frozenset[str
 
 
 def _formulas(known: Known) -> Iterator[SymDim]:
-    """The formulas that small known values are made of."""
+    """Yield the formulas that small known values are made of."""
     for one in known.reshape(-1).tolist():
         if isinstance(one, SymDim):
             yield one

@@ -121,7 +121,7 @@ class Finder:
         self._found: dict[tuple[object, ...], Change] = {}
 
     def changes(self, inside: Mapping[int, int]) -> list[Change]:
-        """Every change, ordered by the first step it concerns."""
+        """Return every change, ordered by the first step it concerns."""
         for step, node in enumerate(self._steps):
             self._over_operand(step, node)
             if plays(node, OpRole.LAYS_OUT):
@@ -172,7 +172,8 @@ class Finder:
                 return
 
     def _replaceable(self, operand: Value | None, result: Value, step: int) -> int | None:
-        """The storage of an operand that could hold the result: of the same size, not shared with a larger tensor, and last used here."""
+        """Return the storage of an operand that could hold the result: of the same size, not shared with a larger tensor, and last used
+        here."""
         if operand is None:
             return None
         place = self._index.get(self._aliases.storage(operand))
@@ -215,7 +216,7 @@ class Finder:
 
 
 def _line(loc: Loc | None) -> tuple[object, ...]:
-    """The line of source, and the innermost that is not torch's own."""
+    """Return the line of source, and the innermost that is not torch's own."""
     if loc is None:
         return ()
     user = user_line(loc)
@@ -223,7 +224,7 @@ def _line(loc: Loc | None) -> tuple[object, ...]:
 
 
 def user_line(loc: Loc) -> Loc:
-    """The innermost line of a place that is no part of torch's modules, where there is one."""
+    """Return the innermost line of a place that is no part of torch's modules, where there is one."""
     at: Loc | None = loc
     while at is not None:
         if "/torch/nn/" not in at.file.replace("\\", "/"):

@@ -129,7 +129,7 @@ def longest_holds(facts: Facts) -> dict[Value, Hold]:
 
 
 def _call_around(scope: Scope, other: Scope) -> Scope:
-    """The innermost call that both are part of."""
+    """Return the innermost call that both are part of."""
     while scope is not other:
         deeper, rest = (scope, other) if scope.depth >= other.depth else (other, scope)
         if deeper.parent is None:
@@ -418,7 +418,7 @@ def _is_item(name: str) -> bool:
 
 
 def _stem(name: str) -> str:
-    """A module's name without its number."""
+    """Return a module's name without its number."""
     return name.rpartition(".")[2].rstrip("0123456789")
 
 
@@ -539,7 +539,7 @@ class HiddenFunction:
         return False
 
     def _bound_again(self, value: Value, used: int) -> int:
-        """The step after which a variable is most likely rebound: that of the next result of the same size, from its use on."""
+        """Return the step after which a variable is most likely rebound: that of the next result of the same size, from its use on."""
         steps = self._alike[_likeness(value)]
         place = bisect_left(steps, used)
         return steps[place] if place < len(steps) else self._end

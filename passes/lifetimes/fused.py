@@ -85,7 +85,7 @@ class FusedPlan:
         return self.modelled(there)
 
     def modelled(self, there: int) -> Quantity:
-        """The bytes of temporaries beside others, with their interval."""
+        """Return the bytes of temporaries beside others, with their interval."""
         high = None if self.high is None else there + self.high
         note = "" if self.high is not None else "what an operation that is not known takes is not known"
         return Quantity(there + self.temporary, Provenance.MODELLED, note=note, lo=there + self.low, hi=high)
@@ -103,8 +103,8 @@ class FusedPlan:
         }
 
     def ranges(self) -> list[LiveRange]:
-        """The same as live ranges. Memory of results is there before anything runs; what lies in it, or in a donated argument, takes none
-        of its own."""
+        """Return the same as live ranges. Memory of results is there before anything runs; what lies in it, or in a donated argument, takes
+        none of its own."""
         found: list[LiveRange] = []
         for number, one in enumerate(self.storages):
             if number in self.shared:
@@ -168,7 +168,7 @@ class Body:
     # -- values ---------------------------------------------------------------------------------------------------
 
     def root(self, value: Value) -> Value:
-        """The value whose buffer it is."""
+        """Return the value whose buffer it is."""
         while (above := self.roots.get(value)) is not None:
             value = above
         return value
@@ -406,7 +406,7 @@ class Body:
         return is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
-        """The kernel of a node, and those that bring operands of a product into another order or element type before it."""
+        """Return the kernel of a node, and those that bring operands of a product into another order or element type before it."""
         before: list[Kernel] = []
         reads: dict[object, None] = {value: None for value in sorted(self.leaves(node), key=self._order)}
         makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
@@ -526,7 +526,7 @@ class Body:
         return frozenset(found)
 
     def _last_reads(self, kernels: Sequence[Kernel], results: Iterable[Value]) -> dict[object, int]:
-        """The last kernel that reads each value; what the graph returns is read behind the last one."""
+        """Return the last kernel that reads each value; what the graph returns is read behind the last one."""
         last: dict[object, int] = {}
         for step, kernel in enumerate(kernels):
             for read in kernel.reads:
@@ -603,7 +603,7 @@ class Body:
         return reach > _BLOCK and sum(size for size in pads if isinstance(size, int)) == reach - 1
 
     def _inside(self, node: Node) -> int:
-        """The most that a region of a node takes."""
+        """Return the most that a region of a node takes."""
         most = 0
         for region in node.regions:
             is_loop = control_of(node) is Control.LOOP
@@ -690,7 +690,7 @@ def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
 def plan_fused(
     graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None, kind: type[Body] = Body
 ) -> FusedPlan:
-    """The buffers of a program, and sums of them; of a sharded one on one device."""
+    """Return the buffers of a program, and sums of them; of a sharded one on one device."""
     given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
     body = kind(graph, types, given)
     if sharding is not None:
@@ -715,7 +715,8 @@ def plan_fused(
 
 
 def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int], parts: Callable[[Value], int]) -> int:
-    """The most that any order takes that is near: nothing is fused or written over, and each operand is brought into another order."""
+    """Return the most that any order takes that is near: nothing is fused or written over, and each operand is brought into another
+    order."""
     loose = Body(graph, types, given, is_loose=True)
     loose.parts = parts
     plan = loose.plan(is_main=True)

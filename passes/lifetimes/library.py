@@ -41,7 +41,7 @@ class Library:
     is_copied: Callable[[Node, int], bool]
 
     def kernels(self) -> dict[Node, Node]:
-        """The operators that are in a kernel, with the one that makes its result."""
+        """Return the operators that are in a kernel, with the one that makes its result."""
         found: dict[Node, Node] = {}
         for start in reversed(self.place):
             if start in found or not self._starts(start):
@@ -62,7 +62,7 @@ class Library:
         return (node.op in LIBRARY_REDUCTIONS or node.op == LIBRARY_WINDOWS) and self._has(node)
 
     def _above(self, members: list[Node], found: dict[Node, Node]) -> Node | None:
-        """An operator that members alone read."""
+        """Return an operator that members alone read."""
         for node in members:
             for place, value in enumerate(node.inputs):
                 if value is None or self.is_copied(node, place):
@@ -76,7 +76,7 @@ class Library:
         return None
 
     def _below(self, last: Node, members: list[Node], found: dict[Node, Node]) -> Node | None:
-        """The one operator that reads the result."""
+        """Return the one operator that reads the result."""
         users = self.users.get(self.root(last.outputs[0]), [])
         user = users[0] if len(users) == 1 else None
         if user is None or user in found or user in members or not self._has(user):
@@ -158,7 +158,7 @@ def _is_stretched(node: Node) -> bool:
 
 
 def _numbers(node: Node, name: str) -> tuple[int, ...]:
-    """A list among the attributes, empty where it is not there."""
+    """Return a list among the attributes, empty where it is not there."""
     held = node.attrs.get(name)
     return tuple(number for number in held if isinstance(number, int)) if isinstance(held, tuple) else ()
 

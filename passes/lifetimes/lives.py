@@ -59,17 +59,17 @@ class LiveRange:
     """Tensors that occupy it in turn, in order of birth, where an allocation plan assigns it to several."""
 
     def at(self, step: int) -> Tenant:
-        """The tensor that occupies the storage at a step; between two of them the earlier one."""
+        """Return the tensor that occupies the storage at a step; between two of them the earlier one."""
         place = bisect_right(self.tenants, step, key=_birth) - 1
         return self.tenants[place] if place >= 0 else Tenant(self.value, self.born, self.dies, self.held_by)
 
     def after(self, step: int) -> Tenant | None:
-        """The next tensor to which the storage is assigned."""
+        """Return the next tensor to which the storage is assigned."""
         place = bisect_right(self.tenants, step, key=_birth)
         return self.tenants[place] if place < len(self.tenants) else None
 
     def read(self, use: int) -> Value:
-        """The value that a use reads."""
+        """Return the value that a use reads."""
         return self.used[use] if self.used else self.value
 
     @property
@@ -230,7 +230,7 @@ class Facts:
     """Steps that read each storage, each with the value that is read."""
 
     def last_use(self, storage: Value) -> int:
-        """The last use of a storage; its definition where it has no use."""
+        """Return the last use of a storage; its definition where it has no use."""
         uses = self.uses[storage]
         return uses[-1][0] if uses else self.born[storage]
 
@@ -254,7 +254,7 @@ OUTLIVES = "Python beyond the end of the run"
 
 
 def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[Node]) -> list[LiveRange]:
-    """The same storages with observed live ranges; storages that the run did not allocate keep theirs."""
+    """Return the same storages with observed live ranges; storages that the run did not allocate keep theirs."""
     found = []
     for one in ranges:
         life = watched.lives.get(one.value)
@@ -346,7 +346,7 @@ class _Inside:
         return is_taken and owner not in self.types.idle
 
     def _peak(self, graph: Graph) -> Dim:
-        """The peak of the bytes that a graph's nodes allocate."""
+        """Return the peak of the bytes that a graph's nodes allocate."""
         body = Body(list(graph), self.aliases, self.types, self.unsized)
         body.read(graph.outputs)
         inside = {step: self.extra[node] for step, node in enumerate(body.steps) if node in self.extra}
@@ -361,7 +361,7 @@ class _Inside:
             self.extra[node] = found
 
     def _beyond_results(self, node: Node, peak: Dim) -> Dim:
-        """The peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""
+        """Return the peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""
         types = (self.types.type_of(output) for output in node.outputs if self.aliases.storage(output) is output)
         sizes = [size for type_ in types if (size := type_.nbytes) is not None]
         return dim_max(peak - reduce(add, sizes, 0), 0)

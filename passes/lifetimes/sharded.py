@@ -77,7 +77,7 @@ class Sharding:
         return (type_.shape or ()) if isinstance(type_, TensorType) else ()
 
     def _fitted(self, value: Value, cut: Cut) -> Cut:
-        """A cut of which every axis of the mesh is used once, and only for axes that there are."""
+        """Return a cut of which every axis of the mesh is used once, and only for axes that there are."""
         seen: set[str] = set()
         made: list[tuple[str, ...]] = []
         for axes in cut[: len(self._shape(value))]:

@@ -70,27 +70,27 @@ class Timeline:
 
     @cached_property
     def footprint(self) -> Footprint | None:
-        """All memory over the steps, a device's where an allocator is simulated; computed on first use."""
+        """Return all memory over the steps, a device's where an allocator is simulated; computed on first use."""
         return None if self.find_footprint is None else self.find_footprint(self)
 
     @property
     def device_peak_bytes(self) -> Quantity:
-        """The peak that reports show first, of all memory of the device; unknown where nothing counts it."""
+        """Return the peak that reports show first, of all memory of the device; unknown where nothing counts it."""
         return Quantity(None, Provenance.UNKNOWN) if self.footprint is None else self.footprint.peak
 
     @property
     def activation_peak_bytes(self) -> Dim:
-        """The peak of tensors beyond weights and inputs, under the name that reports give it."""
+        """Return the peak of tensors beyond weights and inputs, under the name that reports give it."""
         return self.peak
 
     @cached_property
     def lower_bound(self) -> Dim:
-        """The least that any order needs at its peak; computed on first use."""
+        """Return the least that any order needs at its peak; computed on first use."""
         return self.find_lower_bound()
 
     @cached_property
     def windows(self) -> Windows:
-        """The index of what is alive at each step; built on first use."""
+        """Return the index of what is alive at each step; built on first use."""
         return windows(self.ranges, len(self.steps))
 
     def living(self, step: int) -> list[LiveRange]:
@@ -137,7 +137,7 @@ class Timeline:
         return f"{len(self.unsized)} tensors have no known size: between the least and the most that {_some(names)} can be"
 
     def why(self, one: LiveRange, step: int) -> str:
-        """Why the tensor in a storage is alive at a step."""
+        """Return why the tensor in a storage is alive at a step."""
         return why_alive(self.steps, one, step)
 
 
@@ -146,7 +146,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:
-    """Why the tensor in a storage is alive at a step: its next use, the reference that keeps it after the last use, or that it is
+    """Return why the tensor in a storage is alive at a step: its next use, the reference that keeps it after the last use, or that it is
     returned. Where another tensor had the storage first, in whose buffer it is."""
     tenant = one.at(step)
     where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
@@ -178,7 +178,7 @@ def shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
 
 
 def _outside(scope: Scope) -> list[Scope]:
-    """The calls around a call, outermost first."""
+    """Return the calls around a call, outermost first."""
     above: list[Scope] = []
     parent = scope.parent
     while parent is not None:
@@ -188,7 +188,7 @@ def _outside(scope: Scope) -> list[Scope]:
 
 
 def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
-    """The timeline of given live ranges."""
+    """Return the timeline of given live ranges."""
     alive = lifetimes.alive()
     peak, at = largest_size(alive)
     return Timeline(
@@ -208,7 +208,7 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
 
 
 def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
-    """A lower bound for every order: the node with the largest sum of results, operands and bytes inside it."""
+    """Return a lower bound for every order: the node with the largest sum of results, operands and bytes inside it."""
     sizes = {one.value: one.size for one in lifetimes.ranges}
     needs: list[Dim] = []
     storage, inside = aliases.storage, lifetimes.inside
@@ -278,7 +278,7 @@ class Windows:
 
 
 def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
-    """The intervals of a timeline."""
+    """Return the intervals of a timeline."""
     births: list[list[LiveRange]] = [[] for _ in range(steps)]
     deaths = [0] * (steps + 1)
     for one in ranges:
@@ -338,12 +338,12 @@ class Held:
 
     @property
     def why(self) -> str:
-        """Why it is alive."""
+        """Return why it is alive."""
         return self.reason if isinstance(self.reason, str) else self.reason()
 
     @property
     def cell(self) -> object:
-        """The size as a report holds it."""
+        """Return the size as a report holds it."""
         return dim_cell(self.size) if self.shown is None else self.shown
 
 
@@ -415,12 +415,12 @@ class Footprint:
 
     @property
     def peak_node(self) -> Node | None:
-        """The node that runs at the peak."""
+        """Return the node that runs at the peak."""
         return self.steps[self.peak_step] if self.steps else None
 
     @property
     def note(self) -> str:
-        """The quantity whose peak it is."""
+        """Return the quantity whose peak it is."""
         return f"{self.of} peak: {self.what}"
 
     @cached_property
@@ -429,7 +429,7 @@ class Footprint:
         return sorted(self.living(self.peak_step), key=lambda one: -scale(one.size))
 
     def summary(self) -> dict[str, object]:
-        """The peak, its parts and where it is, under names that say whose it is."""
+        """Return the peak, its parts and where it is, under names that say whose it is."""
         node = self.peak_node
         parts = {category: self._part(column) for category, column in self.parts.items()}
         is_unknown = self.peak.shown is None and self.peak.interval is not None
@@ -445,7 +445,7 @@ class Footprint:
         return found
 
     def _part(self, column: Sequence[object]) -> object:
-        """A part at the peak: where the peak's step is modelled, parts that differ between the possible steps are modelled too."""
+        """Return a part at the peak: where the peak's step is modelled, parts that differ between the possible steps are modelled too."""
         cell = column[self.peak_step] if len(column) else 0
         if self.is_sure or isinstance(cell, Quantity) or all(one == cell for one in column):
             return cell
@@ -475,7 +475,7 @@ class Footprint:
         return Table.of(rows, columns=columns, title="at the peak by module")
 
     def runners_up(self) -> Table:
-        """The highest local maxima over the steps."""
+        """Return the highest local maxima over the steps."""
         heights = [scale(size) for size in self.heights]
         hills = [
             step
@@ -487,13 +487,13 @@ class Footprint:
         return Table.of(rows, columns=["node", "step:index", "bytes"], title="highest steps")
 
     def height(self, step: int) -> object:
-        """The total of a step, with the least certain provenance of its parts."""
+        """Return the total of a step, with the least certain provenance of its parts."""
         cells = (column[step] for column in self.parts.values())
         where = least_sure(cell.provenance for cell in cells if isinstance(cell, Quantity))
         return at_least(self.heights[step], step not in self.lacking, where)
 
     def series(self) -> tuple[Series, ...]:
-        """The parts over the steps, stacked; nothing where sizes are symbolic."""
+        """Return the parts over the steps, stacked; nothing where sizes are symbolic."""
         numbers = [size for size in self.heights if isinstance(size, int)]
         if not numbers or len(numbers) < len(self.heights):
             return ()
@@ -517,7 +517,7 @@ class Footprint:
 
 
 def _held_table(held: Sequence[Held], title: str, top: int) -> Table:
-    """The first rows; the last one sums up what has none of its own. A chart asks for hundreds of these, of hundreds of tensors."""
+    """Return the first rows; the last one sums up what has none of its own. A chart asks for hundreds of these, of hundreds of tensors."""
     listed = held if not top or len(held) <= top else held[: top - 1]
     rest = held[len(listed) :]
     rows: list[tuple[object, ...]] = [(one.name, one.cell, one.category, one.born, one.dies, one.why, one.held_by) for one in listed]
@@ -543,18 +543,18 @@ def _common(cells: Iterable[object]) -> object:
 
 
 def limits_of(device: DeviceProfile) -> tuple[Limit, ...]:
-    """The height that memory on a device is not to pass."""
+    """Return the height that memory on a device is not to pass."""
     room = device.room_bytes
     return (Limit(room, f"memory of {device.title}"),) if room else ()
 
 
 def as_far_as_known(step: str) -> Quantity:
-    """The name of the highest step where others have parts of unknown size."""
+    """Return the name of the highest step where others have parts of unknown size."""
     return Quantity(step, Provenance.UNKNOWN, note="the highest step as far as sizes are known")
 
 
 def shown_steps(heights: Sequence[int]) -> list[int]:
-    """All steps, or of many the highest in each interval."""
+    """Return all steps, or of many the highest in each interval."""
     count = len(heights)
     if count <= _MOST_POINTS:
         return list(range(count))
@@ -571,7 +571,7 @@ def _falls_after(heights: list[int], step: int) -> bool:
 
 
 def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, shown: Quantity | None = None) -> Held:
-    """A tensor that is alive at a step."""
+    """Return a tensor that is alive at a step."""
     tenant = one.at(step)
     held_by = tenant.held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
     category = "output" if one.is_output else "activation"
@@ -597,7 +597,7 @@ def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
 
 
 def unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
-    """A tensor of unknown size that is alive at a step: no sum counts it."""
+    """Return a tensor of unknown size that is alive at a step: no sum counts it."""
     return tensor_row(steps, one, step, 0, size_cell(one.size))
 
 

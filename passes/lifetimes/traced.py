@@ -71,7 +71,7 @@ class TracedLocals:
         """Number of variables whose only use is one statement, by that statement."""
 
     def holds(self) -> dict[Value, Hold]:
-        """The longest-lived reference to each storage."""
+        """Return the longest-lived reference to each storage."""
         self._find_all()
         self._note_same()
         if self._same:
@@ -174,7 +174,7 @@ class TracedLocals:
                     found.name = _NUMBER.sub("", value.name)
 
     def _tensor(self, value: Value) -> Value:
-        """The value that is the same object in Python."""
+        """Return the value that is the same object in Python."""
         while (operand := self._same.get(value)) is not None:
             value = operand
         return value
@@ -245,7 +245,7 @@ class TracedLocals:
         return self._step_of[variable.value.node] if variable.value.node is not None else -1
 
     def _until(self, variable: _Variable) -> int:
-        """The last step before a variable drops its reference."""
+        """Return the last step before a variable drops its reference."""
         call, last = variable.call, variable.reads[-1]
         made = call.run_at(variable.bound)
         if variable.heir is not None:
@@ -290,7 +290,8 @@ class TracedLocals:
         return is_given and not is_same and given.type.shape == variable.value.type.shape
 
     def _likely_name(self, variable: _Variable) -> str:
-        """The name of the one variable of the same type with its last use in the statement that defines a tensor: it was rebound there."""
+        """Return the name of the one variable of the same type with its last use in the statement that defines a tensor: it was rebound
+        there."""
         if variable.name:
             return variable.name
         made, kind = variable.call.run_at(variable.bound), _likeness_of(variable.value)
@@ -299,7 +300,7 @@ class TracedLocals:
         return read[0].name if len(read) == 1 and read[0] is not variable else ""
 
     def _later_name(self, value: Value, call: Call) -> str:
-        """The name of a tensor, or of the result of a no-op on it in a separate statement."""
+        """Return the name of a tensor, or of the result of a no-op on it in a separate statement."""
         found = self._variables.get((value, call))
         if found is None or found.name:
             return found.name if found is not None else ""
@@ -354,7 +355,7 @@ class TracedLocals:
 
 
 def _after(places: Sequence[int], place: int) -> int | None:
-    """The first of ascending positions after a given one."""
+    """Return the first of ascending positions after a given one."""
     found = bisect_right(places, place)
     return places[found] if found < len(places) else None
 
@@ -413,7 +414,7 @@ class Call:
     """Number of executions of each line."""
 
     def run_at(self, step: int) -> Run:
-        """The statement that ran at a step."""
+        """Return the statement that ran at a step."""
         low, high = 0, len(self.runs) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -425,7 +426,7 @@ class Call:
 
 
 def calls_of(steps: Sequence[Node]) -> list[Call | None]:
-    """The innermost call at each step; None where the file does not record it."""
+    """Return the innermost call at each step; None where the file does not record it."""
     return _Calls(steps).found
 
 
@@ -506,7 +507,7 @@ def _frames(loc: Loc) -> list[Loc]:
 
 
 def _scopes(frames: list[Loc], scope: Scope) -> list[Scope | None]:
-    """The module call that each frame begins."""
+    """Return the module call that each frame begins."""
     scopes: list[Scope] = []
     inner: Scope | None = scope
     while inner is not None:
@@ -518,7 +519,7 @@ def _scopes(frames: list[Loc], scope: Scope) -> list[Scope | None]:
 
 
 def common_call(maker: Call, reader: Call) -> tuple[Call | None, list[Call]]:
-    """The innermost call that contains definition and use, and the calls inside it to which the value was passed."""
+    """Return the innermost call that contains definition and use, and the calls inside it to which the value was passed."""
     given: list[Call] = []
     above: Call | None = maker
     below: Call | None = reader
@@ -550,7 +551,7 @@ class Lifetimes:
 
     @property
     def deaths(self) -> list[int]:
-        """The last step of each storage."""
+        """Return the last step of each storage."""
         return [one.dies for one in (*self.ranges, *self.unsized_ranges)]
 
     def alive(self) -> list[Dim]:
@@ -617,7 +618,7 @@ class Ranges(Analysis[Lifetimes]):
         return Lifetimes(model, body.steps, ranges, inside, unsized, undecided, body.unsized_ranges(holds), is_modelled)
 
     def resolved(self, traits: Traits) -> str:
-        """The model, where auto follows the file."""
+        """Return the model, where auto follows the file."""
         return traits.lifetimes if self.model == "auto" else self.model
 
     def is_modelled(self, program: Program) -> bool:
@@ -641,7 +642,7 @@ MODELLED_LIVES = "live ranges are modelled by lines of source"
 
 
 def other_lives(ctx: PassContext, model: Literal["auto", "ssa", "eager", "jit", "ort", "xla"], likely: Lifetimes) -> list[Lifetimes]:
-    """The shortest and the longest live ranges there may be, where they are modelled; nothing where no tensor's differs."""
+    """Return the shortest and the longest live ranges there may be, where they are modelled; nothing where no tensor's differs."""
     if not likely.is_modelled:
         return []
     found = [ctx.get(Ranges(model=model, held="least")), ctx.get(Ranges(model=model, held="most"))]

@@ -79,7 +79,7 @@ class _Simplified(Body):
                 self.roots[output] = first
 
     def _literal(self, value: Value) -> Literal | None:
-        """The numbers of a constant, of this graph or of those around it."""
+        """Return the numbers of a constant, of this graph or of those around it."""
         inner: Body | None = self if value.role is Role.CONSTANT else None
         while inner is not None and value not in inner.graph.data:
             inner = inner.around
@@ -94,7 +94,7 @@ class _Simplified(Body):
         return (self.root(value), str(self.types.type_of(value)))
 
     def _kept(self, node: Node) -> Value | None:
-        """The operand that is the result, as the other one is neutral."""
+        """Return the operand that is the result, as the other one is neutral."""
         if len(node.inputs) != 2:
             return None
         neutral = next((_NEUTRAL[role] for role in _NEUTRAL if plays(node, role)), (float("-inf"), True) if node.op == _LARGER else None)
@@ -108,7 +108,7 @@ class _Simplified(Body):
         return None
 
     def _constant(self, value: Value) -> float | None:
-        """The number that all elements are."""
+        """Return the number that all elements are."""
         root = self.root(value)
         while root.node is not None and plays(root.node, OpRole.SPREAD) and root.node.inputs[0] is not None:
             root = self.root(root.node.inputs[0])
@@ -127,7 +127,7 @@ class _Counter:
         self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges}
 
     def of_graph(self, graph: Graph, around: Body | None = None) -> Work:
-        """The sum over a graph: of its branches the dearest, bodies of loops once."""
+        """Return the sum over a graph: of its branches the dearest, bodies of loops once."""
         body = _Simplified(graph, self._types, (), around)
         if self._sharding is not None:
             body.parts = self._sharding.parts

@@ -60,7 +60,7 @@ class Changes:
 
 
 def changed(program: Program, changes: Changes, target: Target) -> Program:
-    """A copy of the program with the changes, without dead code."""
+    """Return a copy of the program with the changes, without dead code."""
     return _Copy(program, changes, target).made()
 
 
@@ -132,7 +132,7 @@ class _Copy:
                 self._note_layout(original)
 
     def _type(self, node: Node, index: int, inputs: list[Value | None]) -> Type:
-        """The type of a result whose operands have another layout than the file says."""
+        """Return the type of a result whose operands have another layout than the file says."""
         type_, spec = node.outputs[index].type, find_op(node.op)
         if type_.shape is None or spec is None:
             return type_
@@ -174,7 +174,7 @@ class _Copy:
         return unused
 
     def _may_go(self, node: Node) -> bool:
-        """A node that is dead in the file runs nevertheless; one that became dead by the changes does not."""
+        """Return whether a node may be removed: a node dead in the file runs nevertheless, one that became dead by the changes does not."""
         return "inplace" not in node.attrs and (node in self._changes.may_go or any(output.users for output in node.outputs))
 
 
@@ -279,7 +279,7 @@ def fuse_modules(graph: Graph, changes: Changes) -> None:
 
 
 def _calls(graph: Graph) -> dict[Scope, list[Node]]:
-    """The nodes of each call of such a module, outer calls before inner."""
+    """Return the nodes of each call of such a module, outer calls before inner."""
     around: dict[Scope, tuple[Scope, ...]] = {}
     found: dict[Scope, list[Node]] = {}
     for node in graph:
@@ -289,7 +289,7 @@ def _calls(graph: Graph) -> dict[Scope, list[Node]]:
 
 
 def _fusable(scope: Scope, around: dict[Scope, tuple[Scope, ...]]) -> tuple[Scope, ...]:
-    """The calls of such modules that a scope is in, outermost first."""
+    """Return the calls of such modules that a scope is in, outermost first."""
     above: list[Scope] = []
     at: Scope | None = scope
     while at is not None and at not in around:
@@ -319,7 +319,7 @@ def _leaving(nodes: Sequence[Node]) -> list[Value]:
 
 
 def _weights(scope: Scope, nodes: Sequence[Node], names: Sequence[str]) -> list[Value] | None:
-    """The module's weights of these names; None where one is not used."""
+    """Return the module's weights of these names; None where one is not used."""
     read = {value.name: value for node in nodes for value in node.inputs if value is not None and value.role is Role.PARAMETER}
     prefix = f"{scope.module}." if scope.module else ""
     found = [read.get(f"{prefix}{name}") for name in names]
@@ -327,7 +327,7 @@ def _weights(scope: Scope, nodes: Sequence[Node], names: Sequence[str]) -> list[
 
 
 def _attention(scope: Scope, nodes: Sequence[Node]) -> Fused | None:
-    """The fused attention of a call, None where it does not run as one."""
+    """Return the fused attention of a call, None where it does not run as one."""
     weights = _weights(scope, nodes, _ATTENTION_WEIGHTS)
     inputs = _entering(nodes)
     x = inputs[0] if inputs else None
@@ -380,7 +380,7 @@ def _heads(x: Value, nodes: Sequence[Node]) -> int | None:
 
 
 def _attention_weights(x: Value, nodes: Sequence[Node], heads: int) -> tuple[Value, bool] | None:
-    """The attention weights that a call returns, and whether they are averaged over the heads."""
+    """Return the attention weights that a call returns, and whether they are averaged over the heads."""
     batch, length = (x.type.shape or ())[:2]
     outputs = [output for node in reversed(nodes) for output in node.outputs]
     for shape, averaged in (((batch, length, length), True), ((batch, heads, length, length), False)):
@@ -391,7 +391,7 @@ def _attention_weights(x: Value, nodes: Sequence[Node], heads: int) -> tuple[Val
 
 
 def _layer(scope: Scope, nodes: Sequence[Node], inner: Scope, inner_nodes: Sequence[Node]) -> Fused | None:
-    """The fused encoder layer of a call, None where it does not run as one."""
+    """Return the fused encoder layer of a call, None where it does not run as one."""
     weights, attention = _weights(scope, nodes, _LAYER_WEIGHTS), _attention(inner, inner_nodes)
     inputs, leaving = _entering(nodes), _leaving(nodes)
     activation = next((_ACTIVATIONS[node.op] for node in nodes if node.op in _ACTIVATIONS), None)
@@ -433,7 +433,7 @@ def leave_out_masks(graph: Graph, types: Inferred, changes: Changes) -> None:
 
 
 def _masking_statement(node: Node) -> Loc | None:
-    """The statement of transformers that makes masks and that a node belongs to."""
+    """Return the statement of transformers that makes masks and that a node belongs to."""
     at = node.loc
     while at is not None:
         if _LIBRARY in at.file.replace("\\", "/") and _MAKES_MASK(at.statement):
@@ -457,7 +457,7 @@ def _leave_out(mask: Value, types: Inferred, changes: Changes) -> bool:
 
 
 def _mask_values(mask: Value, types: Inferred) -> Known | None:
-    """The values of a mask that depends on positions only."""
+    """Return the values of a mask that depends on positions only."""
     found, node = types.values.get(mask), mask.node
     if found is not None or node is None:
         return found
@@ -548,7 +548,7 @@ def _is_square(node: Node, types: Inferred) -> bool:
 
 
 def as_run(program: Program, types: Inferred, target: Target) -> Program | None:
-    """A copy of the program as Python runs it in inference; None where the exported one is the same."""
+    """Return a copy of the program as Python runs it in inference; None where the exported one is the same."""
     graph = program.graph
     if not program.traits.is_exported or program.functions or any(node.regions for node in graph):
         return None

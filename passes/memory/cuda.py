@@ -53,7 +53,7 @@ Run: TypeAlias = Literal["first", "second"]
 
 
 def bracketed(counter: str, central: int, ends: tuple[int, int | None], note: str) -> Quantity:
-    """A counter of a replay with inexact sizes, between its values for their lower and upper bounds.
+    """Return a counter of a replay with inexact sizes, between its values for their lower and upper bounds.
 
     What is asked for never falls where a size rises, so that it is exact where both ends are the same. What is allocated and
     reserved depends on the order of sizes: where a size is modelled these are modelled too, whatever the ends say.
@@ -149,11 +149,11 @@ class DeviceMemory:
         return replace(found, value=None, provenance=Provenance.UNKNOWN) if self.is_open else found
 
     def worst(self, counter: Counter) -> Quantity:
-        """The larger peak of the first and the second forward."""
+        """Return the larger peak of the first and the second forward."""
         return self.counter("cold", counter) if self.central is None else self._between(counter, lambda replayed: replayed.worst(counter))
 
     def computed(self, value: object) -> Quantity:
-        """A quantity derived from the whole replay, such as the free part of a segment."""
+        """Return a quantity derived from the whole replay, such as the free part of a segment."""
         return derived(None if self.is_open else value, self.counter("cold", "allocated"), self.counter("cold", "reserved"))
 
     @property
@@ -164,7 +164,7 @@ class DeviceMemory:
         return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
 
     def _why_open(self) -> str:
-        """Why there is an interval: the first reason."""
+        """Return why there is an interval: the first reason."""
         if self.unbounded:
             return self.unbounded
         if self.other_lives:
@@ -173,24 +173,24 @@ class DeviceMemory:
         return next((spread.reason for spread in spreads.values()), "some results are either views or copies of their operand")
 
     def replay(self, total_memory: int | None, watch: Collection[str] | Literal["all"] = (), *, addresses: bool = False) -> Replayed:
-        """The prediction once more, on a device with so much memory; raises OutOfMemory where PyTorch would."""
+        """Return the prediction once more, on a device with so much memory; raises OutOfMemory where PyTorch would."""
         assert self.tape is not None and self.sizes is not None
         return self.tape.replay(CachingAllocator.of(self.target, total_memory), self.sizes, watch, addresses=addresses)
 
     @property
     def run(self) -> Run:
-        """The forward with the higher peak of allocated bytes."""
+        """Return the forward with the higher peak of allocated bytes."""
         central = self.central
         return "second" if central is not None and central.at(WARM, "allocated") > central.at(COLD, "allocated") else "first"
 
     @cached_property
     def moments(self) -> Moments | None:
-        """The first forward step by step, computed on first use."""
+        """Return the first forward step by step, computed on first use."""
         return self._moments(COLD)
 
     @cached_property
     def highest(self) -> Moments | None:
-        """The forward with the higher peak, step by step."""
+        """Return the forward with the higher peak, step by step."""
         return self.moments_of(self.run)
 
     def moments_of(self, run: Run) -> Moments | None:
@@ -207,11 +207,11 @@ class DeviceMemory:
 
     @cached_property
     def footprint(self) -> Footprint | None:
-        """The device's memory over the steps of the forward with the higher peak."""
+        """Return the device's memory over the steps of the forward with the higher peak."""
         return self.footprint_of("worst")
 
     def footprint_of(self, run: ShownRun) -> Footprint | None:
-        """The device's memory over the steps of one forward; None where it is unknown."""
+        """Return the device's memory over the steps of one forward; None where it is unknown."""
         if run == "worst":
             return _footprint(self, self.run, self.worst("allocated"), ", the higher of the first two")
         if run == "first":
@@ -329,7 +329,7 @@ _LOWER: tuple[End, ...] = ("low", "central")
 
 
 def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
-    """The requests of a run with the live ranges that they belong to."""
+    """Return the requests of a run with the live ranges that they belong to."""
     ranges = {one.value: one for one in lifetimes.ranges}
     owners = {slot: ranges[value] for slot, value in tape.owners.items() if value in ranges}
     kinds = list(tape.kinds)
@@ -416,7 +416,7 @@ class _Rows:
         self._taken_at = {slot: step for (_, slot, is_taken), step in zip(tape.requests(), starts.tolist(), strict=True) if is_taken}
 
     def at(self, step: int) -> list[Held]:
-        """All that adds up to what is allocated at the highest moment of the step."""
+        """Return all that adds up to what is allocated at the highest moment of the step."""
         moments, count = self._moments, len(self._steps)
         held = moments.stretch.held
         rows = [resident_row(category, self._names[category], held[category], count) for category in RESIDENT if held.get(category)]
@@ -434,7 +434,7 @@ class _Rows:
         return rows
 
     def over(self) -> HeldOver:
-        """All that is allocated at some step, but for rounding."""
+        """Return all that is allocated at some step, but for rounding."""
         tape, sizes, count, found = self._tape, self._sizes, len(self._steps), HeldOver()
         if not count:
             return found
@@ -499,7 +499,7 @@ def headline(memory: DeviceMemory) -> tuple[str, ...]:
 
 
 def verdict_line(fits: Quantity, reserved: Quantity, device: DeviceProfile) -> tuple[str, ...]:
-    """The verdict with what it rests on; nothing where one of it is not known."""
+    """Return the verdict with what it rests on; nothing where one of it is not known."""
     if device.room_bytes is None or reserved.value is None or fits.value is None:
         return ()
     room = humanise(device.room_bytes, Kind.BYTES)
@@ -515,7 +515,7 @@ def verdict_summary(memory: DeviceMemory) -> dict[str, object]:
 
 
 def peak_summary(memory: DeviceMemory) -> dict[str, object]:
-    """The device's peak with its parts and what it adds to the memory before the run; where it is unknown, why."""
+    """Return the device's peak with its parts and what it adds to the memory before the run; where it is unknown, why."""
     found = memory.footprint
     if found is None:
         return {"device_peak_bytes": memory.worst("allocated")}
@@ -562,7 +562,7 @@ def counters_notes(memory: DeviceMemory) -> tuple[str, ...]:
 
 
 def _workspace(memory: DeviceMemory) -> object:
-    """The part of the first forward's peak that is modelled."""
+    """Return the part of the first forward's peak that is modelled."""
     moments = memory.moments
     if moments is None:
         return Quantity(None, Provenance.UNKNOWN, note=memory.reason)
@@ -577,7 +577,7 @@ def _workspace(memory: DeviceMemory) -> object:
 
 
 def _segments(memory: DeviceMemory) -> tuple[Table, ...]:
-    """The segments of the allocator after the first forward."""
+    """Return the segments of the allocator after the first forward."""
     if memory.central is None:
         return ()
     rows = [

@@ -76,7 +76,7 @@ class Simulator:
         return [counted for counted in self._boundless(points, "central") if counted is not None]
 
     def most(self, points: Points) -> list[Replayed | None]:
-        """The same with everything that is not known or modelled at the upper end of its interval; None where nothing bounds it."""
+        """Return the same with everything that is not known or modelled at the upper end of its interval; None where nothing bounds it."""
         found = self._boundless(points, "high")
         if self._longest is None:
             return found
@@ -111,7 +111,7 @@ class Simulator:
         return [found[point] for point in range(len(points))]
 
     def _loaded(self, memory: int | None) -> _Loaded:
-        """The device with so much memory: what is loaded once stays for the next question."""
+        """Return the device with so much memory: what is loaded once stays for the next question."""
         if memory not in self._devices:
             self._devices[memory] = _Loaded(self.target, memory, self._fixed)
         return self._devices[memory]
@@ -297,7 +297,7 @@ def _part(event: MemoryEvent, amounts: list[int]) -> _Part:
 
 
 def _templates(shape: Shape) -> list[list[MemoryEvent]]:
-    """The events again, with a placeholder for each amount, numbered in order."""
+    """Return the events again, with a placeholder for each amount, numbered in order."""
     number = 0
     found: list[list[MemoryEvent]] = []
     for parts in shape:
@@ -313,7 +313,7 @@ def _templates(shape: Shape) -> list[list[MemoryEvent]]:
 
 
 def _placeholder_columns(amounts: Sequence[Sequence[int]]) -> Mapping[str, list[int]]:
-    """The value of each placeholder, for points with these amounts."""
+    """Return the value of each placeholder, for points with these amounts."""
     return {f"?{_placeholder(number)}": list(column) for number, column in enumerate(zip(*amounts, strict=True))}
 
 
@@ -347,7 +347,7 @@ def at_points(ctx: PassContext, over: str, compute: Callable[[PassContext, Point
 
 
 def size_columns(points: Points) -> dict[Column, Sequence[object]]:
-    """The sizes of each point, to begin a table with."""
+    """Return the sizes of each point, to begin a table with."""
     return {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
 
 
@@ -451,7 +451,7 @@ def _notes(result: PeakCurve, target: str) -> Iterator[str]:
 
 
 def _series(result: PeakCurve) -> tuple[Series, ...]:
-    """The curve, where it is one: over several symbols it would be a surface."""
+    """Return the curve, where it is one: over several symbols it would be a surface."""
     if len(result.points.columns) != 1 or len(result.points) < 2:
         return ()
     ((symbol, sizes),) = result.points.columns.items()
@@ -496,7 +496,7 @@ class DevicePeaks:
 
 
 def device_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> DevicePeaks | None:
-    """The peak that `liveness` tells at each point; None where only tensors are known, or points are too many."""
+    """Return the peak that `liveness` tells at each point; None where only tensors are known, or points are too many."""
     if len(points) > _MOST_REPLAYED:
         return None
     timeline = ctx.get(Liveness(model=model))
@@ -562,7 +562,7 @@ class Swept:
 
     @property
     def peak(self) -> tuple[Column, list[int]]:
-        """The peaks that are told: the device's, or those of tensors under a name of their own."""
+        """Return the peaks that are told: the device's, or those of tensors under a name of their own."""
         if self.on_device is None:
             return Column("tensor_peak_bytes", Kind.BYTES, "tensor peak"), self.peaks.total
         return Column("peak_bytes", Kind.BYTES, "peak memory", provenance=self.on_device.origin), self.on_device.bytes
@@ -626,7 +626,7 @@ class Sweep(Analysis[Swept]):
         )
 
     def _times(self, points: Points, ctx: PassContext) -> list[Quantity] | None:
-        """The predicted time at each point; None where it is unknown for every node, or asked for another element type."""
+        """Return the predicted time at each point; None where it is unknown for every node, or asked for another element type."""
         if self.dtype:
             return None
         pass_, graph, found = Time(device=self.device), ctx.program.graph, list[Quantity]()
@@ -638,7 +638,7 @@ class Sweep(Analysis[Swept]):
         return found
 
     def _least(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
-        """The least time at each point; None where it is unknown for every node."""
+        """Return the least time at each point; None where it is unknown for every node."""
         rates, types, aliases, dtype = Rates(device), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype)
         entries = ctx.get(NodeCosts()).entries
         found: list[float] = []
@@ -682,7 +682,7 @@ def _unless_open(value: Dim, limits: tuple[Dim, Dim | None]) -> Dim | None:
 
 
 def _column(evaluator: Evaluator, amount: Dim | None) -> list[int] | None:
-    """A formula at every point; None where part of it is unknown whatever is bound."""
+    """Return a formula at every point; None where part of it is unknown whatever is bound."""
     if amount is None or (isinstance(amount, SymDim) and amount.is_unknown):
         return None
     return [int(number) for number in evaluator.at(amount).tolist()]
@@ -711,7 +711,7 @@ def _swept_cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[objec
 
 
 def curves(result: Swept) -> tuple[Series, ...]:
-    """Each quantity over the one symbol that was swept, and what follows from size and time; none where there were several."""
+    """Return each quantity over the one symbol that was swept, and what follows from size and time; none where there were several."""
     if len(result.points.columns) != 1 or len(result.points) < 2:
         return ()
     ((symbol, sizes),) = result.points.columns.items()

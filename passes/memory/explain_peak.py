@@ -144,7 +144,7 @@ def _changed(found: Footprint, node: str) -> str:
 
 
 def _together(heights: Heights, changes: Sequence[Change], peak: int) -> list[Advice]:
-    """The best change, then the best beside it, and so on, up to the last that lowers the peak.
+    """Return the best change, then the best beside it, and so on, up to the last that lowers the peak.
 
     Where several steps are equally high each may need a change of its own: then one counts that leaves fewer such steps.
     """
@@ -165,7 +165,7 @@ def _together(heights: Heights, changes: Sequence[Change], peak: int) -> list[Ad
 
 
 def _summit(heights: Heights, changes: Sequence[Change]) -> tuple[int, int]:
-    """The peak, and how many steps reach it."""
+    """Return the peak, and how many steps reach it."""
     alive = heights.alive(changes)
     if not len(alive):
         return 0, 0

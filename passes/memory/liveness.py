@@ -213,7 +213,7 @@ def _xla_counters(plan: FusedPlan) -> _Counters:
 
 
 def activation_peak(result: Timeline) -> Quantity | int | str | None:
-    """The peak of tensors beyond weights and inputs, with what is known of it where it is not exact."""
+    """Return the peak of tensors beyond weights and inputs, with what is known of it where it is not exact."""
     if result.unsized:
         low, most = result.peak_limits()
         if low == most == result.peak:
@@ -237,7 +237,7 @@ def _bound_cell(result: Timeline) -> object:
 
 
 def _series(result: Timeline) -> tuple[Series, ...]:
-    """The timeline by category; with symbols there is no one height to draw."""
+    """Return the timeline by category; with symbols there is no one height to draw."""
     numbers = [size for size in result.alive if isinstance(size, int)]
     if len(numbers) < len(result.alive):
         return ()

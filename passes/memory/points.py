@@ -54,7 +54,7 @@ class Points:
 
 
 def parse_points(texts: Iterable[str], program: Program) -> Points:
-    """Every combination of the sizes that the texts give; the last symbol changes fastest."""
+    """Return every combination of the sizes that the texts give; the last symbol changes fastest."""
     sizes: dict[str, list[int]] = {}
     names: dict[str, str] = {}
     for name, wanted in sizes_in(texts).items():
@@ -139,7 +139,7 @@ class Allowed:
 
 
 def sizes_in(texts: Iterable[str]) -> dict[str, list[int]]:
-    """The sizes that the texts give, by what they call the symbols. Nothing of a model is needed for that."""
+    """Return the sizes that the texts give, by what they call the symbols. Nothing of a model is needed for that."""
     found: dict[str, list[int]] = {}
     for name, spec in _parts(texts):
         if name in found:
@@ -152,7 +152,7 @@ def sizes_in(texts: Iterable[str]) -> dict[str, list[int]]:
 
 
 def find_symbol(program: Program, name: str) -> str:
-    """The model's own name of a symbol. Raises UsageError, with what there is, for a name that means none."""
+    """Return the model's own name of a symbol. Raises UsageError, with what there is, for a name that means none."""
     found = symbol_named(program, name)
     if found is not None:
         return found
@@ -329,7 +329,7 @@ class Largest:
 
 
 def largest_by_formula(heights: Heights, memory: int, low: int, high: int | None, rising: bool) -> Largest:
-    """The largest size whose bytes fit. Where they may fall as sizes grow, all sizes are evaluated, up to a limit."""
+    """Return the largest size whose bytes fit. Where they may fall as sizes grow, all sizes are evaluated, up to a limit."""
     top = _first_too_large(heights, memory, low, high)
     if top is None:
         return Largest(high, "range")
@@ -364,7 +364,7 @@ def _refined(heights: Heights, memory: int, low: int, top: int) -> Largest:
 
 
 def largest_by_measuring(measure: Callable[[int], int], memory: int, bound: int, low: int, high: int | None, looks: int) -> Largest:
-    """The largest size whose measured bytes fit, with no more than so many looks.
+    """Return the largest size whose measured bytes fit, with no more than so many looks.
 
     What an allocator reserves may fall where sizes grow: a size that fits may lie above many that do not. So those from the first that
     fails up to `bound`, above which nothing fits, are looked at too: all of them, or as many as there are looks, evenly spread.

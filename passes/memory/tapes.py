@@ -144,7 +144,7 @@ def forward_tape(
     target: Target,
     known: Mapping[Node, Sequence[MemoryEvent]] | None = None,
 ) -> ForwardTape:
-    """A model that is loaded and run twice, with the given live ranges; `known` has precomputed requests of some nodes."""
+    """Return a model that is loaded and run twice, with the given live ranges; `known` has precomputed requests of some nodes."""
     return _ForwardWriter(lifetimes, aliases, types, target, known or {}).write(load)
 
 
@@ -246,7 +246,7 @@ class _ForwardWriter:
             self._kernels.write(self._asked(node, spec) if found is None else found, made)
 
     def _asked(self, node: Node, spec: OpSpec) -> Sequence[MemoryEvent]:
-        """The requests of a call; repeated layers are computed once."""
+        """Return the requests of a call; repeated layers are computed once."""
         types, values, strides = self._types, self._types.values, self._aliases.strides
         operands = [
             None if value is None else (strides.type_of(value), value.role is Role.PARAMETER, value in values) for value in node.inputs
@@ -278,7 +278,7 @@ class _ForwardWriter:
 
 
 def step_tape(trace: Trace, target: Target) -> StepTape:
-    """The requests of a trace's steps on a device."""
+    """Return the requests of a trace's steps on a device."""
     run = trace.requests
     if run is not None:
         if (run.device, run.torch) != (target.device.name, target.torch):

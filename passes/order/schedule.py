@@ -55,7 +55,7 @@ class Draft:
 
 
 def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *, free_inputs: bool) -> Draft:
-    """The scheduling problem of a graph; its order as written is one solution. Raises PassError where sizes are formulas."""
+    """Return the scheduling problem of a graph; its order as written is one solution. Raises PassError where sizes are formulas."""
     nodes = lifetimes.steps
     place = {node: at for at, node in enumerate(nodes)}
     end = len(nodes)
@@ -136,7 +136,7 @@ def _acts(node: Node) -> bool:
 
 
 def _input_storages(graph: Graph, nodes: Sequence[Node], aliases: Aliases, unsized: list[Value]) -> Iterator[tuple[Value, Storage]]:
-    """The model's inputs as storages that the caller gives away."""
+    """Yield the model's inputs as storages that the caller gives away."""
     users: dict[Value, list[int]] = {}
     for at, node in enumerate(nodes):
         for value in read_values(node):
@@ -230,7 +230,7 @@ class Scheduled:
 
     @property
     def nodes(self) -> list[Node]:
-        """All nodes of the main graph in the new order."""
+        """Return all nodes of the main graph in the new order."""
         return [self.draft.nodes[op] for op in self.ordering.order]
 
     @property
@@ -414,7 +414,7 @@ def _say_unsized(found: Draft, ctx: PassContext) -> None:
 
 
 def share_of(text: str, what: str, example: str) -> float:
-    """The share by which something may grow that a text such as 5% or 0.05 names."""
+    """Return the share by which something may grow that a text such as 5% or 0.05 names."""
     share = read_amount(text, SHARE)
     if share is None:
         raise UsageError(f"{text!r} is no share by which {what} may grow", code="IRS354", hint=f"write {example}")
@@ -422,7 +422,7 @@ def share_of(text: str, what: str, example: str) -> float:
 
 
 def _seconds_of(nodes: list[Node], ctx: PassContext) -> tuple[list[float], str]:
-    """The least time of each node on the device; one each where the time of some node is not known."""
+    """Return the least time of each node on the device; one each where the time of some node is not known."""
     bounds = ctx.get(Roofline())
     totals = dict.fromkeys(nodes, 0.0)
     for one in bounds.nodes:
@@ -437,7 +437,7 @@ def _seconds_of(nodes: list[Node], ctx: PassContext) -> tuple[list[float], str]:
 
 
 def inductor_peak(result: Scheduled) -> int:
-    """The least peak of the orders among which Inductor chooses; those that the search could do without are made now."""
+    """Return the least peak of the orders among which Inductor chooses; those that the search could do without are made now."""
     peaks = dict(result.ordering.baselines)
     problem = result.draft.problem
     for name in INDUCTOR_ORDERS:
@@ -494,7 +494,7 @@ class _Merging:
         self.sets = DisjointSets(range(len(self.draft.values)))
 
     def problem(self) -> OrderProblem:
-        """The problem with what was merged; the larger size counts."""
+        """Return the problem with what was merged; the larger size counts."""
         old = self.draft.problem
         storages = [
             Storage(
@@ -509,7 +509,7 @@ class _Merging:
 
 
 def levers(draft: Draft, ordering: Ordering, known: Known, seconds: float, seed: int) -> list[Lever]:
-    """The peak that each kind of change makes possible; empty for models that are too large for the search."""
+    """Return the peak that each kind of change makes possible; empty for models that are too large for the search."""
     if len(draft.nodes) > _MOST_NODES:
         return []
     found: list[Lever] = []
@@ -619,7 +619,8 @@ class Held:
 
 
 def reason(draft: Draft, ordering: Ordering) -> tuple[str, int, list[Held]]:
-    """The node at which every order needs most, how much, and what is alive then; the bound is more where a search has proven more."""
+    """Return the node at which every order needs most, how much, and what is alive then; the bound is more where a search has proven
+    more."""
     greediest = _greediest(draft)
     cut = ordering.witness
     if cut is None or (greediest is not None and greediest.bytes > cut.bytes):
@@ -630,7 +631,7 @@ def reason(draft: Draft, ordering: Ordering) -> tuple[str, int, list[Held]]:
 
 
 def _greediest(draft: Draft) -> Cut | None:
-    """The node that needs most by itself."""
+    """Return the node that needs most by itself."""
     problem = draft.problem
     alone = [
         problem.base + room + sum(problem.storages[number].size for number in problem.touched[op])

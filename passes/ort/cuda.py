@@ -117,7 +117,7 @@ def _versions(source: str) -> tuple[Version, ...]:
 
 
 def _dtypes_of(found: Launches) -> Callable[[int], DType | None]:
-    """The element type of a value; None for an ABSENT one, which is a negative index."""
+    """Return the element type of a value; None for an ABSENT one, which is a negative index."""
     return [*found.dtypes, None].__getitem__
 
 
@@ -253,7 +253,7 @@ def _elements(value: Value | None) -> int:
 
 
 def _with_copies(found: Launches, on_gpu: set[int]) -> Placed:
-    """The kernels with those that copy what one device makes and the other reads."""
+    """Return the kernels with those that copy what one device makes and the other reads."""
     gpu: set[int] = set()
     there: set[int] = set()
     here: set[int] = set()
@@ -312,7 +312,7 @@ def _copies(found: Launches, on_gpu: set[int], crossing: Mapping[int, bool]) -> 
 
 
 def _copied(found: Launches, value: int, readers: Iterable[Launch], node: Node, on_gpu: set[int], *, to_gpu: bool) -> Launch:
-    """A kernel that copies a value, whose readers on the other device read the copy."""
+    """Return a kernel that copies a value, whose readers on the other device read the copy."""
     copy = len(found.values)
     found.values.append(None)
     for column in (found.sizes, found.likeness, found.reusable, found.is_tensor, found.dtypes, found.traced):
@@ -373,7 +373,7 @@ def _exactly(size: int) -> Taken:
 
 
 def _takes_convolution(launch: Launch, types: Inferred, target: Target) -> Taken:
-    """The workspace of the plan that cuDNN proposes, each time it runs: the provider searches without memory of its own."""
+    """Return the workspace of the plan that cuDNN proposes, each time it runs: the provider searches without memory of its own."""
     operands = [types.type_of(value) if value is not None else None for value in launch.node.inputs[:2]]
     result = types.type_of(launch.node.outputs[0])
     unknown = Taken(0, None, _LIBRARY.format("a convolution"))
@@ -607,14 +607,14 @@ class _Simulated:
         return [size if number >= given and number in values else 0 for number, size in enumerate(self.sizes)]
 
     def attempt(self, takes: Sequence[int], seed: int | None = None, peaks: Peaks | None = None) -> tuple[OrtFigures, str]:
-        """Its arena, and why it fails; where it does, the figures are those of a device with room enough."""
+        """Return its arena, and why it fails; where it does, the figures are those of a device with room enough."""
         try:
             return self.gpu(takes, bounded=True, seed=seed, peaks=peaks), ""
         except OutOfMemory as error:
             return self.gpu(takes, bounded=False, seed=seed, peaks=peaks), str(error)
 
     def gpu(self, takes: Sequence[int], *, bounded: bool, seed: int | None, peaks: Peaks | None) -> OrtFigures:
-        """Its arena. Weights are loaded in the order of the file, or in one drawn by chance; of that the peaks alone are found."""
+        """Return its arena. Weights are loaded in the order of the file, or in one drawn by chance; of that the peaks alone are found."""
         found, placed, cuda = self.placed.found, self.placed, self.cuda
         weights = [self.sizes[value] for value in range(found.inputs, found.given) if value in placed.gpu or value in placed.both]
         if seed is not None:
@@ -639,7 +639,7 @@ class _Simulated:
             dissolve(arena)
 
     def host(self, order: Sequence[Launch]) -> OrtFigures:
-        """The arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""
+        """Return the arena of the CPU: what runs there, and results that the GPU makes, which each run copies back."""
         found, placed = self.placed.found, self.placed
         there = {launch.node for launch in order if id(launch) in placed.on_gpu}
         numbered = enumerate(self.graph.weights, found.inputs)

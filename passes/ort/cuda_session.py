@@ -48,14 +48,14 @@ class CudaSession:
 
     @property
     def ends(self) -> list[OrtFigures]:
-        """The other cases; simulated when somebody first asks."""
+        """Return the other cases; simulated when somebody first asks."""
         if self._ends is None:
             self._ends = self.find_ends()
         return self._ends
 
     @property
     def host(self) -> OrtFigures | None:
-        """The arena of the CPU; simulated when somebody first asks."""
+        """Return the arena of the CPU; simulated when somebody first asks."""
         if self._host is None:
             self._host = self.find_host()
         return self._host
@@ -67,16 +67,16 @@ class CudaSession:
 
     @property
     def room(self) -> int | None:
-        """The most that the arena may take."""
+        """Return the most that the arena may take."""
         bounds = [bound for bound in (self.limit, self.device.room_bytes) if bound is not None]
         return min(bounds, default=None)
 
     def predicted(self, figures: OrtFigures, counter: str) -> int:
-        """The value of that, without the cases that are possible besides."""
+        """Return the value of that, without the cases that are possible besides."""
         return max(_counter(figures, "cold", counter), _counter(figures, "warm", counter))
 
     def worst(self, figures: OrtFigures, counter: str) -> Quantity:
-        """The larger peak of both runs."""
+        """Return the larger peak of both runs."""
         return largest([self.counter(figures, "cold", counter), self.counter(figures, "warm", counter)])
 
     def fits(self, figures: OrtFigures) -> Quantity:

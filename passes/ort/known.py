@@ -42,8 +42,8 @@ _NAMELESS: Final = re.compile(r"_dim\d+$|^\?file\.\d+$")
 
 
 def known_types(program: Program, *, sizes_come_with_inputs: bool = True, types: Inferred | None = None) -> Inferred:
-    """The types of the main graph's values as a session knows them. Sizes that were bound are open to it if they come with the inputs.
-    Small constants are not read again where `types` are what was inferred before."""
+    """Return the types of the main graph's values as a session knows them. Sizes that were bound are open to it if they come with the
+    inputs. Small constants are not read again where `types` are what was inferred before."""
     return _Session(program, sizes_come_with_inputs, types).run()
 
 
@@ -213,7 +213,7 @@ class _Session(Inference):
         return tuple(key)
 
     def _state(self, value: Value) -> int:
-        """A number for what a key tells of a value, its unknown sizes and its elements aside."""
+        """Return a number for what a key tells of a value, its unknown sizes and its elements aside."""
         kind = self.found.type_of(value), value in self._followed, value.role
         found = self._states[value] = self._state_numbers.setdefault(kind, len(self._state_numbers))
         return found
@@ -245,7 +245,7 @@ class _Session(Inference):
     # -- what rules ask ----------------------------------------------------------------------------------------
 
     def fresh(self, reason: str, decided_by: DecidedBy, lo: int | None, hi: int | None) -> Dim:
-        """A new unknown size: a session has no reasons, and numbers that a user gave such sizes are not its own."""
+        """Return a new unknown size: a session has no reasons, and numbers that a user gave such sizes are not its own."""
         if lo is not None and hi is not None and lo > hi:
             raise RuleError(f"{reason}, and would have to be at least {lo} and at most {hi}")
         self._made += 1
@@ -338,7 +338,7 @@ class _Session(Inference):
         return is_known and all(value in self._followed for value in operands)
 
     def _simple(self, dim: Dim) -> Dim:
-        """A size if it is a number or has a name, else an unknown one: a session keeps no formula of those either."""
+        """Return a size if it is a number or has a name, else an unknown one: a session keeps no formula of those either."""
         if not isinstance(dim, SymDim) or dim in self._opened or dim in self._kept:
             return dim
         return self._open()
@@ -375,7 +375,7 @@ class _Session(Inference):
 
 
 def _pattern(sizes: _Sizes, places: dict[Dim, int]) -> _Sizes:
-    """A shape with unknown sizes by their places: -1 for the first that was met, -2 for the next."""
+    """Return a shape with unknown sizes by their places: -1 for the first that was met, -2 for the next."""
     return tuple([places.setdefault(dim, ~len(places)) if dim.__class__ is int and dim < 0 else dim for dim in sizes])
 
 

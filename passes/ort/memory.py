@@ -122,8 +122,8 @@ class _OnGpu(Analysis["Laid | None"]):
 
 
 def session_at(ctx: PassContext, wanted: OrtMemory, sizes: Mapping[str, int]) -> tuple[CudaSession, OrtFigures] | None:
-    """A session on a GPU at sizes of symbols, without an analysis of its own: order, places and buffers are the same for all of them.
-    None where nothing of it runs there, or a size is unknown whatever is bound."""
+    """Return a session on a GPU at sizes of symbols, without an analysis of its own: order, places and buffers are the same for all of
+    them. None where nothing of it runs there, or a size is unknown whatever is bound."""
     plan = ctx.get(wanted)
     laid = ctx.get(_OnGpu(wanted.order, wanted.execution, wanted.reuse, wanted.sizes))
     if laid is None or plan.cuda is None:

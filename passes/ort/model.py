@@ -119,7 +119,7 @@ class OrtPlan:
 
     @property
     def steps(self) -> list[Node]:
-        """The node of each kernel, in the order in which they run."""
+        """Return the node of each kernel, in the order in which they run."""
         return [launch.node for launch in self.order]
 
 
@@ -129,7 +129,7 @@ def plan_ort(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions
 
 
 def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: bool = False) -> Launches:
-    """The kernels of a graph as a session keeps them; one that is a session's already has its DequantizeLinear."""
+    """Return the kernels of a graph as a session keeps them; one that is a session's already has its DequantizeLinear."""
     found = read_launches(graph, types, known)
     if not is_session:
         found = with_own_dequantized(found, types, known)
@@ -145,7 +145,7 @@ def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: b
 
 
 def plan_launches(graph: Graph, found: Launches, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim] | None = None) -> OrtPlan:
-    """The same for kernels in an order that may differ from the graph's."""
+    """Return the same for kernels in an order that may differ from the graph's."""
     order = _order_of(found, options)
     buffers = plan_buffers(order, found, options.reuse)
     unsized = [value for value, size in zip(found.values, found.sizes, strict=True) if size is None and value is not None and value.node]
@@ -161,7 +161,7 @@ def _order_of(found: Launches, options: OrtOptions) -> list[Launch]:
 
 
 def ranges_of(order: list[Launch], found: Launches, buffers: Buffers) -> tuple[list[LiveRange], list[LiveRange]]:
-    """The buffers as live ranges: those of known, and those of unknown size."""
+    """Return the buffers as live ranges: those of known, and those of unknown size."""
     every = _ranges(order, found, buffers)
     unknown = [one for one in every if one.size.__class__ is not int and is_unknown(one.size)]
     if not unknown:
@@ -207,7 +207,7 @@ def _note_uses(by_owner: Mapping[int, LiveRange], order: list[Launch], found: La
 
 
 def _reads(launch: Launch) -> Iterable[int]:
-    """The values that a kernel reads, each once."""
+    """Return the values that a kernel reads, each once."""
     inputs, captured = launch.inputs, launch.captured
     return inputs if len(inputs) < 2 and not captured else dict.fromkeys((*inputs, *captured))
 
@@ -360,7 +360,7 @@ def _in_a_step(launch: Launch, options: OrtOptions, end: Literal[0, 1] | None, o
 def _body(
     launch: Launch, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim], end: Literal[0, 1] | None, dropped: Set[Value]
 ) -> Inner | None:
-    """The branch of an If that runs, or the larger one; None where their sizes are unknown."""
+    """Return the branch of an If that runs, or the larger one; None where their sizes are unknown."""
     bodies: list[Inner] = []
     for found in launch.inner:
         order = _order_of(found, options)
@@ -389,7 +389,7 @@ def _is_known_shape(likeness: object) -> bool:
 
 
 def _at_end(size: Dim, end: Literal[0, 1] | None) -> int | None:
-    """A size that is a number, or an end of the limits of one that depends on data; None where there is no such end."""
+    """Return a size that is a number, or an end of the limits of one that depends on data; None where there is no such end."""
     if isinstance(size, int):
         return size
     if end is None or any(not symbol.is_unknown for symbol in size.symbols()):
@@ -450,7 +450,7 @@ class _Contents:
         self._alike: dict[tuple[Type, bytes], list[Value]] = {}
 
     def first_like(self, weight: Value | None) -> Value | None:
-        """The first weight that was asked for with these contents; itself where they cannot be read."""
+        """Return the first weight that was asked for with these contents; itself where they cannot be read."""
         found = self._seen.get(weight)
         if found is None and weight is not None:
             found = self._seen[weight] = self._look_up(weight)
@@ -490,7 +490,7 @@ def op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | 
 
 
 def _as_float(type_: Type) -> Type:
-    """The same in single precision, where it is in half."""
+    """Return the same in single precision, where it is in half."""
     return tensor(DType.F32, type_.shape, type_.device) if isinstance(type_, TensorType) and type_.dtype is DType.F16 else type_
 
 
@@ -550,7 +550,8 @@ def _version(launch: Launch) -> int:
 
 
 def with_half_casts(found: Launches, types: Inferred, known: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
-    """The kernels with casts to single precision and back around those that have no form in half precision; `runs` says which have."""
+    """Return the kernels with casts to single precision and back around those that have no form in half precision; `runs` says which
+    have."""
     if DType.F16 in found.dtypes:
         _Halves(found, types, known, runs or runs_half).insert()
     return found
@@ -629,8 +630,8 @@ def readers_of(found: Launches) -> dict[int, list[Launch]]:
 
 
 def with_own_dequantized(found: Launches, types: Inferred, known: Inferred) -> Launches:
-    """The kernels with a DequantizeLinear for each reader, as every session makes them (EnsureUniqueDQForNodeUnit); the first keeps the one
-    that is there, unless it is also a result or read by graphs inside."""
+    """Return the kernels with a DequantizeLinear for each reader, as every session makes them (EnsureUniqueDQForNodeUnit); the first keeps
+    the one that is there, unless it is also a result or read by graphs inside."""
     several = [launch for launch in found.launches if launch.name == DEQUANTIZE and launch.outputs]
     readers = readers_of(found) if several else {}
     for launch in several:
@@ -647,7 +648,7 @@ def with_own_dequantized(found: Launches, types: Inferred, known: Inferred) -> L
 
 
 def without_double_casts(found: Launches) -> Launches:
-    """The kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
+    """Return the kernels without casts whose only uses are other casts, where the first does not lose more precision than the second."""
     if sum(launch.name == _CAST for launch in found.launches) > 1:
         _Casts(found).take_out()
     return found

@@ -132,7 +132,7 @@ class OrtOrder(Analysis[OrtOrders]):
 
 
 def verdict(result: OrtOrders) -> str:
-    """The benefit of a reordered file there, in one sentence."""
+    """Return the benefit of a reordered file there, in one sentence."""
     if not result.is_new:
         return "no better order than the one as written was found: there is nothing to reorder"
     parts = []
@@ -151,7 +151,8 @@ def verdict(result: OrtOrders) -> str:
 
 
 def in_scheduled_order(found: Launches, scheduled: Scheduled) -> Launches:
-    """The kernels as they would stand in the reordered file. Those of functions and copies of a DequantizeLinear come last in any file."""
+    """Return the kernels as they would stand in the reordered file. Those of functions and copies of a DequantizeLinear come last in any
+    file."""
     place = {node: at for at, node in enumerate(scheduled.nodes)}
     times = Counter(launch.node for launch in found.launches)
     first = {launch.node: launch for launch in reversed(found.launches) if launch.name == DEQUANTIZE}

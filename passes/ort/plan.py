@@ -101,7 +101,7 @@ class Launches:
     _facts: dict[tuple[Type, Type], _ValueFacts] = field(default_factory=dict, repr=False)
 
     def add(self, value: Value | None, type_: Type, known: Type) -> int:
-        """A number for another value; `known` is its type as the session knows it."""
+        """Return a number for another value; `known` is its type as the session knows it."""
         number = len(self.values)
         self.values.append(value)
         facts = self._facts.get((type_, known))
@@ -121,7 +121,7 @@ class Launches:
 
 
 def read_launches(graph: Graph, types: Inferred, known: Inferred) -> Launches:
-    """The kernels of a graph; `known` are types as the session knows them."""
+    """Return the kernels of a graph; `known` are types as the session knows them."""
     return _Reader(graph, types, known).read()
 
 
@@ -204,7 +204,7 @@ def kernel_of(node: Node) -> OrtKernel:
 
 @lru_cache(maxsize=4096)
 def op_type(source: str) -> str:
-    """The operator's name of "onnx::Conv@11"."""
+    """Return the operator's name of "onnx::Conv@11"."""
     return source.rpartition("::")[2].partition("@")[0]
 
 
@@ -310,7 +310,7 @@ class _Planner:
             self.taken[step].append(value)
 
     def _source(self, launch: Launch, position: int, value: int) -> int:
-        """A value whose buffer the result reuses, or NEVER."""
+        """Return a value whose buffer the result reuses, or NEVER."""
         found = self.found
         kernel, inputs = launch.kernel, launch.inputs
         if position == 0 and inputs:
@@ -363,8 +363,8 @@ ALIGNMENT = 256
 
 
 def pattern_bytes(buffers: Buffers, sizes: Sequence[int], traced: Sequence[bool]) -> int:
-    """The size of the block: each buffer goes into the smallest sufficient gap between live ones or behind them, up to where the block
-    reaches already (best fit), else behind the last (MemPatternPlanner::TraceAllocation)."""
+    """Return the size of the block: each buffer goes into the smallest sufficient gap between live ones or behind them, up to where the
+    block reaches already (best fit), else behind the last (MemPatternPlanner::TraceAllocation)."""
     packing = _Packing()
     for taken, dropped in zip(buffers.taken, buffers.dropped, strict=True):
         for value in taken:
@@ -594,7 +594,7 @@ def simulate(
 
 
 def _simulated_peaks(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
-    """The peaks of one run without graphs inside kernels, as `_simulated_run` finds them."""
+    """Return the peaks of one run without graphs inside kernels, as `_simulated_run` finds them."""
     arena, takes = session.arena, session.takes
     malloc, free = arena.malloc, arena.free
     around = [malloc(size) for size in session.brought]

@@ -46,8 +46,8 @@ def peak_summary(plan: OrtPlan, beside: Dim | None) -> dict[str, object]:
 
 
 def limited(plan: OrtPlan, name: str, beside: Dim | None = 0, moments: Sequence[str] = ("cold", "warm")) -> Quantity:
-    """A counter of a session with tensors of unknown size: the largest of some moments with the least and with the most that they can
-    be. What the arena holds in chunks need not grow with each size, so that it is modelled even where both are the same."""
+    """Return a counter of a session with tensors of unknown size: the largest of some moments with the least and with the most that they
+    can be. What the arena holds in chunks need not grow with each size, so that it is modelled even where both are the same."""
     note = why_unknown(plan)
     if plan.limits is None or not plan.is_known or not isinstance(beside, int):
         return Quantity(None, Provenance.UNKNOWN, note=note)
@@ -145,7 +145,7 @@ _OTHER_GRAPH = "with graph optimisations a session runs another graph, which --o
 
 
 def why_unknown(plan: OrtPlan) -> str:
-    """Why there are no counters."""
+    """Return why there are no counters."""
     if not plan.is_known:
         return (
             "order and reuse are modelled, but not what kernels of this device take and where weights lie; "
@@ -189,7 +189,7 @@ def _kernels(plan: OrtPlan) -> Table:
 
 
 def _kernels_on_gpu(plan: OrtPlan, session: CudaSession, figures: OrtFigures | None) -> Table:
-    """The same where there are two arenas: each row has that of the device on which the kernel runs."""
+    """Return the same where there are two arenas: each row has that of the device on which the kernel runs."""
     on_cpu = {id(launch) for launch in session.on_cpu}
     rows = []
     for step, launch in enumerate(plan.order):
@@ -219,7 +219,7 @@ def _buffers(plan: OrtPlan) -> Table:
 
 
 def _tenants_table(plan: OrtPlan) -> Table:
-    """Each tensor with its buffer, which others may occupy before and after it."""
+    """Return each tensor with its buffer, which others may occupy before and after it."""
     rows = [
         (label_of(tenant.value), dim_cell(one.size), tenant.born, tenant.dies, tenant.held_by, label_of(one.value))
         for one in plan.ranges
@@ -247,7 +247,7 @@ def series(plan: OrtPlan) -> tuple[Series, ...]:
 
 
 def _shown_steps(figures: OrtFigures) -> list[int]:
-    """All steps, or of many the highest in each interval."""
+    """Return all steps, or of many the highest in each interval."""
     height = figures.cold.requested
     count = len(height)
     if count <= _MOST_POINTS:

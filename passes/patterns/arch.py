@@ -123,7 +123,7 @@ class Work:
         return cls(by_node, sum(by_node.values()))
 
     def share(self, nodes: Iterable[Node]) -> float | None:
-        """The part that some nodes do; None where nothing is multiplied."""
+        """Return the part that some nodes do; None where nothing is multiplied."""
         if not self.total:
             return None
         return sum(self.by_node.get(node, 0) for node in dict.fromkeys(nodes)) / self.total
@@ -163,7 +163,7 @@ class Verdict:
 
 
 def verdict_of(found: Features, work: Work) -> Verdict:
-    """The family that explains most of the arithmetic."""
+    """Return the family that explains most of the arithmetic."""
     family, reason, decisive = _family(found, work)
     if found.experts:
         family = f"mixture-of-experts {family}"
@@ -466,7 +466,7 @@ def _repeated(products: Iterable[Node]) -> list[Node]:
 
 
 def _ancestors_of(node: Node) -> list[Node]:
-    """The nearest nodes that a node depends on, over all its operands."""
+    """Return the nearest nodes that a node depends on, over all its operands."""
     return [one for operand in node.inputs for one in ancestors(operand, _STEP)]
 
 
@@ -502,7 +502,7 @@ def _caches(found: Iterable[Attention]) -> list[Node]:
 
 
 def _vocabulary(embeddings: Sequence[Node], outputs: Iterable[Value], types: Inferred) -> Node | None:
-    """The product before an output whose last size is that of an embedding's table."""
+    """Return the product before an output whose last size is that of an embedding's table."""
     tables = [types.type_of(node.inputs[0]).shape for node in embeddings]
     sizes = {shape[0] for shape in tables if shape is not None}
     for value in outputs:

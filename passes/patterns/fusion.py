@@ -181,7 +181,7 @@ class Matcher:
         self.types = types
 
     def matches(self, nodes: Sequence[Node]) -> Iterator[Match]:
-        """Every group, overlaps included."""
+        """Yield every group, overlaps included."""
         for one in attentions(nodes):
             if not one.is_fused:
                 yield "attention", filled(one.nodes)
@@ -258,13 +258,13 @@ class Matcher:
         return "swiglu", [activation, silu, readers[0]]
 
     def convolution(self, node: Node) -> Match | None:
-        """A convolution with the normalization, sum and activation behind it."""
+        """Return a convolution with the normalization, sum and activation behind it."""
         if family(node) is not Family.CONVOLUTION:
             return None
         return self._with_epilogue(node, "conv", lambda one: self._pointwise(one, node) or _folds(one))
 
     def product(self, node: Node) -> Match | None:
-        """A matrix product with a weight, and what is done to each of its results."""
+        """Return a matrix product with a weight, and what is done to each of its results."""
         if (
             not is_product(node)
             or not plays(node, OpRole.PROJECTION)
@@ -315,7 +315,7 @@ class Matcher:
             value = node.inputs[0]
 
     def _first_reader(self, origin: Value, mean: Node) -> Node | None:
-        """The first node of the normalization."""
+        """Return the first node of the normalization."""
         way = [one for one in users([origin]) if self._normalizes(one) and one.graph is mean.graph and not mean.is_before(one)]
         return min(way, key=lambda one: one.order, default=None)
 
@@ -325,7 +325,7 @@ class Matcher:
 
 
 def _gated_unit(node: Node | None) -> str:
-    """The name of the gated unit with this activation function; empty where it is none."""
+    """Return the name of the gated unit with this activation function; empty where it is none."""
     spec = find_op(node.op) if node is not None else None
     return "" if spec is None else spec.gated_unit
 
@@ -370,7 +370,7 @@ _ROUNDS = 4
 
 
 def grow(start: Node, may_join: Callable[[Node], bool], roots: Iterable[Value] = ()) -> list[Node]:
-    """The start and what follows from it alone: nodes that may join, whose operands are all in the group, roots or constants."""
+    """Return the start and what follows from it alone: nodes that may join, whose operands are all in the group, roots or constants."""
     inside: dict[Node, None] = {start: None}
     known: set[Value] = {*start.outputs, *roots}
     pending = list(start.outputs) + list(roots)
@@ -386,7 +386,7 @@ def grow(start: Node, may_join: Callable[[Node], bool], roots: Iterable[Value] =
 
 
 def closed(nodes: Sequence[Node]) -> list[Node]:
-    """The longest beginning of which only the last node's results are read outside, or returned."""
+    """Return the longest beginning of which only the last node's results are read outside, or returned."""
     for length in range(len(nodes), 1, -1):
         kept = nodes[:length]
         if is_closed(kept):
@@ -395,7 +395,7 @@ def closed(nodes: Sequence[Node]) -> list[Node]:
 
 
 def filled(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes, and those beside them that only read and only feed the group: a test of its values, for example."""
+    """Return the nodes, and those beside them that only read and only feed the group: a test of its values, for example."""
     inside = dict.fromkeys(nodes)
     for _ in range(_ROUNDS):
         beside = [
@@ -424,7 +424,7 @@ def is_closed(nodes: Sequence[Node]) -> bool:
 
 
 def hindrance(nodes: Sequence[Node], aliases: Aliases, edges: dict[Node, list[Edge]]) -> str:
-    """Why a closed group must not become one kernel; empty where it may."""
+    """Return why a closed group must not become one kernel; empty where it may."""
     first, last = nodes[0], nodes[-1]
     inside = set(nodes)
     if any(node.regions or node.graph is not first.graph for node in nodes):

@@ -24,7 +24,7 @@ _PASSED = frozenset({OpRole.COPY, OpRole.RECODES, OpRole.SPREAD})
 
 
 def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[Node]:
-    """The nodes whose operators are wanted; each operator's record is asked once."""
+    """Yield the nodes whose operators are wanted; each operator's record is asked once."""
     told: dict[str, bool] = {}
     for node in nodes:
         is_wanted = told.get(node.op)
@@ -52,7 +52,7 @@ def is_filter(node: Node) -> bool:
 
 
 def weights_of(node: Node) -> list[Value]:
-    """The constant matrices that a product multiplies by: a plain factor, or one that is stored as codes."""
+    """Return the constant matrices that a product multiplies by: a plain factor, or one that is stored as codes."""
     spec = find_op(node.op)
     if spec is None or not (is_product(node) or OpRole.CODED_PRODUCT in spec.roles):
         return []
@@ -72,7 +72,7 @@ def is_passed(node: Node) -> bool:
 
 
 def source(value: Value | None) -> Value | None:
-    """The value that views, copies and conversions come from."""
+    """Return the value that views, copies and conversions come from."""
     for _ in range(_FAR):
         node = None if value is None else value.node
         spec = None if node is None else find_op(node.op)
@@ -83,7 +83,7 @@ def source(value: Value | None) -> Value | None:
 
 
 def producer(value: Value | None) -> Node | None:
-    """The node that computes a value, past views."""
+    """Return the node that computes a value, past views."""
     found = source(value)
     return None if found is None else found.node
 
@@ -242,7 +242,7 @@ class Attention:
 
 
 def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Iterator[Attention]:
-    """Every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
+    """Yield every attention of the nodes, in order; constant masks are looked at where `triangles` may read them."""
     triangles = triangles or Triangles()
     for node in chosen(nodes, lambda spec: spec.attention is not None or not spec.roles.isdisjoint(_SOFTMAXES)):
         if plays(node, OpRole.NAMED_OPERATION) and node.attrs.get("op") != "softmax":
@@ -259,7 +259,7 @@ def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Ite
 
 
 def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
-    """The attention around a softmax: scores from a product of two activations before it, a product with a third behind it."""
+    """Return the attention around a softmax: scores from a product of two activations before it, a product with a third behind it."""
     scores, before = back(softmax.inputs[0], _mixes_activations, _scales)
     if scores is None:
         return None
@@ -287,7 +287,7 @@ def _mixes_activations(node: Node) -> bool:
 
 
 def _factors_of_product(node: Node) -> tuple[Value | None, Value | None]:
-    """The two factors of a product."""
+    """Return the two factors of a product."""
     factors = factors_of(node)
     if factors is None or len(node.inputs) <= factors.right:
         return None, None
@@ -369,7 +369,7 @@ def _is_position(value: Value | None) -> bool:
 
 
 def _state(value: Value | None) -> Value | None:
-    """The hidden state that queries or keys are projected from."""
+    """Return the hidden state that queries or keys are projected from."""
     for _ in range(64):
         value = source(value)
         node = None if value is None else value.node

@@ -49,7 +49,7 @@ class Constants(Protocol):
         ...
 
     def number(self, weight: Value) -> float:
-        """The number in a weight of one element, NaN where it is not known."""
+        """Return the number in a weight of one element, NaN where it is not known."""
         ...
 
 
@@ -68,7 +68,7 @@ class Flow:
     # -- what rules ask ----------------------------------------------------------------------------------------
 
     def type(self, value: Value | None) -> TensorType | None:
-        """The type of a tensor whose number of axes is known."""
+        """Return the type of a tensor whose number of axes is known."""
         type_ = self.types.type_of(value)
         return type_ if isinstance(type_, TensorType) and type_.shape is not None else None
 
@@ -253,7 +253,7 @@ class Verdict:
         return self.folds[self.roots[ids]]
 
     def reasons(self, ids: Ids) -> dict[str, int]:
-        """Why these slices stay, with the number of slices, most frequent first."""
+        """Return why these slices stay, with the number of slices, most frequent first."""
         found, counts = np.unique(self.why[self.roots[ids]], return_counts=True)
         order = np.argsort(-counts, kind="stable")
         return {self.texts[int(found[place])]: int(counts[place]) for place in order if int(found[place]) != _FREE}
@@ -281,7 +281,7 @@ class Channels:
         return made
 
     def find(self, ids: Ids) -> Ids:
-        """The sets that slices belong to."""
+        """Return the sets that slices belong to."""
         roots = self._parent[ids]
         while True:
             above = self._parent[roots]
@@ -768,7 +768,7 @@ class WeightConstants:
         return tuple(held)
 
     def number(self, weight: Value) -> float:
-        """The number in a weight of one element, NaN where it is not known."""
+        """Return the number in a weight of one element, NaN where it is not known."""
         statistics = self._look.statistics.get(weight)
         if statistics is None or statistics.count != 1 or statistics.min is None:
             return math.nan

@@ -48,13 +48,13 @@ class StepTimes:
 
     @property
     def note(self) -> str:
-        """The same as a sentence."""
+        """Return the same as a sentence."""
         if self.measured:
             return f"times were measured on {self.measured_on}; of operators without one they are bounds by the {self._roofline}"
         return f"times are bounds by the {self.source} of {self.device.title}, not measured"
 
     def said_of(self, op: StepOp) -> str:
-        """The same for one operator: without a known cost only the bytes of its operands count."""
+        """Return the same for one operator: without a known cost only the bytes of its operands count."""
         if op.number in self.measured:
             return self.source
         is_counted = op.is_view or self.cost(op) is not None
@@ -108,7 +108,7 @@ class StepTimes:
 
 
 def _element_type(op: StepOp) -> DType:
-    """The narrowest type with a fraction among operands and results."""
+    """Return the narrowest type with a fraction among operands and results."""
     assert op.call is not None
     floats = [
         type_.dtype for type_ in (*op.call.types, *op.call.results) if isinstance(type_, TensorType) and type_.dtype.kind is DTypeKind.FLOAT
@@ -166,7 +166,7 @@ class _Search:
                 self._readers.setdefault(piece, []).append(at)
 
     def run(self) -> Iterator[Kept]:
-        """Each kept piece."""
+        """Yield each kept piece."""
         for piece in self._trace.pieces:
             if piece.category != "activation" or not piece.on_device or not piece.size:
                 continue
@@ -357,8 +357,8 @@ WHOLE: Final = "(model)"
 
 
 def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
-    """A line for each operator of the step that needs most: its time, the most bytes allocated while it runs, and those after it, so that
-    the largest is the headline. Times are those of the steady step, which does the same."""
+    """Return a line for each operator of the step that needs most: its time, the most bytes allocated while it runs, and those after it, so
+    that the largest is the headline. Times are those of the steady step, which does the same."""
     device = memory.target.device.name
     steady = {op.name: op for op in memory.trace.in_step(memory.trace.steady)}
     ops = [steady.get(op.name, op) for op in memory.ops]
@@ -384,7 +384,7 @@ def nodes_csv(memory: StepMemory, times: StepTimes) -> str:
 
 
 def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> str:
-    """A line for each activation that is kept for the backward."""
+    """Return a line for each activation that is kept for the backward."""
     ops = memory.trace.in_step(memory.trace.steady)
     rows = (
         (

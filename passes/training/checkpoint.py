@@ -46,7 +46,7 @@ class StepProblem:
 
 
 def step_problem(trace: Trace, seconds: Callable[[StepOp], float], *, replay_random: bool = True) -> StepProblem:
-    """The steady step; what is not on the device does not count."""
+    """Return the steady step; what is not on the device does not count."""
     span = trace.steady
     captured = [op for op in trace.in_step(span) if any(piece.on_device for piece in op.writes)]
     place: list[int] = []

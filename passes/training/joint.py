@@ -35,7 +35,7 @@ class JointOutputs:
 
 
 def joint_trace(manager: Manager) -> Trace:
-    """The one step of a graph that holds a forward and its backward; LoadError where it holds none."""
+    """Return the one step of a graph that holds a forward and its backward; LoadError where it holds none."""
     program = manager.program
     return _Reader(manager, joint_outputs(program.graph, program.metadata.get("outputs", ""), program.path)).trace()
 

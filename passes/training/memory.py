@@ -35,7 +35,7 @@ from irscope.training import PHASES, Phase, Piece, Span, StepOp, Trace
 
 
 def trace_in(program: Program) -> Trace:
-    """The captured training of a program; PassError where there is none."""
+    """Return the captured training of a program; PassError where there is none."""
     found = program.training
     if isinstance(found, Trace):
         return found
@@ -75,17 +75,17 @@ class StepMemory:
 
     @property
     def reason(self) -> str:
-        """Why no allocator counts, so that only tensors as they are asked for are known; empty where one does."""
+        """Return why no allocator counts, so that only tensors as they are asked for are known; empty where one does."""
         return self.target.device.lacks_cuda
 
     @property
     def counted(self) -> Counter:
-        """The counter that the peak, its parts and the timeline are of."""
+        """Return the counter that the peak, its parts and the timeline are of."""
         return "requested" if self.reason else "allocated"
 
     @property
     def taken(self) -> Counter:
-        """The counter that decides whether the steps fit."""
+        """Return the counter that decides whether the steps fit."""
         return "requested" if self.reason else "reserved"
 
     @property
@@ -95,7 +95,7 @@ class StepMemory:
 
     @property
     def loaded(self) -> dict[Counter, Quantity]:
-        """The counters of that moment, as far as there are any."""
+        """Return the counters of that moment, as far as there are any."""
         found = {counter: Quantity(self.before[counter]) for counter in REPORTED}
         return {counter: size if counter == "requested" or not self.reason else self._unknown for counter, size in found.items()}
 
@@ -106,12 +106,12 @@ class StepMemory:
 
     @property
     def first(self) -> Outcome:
-        """The first step, in which the optimizer makes its state."""
+        """Return the first step, in which the optimizer makes its state."""
         return self.steps[0]
 
     @property
     def steady(self) -> Outcome:
-        """The step that stands for all later ones."""
+        """Return the step that stands for all later ones."""
         return self.steps[-1]
 
     @property
@@ -127,27 +127,27 @@ class StepMemory:
 
     @property
     def peak_step(self) -> int:
-        """The operator of that step at which most is allocated, counted from the step's first."""
+        """Return the operator of that step at which most is allocated, counted from the step's first."""
         return self.moments.peak_step
 
     @property
     def span(self) -> Span:
-        """The step that is shown."""
+        """Return the step that is shown."""
         return self.trace.steps[self.shown]
 
     @property
     def ops(self) -> Sequence[StepOp]:
-        """Its operators."""
+        """Return its operators."""
         return self.trace.in_step(self.span)
 
     @property
     def run(self) -> str:
-        """The step that is shown in words: where later steps need no less, it is the one that stands for them."""
+        """Return the step that is shown in words: where later steps need no less, it is the one that stands for them."""
         return "steady step" if self.shown == len(self.steps) - 1 else f"step {self.shown + 1}"
 
     @property
     def peak(self) -> Quantity:
-        """The most of all steps: what the headline says, and what the parts add up to."""
+        """Return the most of all steps: what the headline says, and what the parts add up to."""
         return self.counter(self.counted, self.shown)
 
     def nodes_of(self, nodes: Sequence[Node]) -> list[Node]:
@@ -176,7 +176,7 @@ class StepMemory:
         return bracketed(counter, central, (read(self.low), None if self.high is None else read(self.high)), self._why_open())
 
     def worst(self, counter: Counter) -> Quantity:
-        """The most of all steps."""
+        """Return the most of all steps."""
         return largest(self.counter(counter, step) for step in range(len(self.steps)))
 
     @property
@@ -202,7 +202,7 @@ class StepMemory:
         return self.trace.categories if self.reason else (*self.trace.categories, ROUNDING)
 
     def phase_peaks(self, step: int | None = None) -> dict[Phase, Quantity]:
-        """The most that is allocated in each phase of the step that is shown, or of another one."""
+        """Return the most that is allocated in each phase of the step that is shown, or of another one."""
         step = self.shown if step is None else step
         tape, stretch = self.tape, self._stretch(step)
         starts = [tape.starts[stretch.span.first], tape.starts[stretch.span.end]]
@@ -220,7 +220,7 @@ class StepMemory:
         return found
 
     def counted_steps(self) -> list[CountedStep]:
-        """Each step's counters, what its peak is made of, and the peaks of its phases."""
+        """Return each step's counters, what its peak is made of, and the peaks of its phases."""
         return [
             CountedStep(
                 str(number + 1),
@@ -265,7 +265,7 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
 
 
 def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
-    """The same requests where blocks are as large as what is asked for."""
+    """Return the same requests where blocks are as large as what is asked for."""
     return replace(stretch, allocated=sum(stretch.held.values()), blocks=changes_of(stretch.events, sizes))
 
 
@@ -309,7 +309,7 @@ class _Rows:
                 self._uses.setdefault(piece, []).append(step)
 
     def at(self, step: int) -> list[Held]:
-        """All that adds up to what is allocated at the highest moment of an operator."""
+        """Return all that adds up to what is allocated at the highest moment of an operator."""
         moments, sizes = self._memory.moments, self._memory.sizes
         if not len(moments.allocated):
             return []
@@ -322,7 +322,7 @@ class _Rows:
         return rows
 
     def over(self) -> HeldOver:
-        """All that is allocated at some operator, but for rounding."""
+        """Return all that is allocated at some operator, but for rounding."""
         found, sizes = HeldOver(), self._memory.sizes
         for slot, first, last in self._memory.moments.held_over():
             if sizes[slot]:

@@ -89,7 +89,7 @@ class Described:
 
     @property
     def law(self) -> str:
-        """The arithmetic in words; empty where the cache is not known."""
+        """Return the arithmetic in words; empty where the cache is not known."""
         if self.why:
             return ""
         terms = []
@@ -147,7 +147,7 @@ class _Said:
         return int(text) if _NUMBER.fullmatch(text) else None
 
     def size(self, key: str) -> int:
-        """A size that has to be there."""
+        """Return a size that has to be there."""
         found = self.number(key)
         if found is None or found < 0:
             raise _Unknown(f"the file does not say {self._architecture}.{key}")
@@ -218,7 +218,7 @@ def _heads(said: _Said, count: int) -> list[int]:
 
 
 def _windows(said: _Said, count: int) -> tuple[int, list[bool]]:
-    """The sliding window, and whether each layer has it."""
+    """Return the sliding window, and whether each layer has it."""
     window = said.number("attention.sliding_window") or 0
     if window <= 0:
         return 0, [False] * count

@@ -383,7 +383,7 @@ def module_table(totals: ParameterTotals, depth: int) -> Table:
 
 
 def alignment_of(type_: Type) -> int | None:
-    """The largest of 128, 64, 16, 8 (else 1) that divides the first two sizes: those of a matrix, the channels of a convolution."""
+    """Return the largest of 128, 64, 16, 8 (else 1) that divides the first two sizes: those of a matrix, the channels of a convolution."""
     sizes = None if type_.shape is None else type_.shape[:2]
     if sizes is None or any(isinstance(size, SymDim) for size in sizes):
         return None

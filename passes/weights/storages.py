@@ -67,7 +67,7 @@ class ParameterTotals:
 
     @property
     def count_cell(self) -> object:
-        """The number of parameters as reports hold it."""
+        """Return the number of parameters as reports hold it."""
         if self.named:
             return self._assumed([value.type.numel for value in self.named])
         if self.uncounted:
@@ -76,7 +76,7 @@ class ParameterTotals:
 
     @property
     def bytes_cell(self) -> object:
-        """Their bytes as reports hold them."""
+        """Return their bytes as reports hold them."""
         if self.named:
             return self._assumed([value.type.nbytes for value in self.named])
         if self.are_inputs:
@@ -84,7 +84,7 @@ class ParameterTotals:
         return at_least(self.bytes, self.is_complete(Role.PARAMETER))
 
     def _assumed(self, sizes: Sequence[Dim | None]) -> Quantity:
-        """The sum over inputs that are taken for parameters."""
+        """Return the sum over inputs that are taken for parameters."""
         known = [size for size in sizes if size is not None]
         total = sum(known, start=cast("Dim", 0))
         return Quantity(dim_cell(total) if len(known) == len(sizes) else None, Provenance.ASSUMED, note="told by the names of inputs")
@@ -99,11 +99,11 @@ class ParameterTotals:
 
     @property
     def known_count(self) -> Dim | None:
-        """The number of parameters; None where it is only a lower bound."""
+        """Return the number of parameters; None where it is only a lower bound."""
         return None if self.uncounted else self.known(Role.PARAMETER, self.count)
 
     def known(self, role: Role, total: Dim) -> Dim | None:
-        """A sum over a role; None where it is only a lower bound."""
+        """Return a sum over a role; None where it is only a lower bound."""
         return total if self.is_complete(role) else None
 
 
@@ -196,7 +196,7 @@ def _elements_in(numel: Dim, new: Dim, size: Dim) -> Dim:
 
 
 def _byte_range(weight: Value) -> tuple[str, int, int] | None:
-    """The storage of a weight, and its byte range; None where they are unknown."""
+    """Return the storage of a weight, and its byte range; None where they are unknown."""
     graph = weight.graph
     data = graph.data.get(weight) if graph is not None else None
     if isinstance(data, FileRegion):

@@ -287,7 +287,7 @@ def _use_by_name(name: str) -> _Use:
 
 
 def _use_in_graph(names: Sequence[Value]) -> _Use:
-    """The use of a weight that has these names; one that is looked up in is a table of embeddings, whatever else it is."""
+    """Return the use of a weight that has these names; one that is looked up in is a table of embeddings, whatever else it is."""
     uses = [use for weight in names for use in _uses_of(weight)]
     looked_up = next((use for use in uses if use.role == "embedding"), None)
     return looked_up or (uses[0] if uses else _Use("no product uses it"))
@@ -381,7 +381,7 @@ def _find_peak(found: Storing, ctx: PassContext) -> None:
 
 
 def _besides(found: Storing, ctx: PassContext) -> int | None:
-    """The most that a kernel takes besides its output; None where that, or a size, is not known."""
+    """Return the most that a kernel takes besides its output; None where that, or a size, is not known."""
     scheme = found.scheme
     if scheme.family == "bitsandbytes" and scheme.name != "int8":
         return max(one.before for one in found.stored)

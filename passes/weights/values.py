@@ -201,7 +201,7 @@ def shared_look(own: WeightValues, ctx: PassContext) -> WeightValues:
 
 
 def open_weights(ctx: PassContext, allow: tuple[str, ...] = ()) -> WeightFiles:
-    """The files that a program's weights lie in."""
+    """Return the files that a program's weights lie in."""
     return WeightFiles(ctx.program.path, allow)
 
 
@@ -239,7 +239,7 @@ class Logical:
 
 
 def logical_weights(program: Program, files: WeightFiles) -> list[Logical]:
-    """Every quantized weight once, in the order of the nodes that use them."""
+    """Return every quantized weight once, in the order of the nodes that use them."""
     found: dict[Value, Logical] = {}
     for body in program.bodies():
         for node in body:
@@ -255,7 +255,7 @@ def logical_weights(program: Program, files: WeightFiles) -> list[Logical]:
 
 
 def _quantized_operand(node: Node) -> Value | None:
-    """The weight that a node takes as codes."""
+    """Return the weight that a node takes as codes."""
     codes = _codes(node)
     value = node.inputs[codes.weight] if codes is not None and codes.weight < len(node.inputs) else None
     return value if value is not None and value.role in _DECLARED else None
@@ -352,7 +352,7 @@ def _gathered_blocks(node: Node, coded: CodedOperand, weight: Value, files: Weig
 
 
 def _operand_values(node: Node, place: int, files: WeightFiles, attr: str = "zero_point_value") -> Array | None:
-    """The values of an operand, or the number in an attribute; None where there is none, or where it is computed."""
+    """Return the values of an operand, or the number in an attribute; None where there is none, or where it is computed."""
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
         given = node.attrs.get(attr)
