@@ -159,12 +159,12 @@ _KEY_NAMES = {
 
 
 def actions_of(pane: str, actions: Sequence[Action] = ACTIONS) -> Iterator[Action]:
-    """The actions of one pane, in the order of the table."""
+    """Return the actions of one pane, in the order of the table."""
     return (action for action in actions if action.pane == pane)
 
 
 def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType]:
-    """The bindings of a pane for Textual."""
+    """Return the bindings of a pane for Textual."""
     return [
         Binding(
             ",".join(action.keys),
@@ -179,7 +179,7 @@ def bindings(pane: str, actions: Sequence[Action] = ACTIONS) -> list[BindingType
 
 
 def key_text(key: str) -> str:
-    """The display name of a key."""
+    """Return the display name of a key."""
     return _KEY_NAMES.get(key, key.replace("+", "-"))
 
 
@@ -202,7 +202,7 @@ class ScreenRecord:
 
     @property
     def action(self) -> Action:
-        """The action of the app that shows this screen."""
+        """Return the action of the app that shows this screen."""
         return Action("app", f"open_screen('{self.name}')", (self.key,), self.title, self.help)
 
 
@@ -221,10 +221,10 @@ SCREENS: tuple[ScreenRecord, ...] = (
 
 
 def screen_record(name: str) -> ScreenRecord:
-    """The record of a screen."""
+    """Return the record of a screen."""
     return next(record for record in SCREENS if record.name == name)
 
 
 def app_actions() -> tuple[Action, ...]:
-    """The actions of the app, with one for each screen."""
+    """Return the actions of the app, with one for each screen."""
     return (*(record.action for record in SCREENS), *(action for action in ACTIONS if action.pane == "app"))

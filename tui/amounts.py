@@ -42,7 +42,7 @@ class Amounts:
 
     @classmethod
     def of(cls, values: Iterable[Amount | None]) -> Amounts:
-        """The sequence of these values."""
+        """Return the sequence of these values."""
         places: dict[Amount | None, int] = {}
         codes = [places.setdefault(value, len(places)) for value in values]
         return cls(np.array(codes, dtype=np.int32), list(places))
@@ -69,11 +69,11 @@ class Amounts:
 
     @cached_property
     def numbers(self) -> Floats:
-        """Every value as a number; NaN for formulas and what is unknown."""
+        """Return every value as a number; NaN for formulas and what is unknown."""
         return np.array([_sort_key(value) for value in self.distinct] or [math.nan], dtype=np.float64)[self.codes]
 
     def bound(self, binding: Binding) -> Amounts:
-        """The same with symbols bound; time is linear in the distinct formulas."""
+        """Return the same with symbols bound; time is linear in the distinct formulas."""
         if not binding.env or not self.formulas:
             return self
         return Amounts(self.codes, [binding.of(value) if isinstance(value, SymDim) else value for value in self.distinct])
@@ -102,7 +102,7 @@ class Binding:
         self._done: dict[SymDim, Dim | None] = {}
 
     def of(self, value: Dim | None) -> Dim | None:
-        """The value under the binding; None where it has none."""
+        """Return the value under the binding; None where it has none."""
         if not self.env or not isinstance(value, SymDim):
             return value
         if value not in self._done:
@@ -114,12 +114,12 @@ class Binding:
 
     @property
     def text(self) -> str:
-        """The binding as text, as it is typed."""
+        """Return the binding as text, as it is typed."""
         return " ".join(f"{name}={size}" for name, size in self.env.items())
 
 
 def parse_sizes(text: str) -> dict[str, int]:
-    """The sizes a text such as `batch=8 length=128` names, or as an advice gives it, `--bind flag=1`; raises UsageError."""
+    """Return the sizes a text such as `batch=8 length=128` names, or as an advice gives it, `--bind flag=1`; raises UsageError."""
     env: dict[str, int] = {}
     for part in text.replace("--bind", " ").replace(",", " ").split():
         name, equals, number = part.partition("=")
@@ -131,7 +131,7 @@ def parse_sizes(text: str) -> dict[str, int]:
 
 
 def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
-    """The sizes that a text names for symbols; raises UsageError with one clear line."""
+    """Return the sizes that a text names for symbols; raises UsageError with one clear line."""
     env = parse_sizes(text)
     for name, size in env.items():
         if name not in symbols:
@@ -160,7 +160,7 @@ class Column:
 
     @classmethod
     def of(cls, title: str, kind: Kind, values: Iterable[Amount | None], missing: Iterable[int], blank: Mask | None = None) -> Column:
-        """A column of these numbers."""
+        """Return a column of these numbers."""
         return cls(title, kind, Amounts.of(values), np.array([*missing], dtype=np.int32), blank)
 
     @property
@@ -169,7 +169,7 @@ class Column:
         return bool(self.values.formulas)
 
     def text(self, row: int, symbols: Symbols, alike: Sequence[int] = (), *, stated: Binding | None = None) -> str:
-        """The number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
+        """Return the number for a reader: `?` for what is unknown, and a sign before a sum that leaves something out.
 
         `alike` are rows that stand together with this one, which have one sum. Where sizes are `stated`, the number at them stands in place
         of a formula, with the sign of what is assumed.
@@ -210,12 +210,12 @@ class Column:
         return text.replace(" FLOPs", "").replace("FLOPs", "").rstrip() if is_said else text
 
     def bound(self, binding: Binding) -> Column:
-        """The same column with sizes put in for symbols."""
+        """Return the same column with sizes put in for symbols."""
         return replace(self, values=self.values.bound(binding)) if binding.env else self
 
 
 def added(total: Amount | None, value: Amount | None) -> Amount | None:
-    """A sum in which what is unknown is left out."""
+    """Return a sum in which what is unknown is left out."""
     if total is None or value is None:
         return value if total is None else total
     if isinstance(total, SymDim) or isinstance(value, SymDim):
@@ -233,7 +233,8 @@ def sum_up(
     about: Container[int] | None = None,
     includes_regions: bool = False,
 ) -> Column:
-    """A column with a number for each node, or for those in the rows that it is `about`. What is inside a region is added to no other node.
+    """Return a column with a number for each node, or for those in the rows that it is `about`. What is inside a region is added to no
+    other node.
 
     `includes_regions` says that a node's value covers its regions, so that what is unknown there is missing in it too.
     """
@@ -261,7 +262,7 @@ def sum_up(
 
 
 def amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str:
-    """A number with its unit, a formula as it is."""
+    """Return a number with its unit, a formula as it is."""
     if value is None:
         return symbols.unknown
     return symbols.clean(_formula(value, kind) if isinstance(value, SymDim) else humanise(value, kind))
@@ -299,16 +300,16 @@ def type_bytes(type_: Type) -> Dim | None:
 
 
 def known(value: Dim | None) -> Dim | None:
-    """The number, or None where it is data-dependent."""
+    """Return the number, or None where it is data-dependent."""
     return None if isinstance(value, SymDim) and value.is_unknown else value
 
 
 def number_of(cell: object) -> float | None:
-    """The number in a cell of a report; None for formulas, texts and what is unknown."""
+    """Return the number in a cell of a report; None for formulas, texts and what is unknown."""
     value = bare(plain(cell))
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def numbers_of(cells: Iterable[object]) -> Floats:
-    """The numbers in a column of a report for a chart, which draws nothing where there is none."""
+    """Return the numbers in a column of a report for a chart, which draws nothing where there is none."""
     return np.array([float(number_of(cell) or 0) for cell in cells], dtype=np.float64)

@@ -50,7 +50,7 @@ class Analyses:
         self.matcher = matcher
 
     def parts(self) -> dict[str, Callable[[], Update | None]]:
-        """The analyses by the name of the part of the screen that shows them."""
+        """Return the analyses by the name of the part of the screen that shows them."""
         return {part: getattr(self, part) for part in self.PARTS}
 
     def finished(self) -> Update:
@@ -67,7 +67,7 @@ class Analyses:
         return Parameters(report_of(self.manager, "params"))
 
     def found(self, subject: Analysis[T]) -> tuple[T, Sequence[Diagnostic]]:
-        """The result and diagnostics of a pass, without the tables of its report, which take longer than the pass itself."""
+        """Return the result and diagnostics of a pass, without the tables of its report, which take longer than the pass itself."""
         return self.manager.get(subject), self.manager.diagnostics_of(subject)
 
     def flops(self) -> Update:
@@ -106,25 +106,25 @@ class Analyses:
 
 
 def analysis_of(manager: Manager, text: str) -> Analysis[Any]:
-    """The analysis that an element of a pipeline names, such as `liveness{model=ssa}`."""
+    """Return the analysis that an element of a pipeline names, such as `liveness{model=ssa}`."""
     (found,) = parse_pipeline(text, manager.registry)
     assert isinstance(found, Analysis)
     return found
 
 
 def result_of(manager: Manager, text: str) -> Any:
-    """The result of an analysis; computed in the calling thread, which has to be the worker's."""
+    """Return the result of an analysis; computed in the calling thread, which has to be the worker's."""
     return manager.get(analysis_of(manager, text))
 
 
 def report_of(manager: Manager, text: str) -> Report:
-    """The report of a pass; computed in the calling thread, which has to be the worker's."""
+    """Return the report of a pass; computed in the calling thread, which has to be the worker's."""
     (found,) = parse_pipeline(text, manager.registry)
     return manager.run_one(found).report()
 
 
 def answered(answer: Callable[[], Any]) -> Any:
-    """The result, or its error: a failing analysis must not affect the rest of the screen."""
+    """Return the result, or its error: a failing analysis must not affect the rest of the screen."""
     try:
         return answer()
     except IrscopeError as error:

@@ -50,7 +50,7 @@ def run_app(shown: Model | Sequence[ShownRun], other: str = "", step: Sequence[s
 
 
 def pane_of(widget: Widget) -> str:
-    """The pane of the action table that a widget is."""
+    """Return the pane of the action table that a widget is."""
     return getattr(widget, "PANE", "") or widget.id or ""
 
 
@@ -118,7 +118,7 @@ class IrscopeApp(TerminalApp[None]):
 
     @property
     def browse(self) -> Browse:
-        """The rows of the model that is shown."""
+        """Return the rows of the model that is shown."""
         return self.session.browse
 
     def on_mount(self) -> None:
@@ -145,7 +145,7 @@ class IrscopeApp(TerminalApp[None]):
 
     @property
     def model_screen(self) -> ModelScreen | None:
-        """The screen over the model that is shown, below whatever window is open."""
+        """Return the screen over the model that is shown, below whatever window is open."""
         return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ModelScreen)), None)
 
     def action_open_screen(self, name: str) -> None:
@@ -271,7 +271,7 @@ class IrscopeApp(TerminalApp[None]):
 
     @property
     def pane(self) -> str:
-        """The pane that has the focus."""
+        """Return the pane that has the focus."""
         shown = self.model_screen
         if shown is None:
             return ""
@@ -285,7 +285,7 @@ class IrscopeApp(TerminalApp[None]):
         return shown.NAME
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The command palette: what the focused pane, the screen and the app can do."""
+        """Yield the command palette: what the focused pane, the screen and the app can do."""
         shown = self.model_screen
         if shown is None:
             return

@@ -76,12 +76,12 @@ class StepChart(ABC):
         return self.count
 
     def text_at(self, step: int) -> str:
-        """The total at a step with its unit, and the sign of a modelled one."""
+        """Return the total at a step with its unit, and the sign of a modelled one."""
         value = float(self.total[step]) if 0 <= step < self.count else math.nan
         return "?" if math.isnan(value) else self.amount(value, is_modelled=self.is_modelled(step))
 
     def amount(self, value: float, *, is_modelled: bool = False) -> str:
-        """A number of the chart with its unit."""
+        """Return a number of the chart with its unit."""
         return f"{SIGNS[Provenance.MODELLED] if is_modelled else ''}{humanise(int(value), self.kind)}"
 
     def is_modelled(self, step: int) -> bool:
@@ -90,17 +90,17 @@ class StepChart(ABC):
 
     @property
     def highest(self) -> float:
-        """The largest total; 0 where none is known."""
+        """Return the largest total; 0 where none is known."""
         return float(self.total[self.peak]) if self.peak is not None else 0.0
 
     @property
     def shown_limit(self) -> Limit | None:
-        """The limit, where totals come near it."""
+        """Return the limit, where totals come near it."""
         return self.limit if self.limit is not None and self.highest >= _NEAR * self.limit.height else None
 
     @property
     def top(self) -> float:
-        """The height of the chart."""
+        """Return the height of the chart."""
         limit = self.shown_limit
         return max(self.highest, self.scale, 0.0 if limit is None else limit.height)
 
@@ -111,7 +111,7 @@ class StepChart(ABC):
     # -- peaks -------------------------------------------------------------------------------------------------
 
     def hills(self) -> Ints:
-        """The first step of every highest place: higher than what is before and after it."""
+        """Return the first step of every highest place: higher than what is before and after it."""
         if not self.count:
             return np.zeros(0, dtype=np.int64)
         starts = np.concatenate(([0], np.flatnonzero(np.diff(self.total)) + 1))
@@ -121,7 +121,7 @@ class StepChart(ABC):
         return found
 
     def next_hill(self, step: int, by: int) -> int | None:
-        """The next highest place after a step, or the one before it; None where there is none."""
+        """Return the next highest place after a step, or the one before it; None where there is none."""
         hills = self.hills()
         beyond = hills[hills > step] if by > 0 else hills[hills < step][::-1]
         return int(beyond[0]) if len(beyond) else None
@@ -159,7 +159,7 @@ class StepChart(ABC):
         self.stop = self.start + span
 
     def column_of(self, step: int, width: int) -> int:
-        """The chart column in which a step is drawn; outside of the chart for steps outside of the window."""
+        """Return the chart column in which a step is drawn; outside of the chart for steps outside of the window."""
         times = self._times()
         if times is not None and self._edges is not None and self.start <= step < self.stop:
             borders = _borders(width, *times[1:])
@@ -167,7 +167,7 @@ class StepChart(ABC):
         return (step - self.start) * width // max(self.stop - self.start, 1)
 
     def step_of(self, column: int, width: int) -> int:
-        """The step that a column shows."""
+        """Return the step that a column shows."""
         return int(self.chosen(width)[min(max(column, 0), width - 1)])
 
     def chosen(self, width: int, amounts: Floats | None = None) -> Ints:
@@ -189,7 +189,7 @@ class StepChart(ABC):
         return self.start + hits[np.searchsorted(hits, starts)]
 
     def _chosen_by_time(self, width: int, window: Floats, edges: Floats, low: float, high: float) -> Ints:
-        """The same where the axis is time: a long step is in several columns, and many short ones are in one."""
+        """Return the same where the axis is time: a long step is in several columns, and many short ones are in one."""
         starts = edges[:-1]
         borders = _borders(width, low, high)
         # Steps that take no time begin where others do: none of them may be left out.
@@ -216,7 +216,7 @@ class StepChart(ABC):
         return max(display_width(self.top_text()), 3) + 2
 
     def lines(self, width: int, height: int, here: int | None, symbols: Symbols, mark: int | None = None) -> list[Line]:
-        """The chart in exactly `height` lines: marks, bars, axis. `mark` is the other end of a range that is looked at."""
+        """Return the chart in exactly `height` lines: marks, bars, axis. `mark` is the other end of a range that is looked at."""
         margin = self.margin()
         count = width - margin
         if count < _LEAST_COLUMNS or height < 1 or not self.count:
@@ -235,7 +235,7 @@ class StepChart(ABC):
         return [cut_line(line, width, symbols) for line in (*above, *bars, *below)]
 
     def _limited(self, bars: list[Line], symbols: Symbols) -> list[Line]:
-        """The bars with a line across them where the limit is."""
+        """Return the bars with a line across them where the limit is."""
         limit = self.shown_limit
         if limit is None or not bars or self.top <= 0:
             return bars
@@ -250,7 +250,7 @@ class StepChart(ABC):
 
     @abstractmethod
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        """The bars in so many columns and rows."""
+        """Return the bars in so many columns and rows."""
 
     def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
         """Return the bars with a line through what is marked, where a subclass draws it."""
@@ -263,7 +263,7 @@ class StepChart(ABC):
         return [self.mark_line(self.peak, f"peak {self.text_at(self.peak)} at {self.place(self.peak)}", count, symbols)]
 
     def mark_line(self, step: int, label: str, count: int, symbols: Symbols) -> Line:
-        """A sign above a step with a label, on the side that has more room for it."""
+        """Return a sign above a step with a label, on the side that has more room for it."""
         at = self.column_of(step, count)
         if not 0 <= at < count:
             return (Span(cut_end(f"{label}, outside of what is shown", count, symbols), "faint"),)
@@ -283,7 +283,7 @@ class StepChart(ABC):
         return (zero, *(Span("".join(run), "faint" if sign == symbols.glyphs.rule else "mark") for sign, run in groupby(signs)))
 
     def window_line(self, count: int, symbols: Symbols) -> Line:
-        """Which steps are drawn."""
+        """Return which steps are drawn."""
         if self.places is not None:
             return (Span(f"{self.places[self.start]} to {self.places[self.stop - 1]}", "faint"),)
         part = "" if self.stop - self.start == self.count else f" of {self.count:,}"
@@ -320,7 +320,7 @@ class Timeline(StepChart):
 
     @property
     def values(self) -> list[int | None]:
-        """The totals."""
+        """Return the totals."""
         return [None if value != value else int(value) for value in self.total.tolist()]
 
     @property
@@ -329,7 +329,7 @@ class Timeline(StepChart):
         return bool(np.isnan(self.total).any())
 
     def heights(self, count: int) -> Floats:
-        """The largest total of each of `count` columns; a step wider than a column is repeated."""
+        """Return the largest total of each of `count` columns; a step wider than a column is repeated."""
         return self.total[self.chosen(count)]
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
@@ -419,7 +419,7 @@ class Stack(StepChart):
         return [fill_of(number, symbols, look) for number, look in enumerate(colours_of(list(self.parts)))]
 
     def legend(self, symbols: Symbols) -> Line:
-        """The legend of the fills."""
+        """Return the legend of the fills."""
         return tuple(span for fill, name in zip(self._fills(symbols), self.parts, strict=True) for span in (fill, Span(f" {name}  ")))
 
     def legend_at(self, step: int, width: int, most: int, symbols: Symbols) -> list[Line]:
@@ -456,7 +456,7 @@ class Stack(StepChart):
         return name in self.modelled and bool(self.modelled[name][step])
 
     def legend_rows(self, width: int, symbols: Symbols) -> list[Line]:
-        """The legend in lines of a width."""
+        """Return the legend in lines of a width."""
         return [cut_line(self.legend(symbols), width, symbols)]
 
     def wrapped_legend(self, width: int, symbols: Symbols) -> list[Line]:
@@ -522,7 +522,7 @@ class Beside(Stack):
         self.difference: Floats = np.nan_to_num(b - a)
 
     def peak_of(self, side: int) -> int:
-        """The first place at which a side is highest."""
+        """Return the first place at which a side is highest."""
         return int(np.argmax(self.heights[side]))
 
     @property
@@ -568,7 +568,7 @@ class Beside(Stack):
 
 
 def _moved_in(line: Line, margin: int) -> Line:
-    """A line with blanks before it."""
+    """Return a line with blanks before it."""
     first, *rest = line or (Span(""),)
     return (Span(f"{' ' * margin}{first.text}", first.role), *rest)
 
@@ -715,7 +715,7 @@ class Histogram:
 
 
 def even_histogram(width: float, first: int, counts: Sequence[int], beyond: int, columns: int) -> Histogram | None:
-    """A linear axis: bins with edges at multiples of a width from `first` on, joined two and two until they have room."""
+    """Return a linear axis: bins with edges at multiples of a width from `first` on, joined two and two until they have room."""
     numbers, held = np.arange(first, first + len(counts)), np.array(counts, dtype=np.int64)
     while len(held) > max(columns, 2):  # the two sides of zero are never joined
         numbers, width = numbers >> 1, 2 * width
@@ -729,7 +729,8 @@ def even_histogram(width: float, first: int, counts: Sequence[int], beyond: int,
 
 
 def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, columns: int) -> Histogram | None:
-    """A logarithmic axis on either side of zero: from the power of two on which each begins, counts of negative and positive magnitudes."""
+    """Return a logarithmic axis on either side of zero: from the power of two on which each begins, counts of negative and positive
+    magnitudes."""
     if not octaves and not zeros:
         return None
     exponents = [round(math.log2(low)) for low, _, _ in octaves]
@@ -804,7 +805,7 @@ class Roof:
     name: str
 
     def at(self, intensity: float) -> float:
-        """The most operations a second at so many of them for each byte."""
+        """Return the most operations a second at so many of them for each byte."""
         return min(self.peak, intensity * self.bandwidth)
 
 
@@ -830,7 +831,7 @@ class Scatter:
         self.top, self.bottom = math.ceil(top + 0.1), min(math.floor(bottom), math.ceil(top + 0.1) - 1)
 
     def lines(self, width: int, height: int, selected: int | None, symbols: Symbols) -> list[Line]:
-        """The chart in exactly `height` lines."""
+        """Return the chart in exactly `height` lines."""
         labels = [_rate(10**self.top), _rate(10**self.bottom)]
         margin = max(map(display_width, labels)) + 2
         across, up = width - margin, height - 2

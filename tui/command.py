@@ -50,24 +50,24 @@ def compile_words(compile: bool | Mapping[str, object]) -> Sequence[str]:
 
 
 def run_command(source: Source, passes: str) -> str:
-    """The command that prints the numbers of the screen."""
+    """Return the command that prints the numbers of the screen."""
     of_step = () if source.step is None else source.step
     return shlex.join(["irscope", "run" if source.step is None else "train-plan", *of_step, *source.arguments(), "--passes", passes])
 
 
 def compare_eager_command(source: Source) -> str:
-    """The command that lays a model as it runs eagerly beside the compiled one."""
+    """Return the command that lays a model as it runs eagerly beside the compiled one."""
     model, *options = replace(source, compiled=()).arguments()
     return shlex.join(["irscope", "compare", *options, "--compile-b", model, model])
 
 
 def picture_command(source: Source, around: str, hops: int) -> str:
-    """The command that draws the graph, or what is around a node of it."""
+    """Return the command that draws the graph, or what is around a node of it."""
     near = ["--around", around, "--hops", str(hops)] if around else []
     return shlex.join(["irscope", "export", *source.arguments(), *near, "-o", "graph.svg"])
 
 
 def show_command(source: Source, node: Node) -> str:
-    """The command that prints the nodes of this operator in this module."""
+    """Return the command that prints the nodes of this operator in this module."""
     scope = ["--scope", node.scope.path] if node.scope.path else []
     return shlex.join(["irscope", "show", *source.arguments(), *scope, "--op", node.op, "--locations"])

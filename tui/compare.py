@@ -107,7 +107,7 @@ class Shown:
 
     @cached_property
     def row_of_place(self) -> dict[int, int]:
-        """The first row of the table of nodes at each place."""
+        """Return the first row of the table of nodes at each place."""
         found: dict[int, int] = {}
         for row, place in enumerate(self.place_of_row):
             found.setdefault(place, row)
@@ -115,7 +115,7 @@ class Shown:
 
 
 def shown(compared: ModelComparison | RunComparison, symbols: Symbols, *, everything: bool = False) -> Shown:
-    """A comparison as the screen needs it."""
+    """Return a comparison as the screen needs it."""
     if isinstance(compared, RunComparison):
         document = run_comparison(compared)
         at = {step: place for place, (step, _) in reversed(list(enumerate(compared.axis)))}
@@ -170,13 +170,14 @@ def _model_places(compared: ModelComparison, everything: bool) -> tuple[list[int
 
 
 def _ordered(report: Report) -> list[Table]:
-    """The tables, that of nodes first."""
+    """Return the tables, that of nodes first."""
     tables = list(report.tables)
     return sorted(tables, key=lambda table: not _is_of_nodes(table))
 
 
 def _fitted(table: Table, is_of_run: bool) -> Table:
-    """A table without columns that text leaves out; beside a recording numbers come first, as the last columns go where room is short."""
+    """Return a table without columns that text leaves out; beside a recording numbers come first, as the last columns go where room is
+    short."""
     table = table.without_details()
     if not is_of_run:
         return table
@@ -321,13 +322,13 @@ class Compare:
 
     @property
     def rows(self) -> ReportTable | None:
-        """The table that is shown."""
+        """Return the table that is shown."""
         tables = () if self.found is None else self.found.tables
         return tables[self.view] if self.view < len(tables) else None
 
     @property
     def table(self) -> TableModel:
-        """Its rows, or what stands in their place."""
+        """Return its rows, or what stands in their place."""
         if self.rows is not None:
             return self.rows.model
         if self.error is not None:
@@ -464,14 +465,14 @@ class Compare:
         return "reading values, ctrl-x stops" if self.with_values else "names and types only, W compares values"
 
     def export(self) -> Table | None:
-        """The table with all its columns."""
+        """Return the table with all its columns."""
         if self.rows is None or self.found is None:
             return None
         title = self.rows.table.title
         return next(table for table in self.found.report.tables if table.title == title)
 
     def command(self, source: Source) -> str:
-        """The command that prints what is shown."""
+        """Return the command that prints what is shown."""
         if self.other == COMPILED:
             return compare_eager_command(source)
         arguments = source.arguments()

@@ -70,7 +70,7 @@ def answer_of(session: Session) -> Found:
 
 
 def shared(session: Session) -> Found:
-    """The same, found once for all screens. For the worker's thread."""
+    """Return the same, found once for all screens. For the worker's thread."""
     made_for = (session.context.device, tuple(session.results.complete.env.items()))
     known = session.keep("lowered", dict)
     if made_for not in known:
@@ -81,7 +81,7 @@ def shared(session: Session) -> Found:
 
 
 def report_of(session: Session) -> Report:
-    """All tables of what the compiler did. For the worker's thread."""
+    """Return all tables of what the compiler did. For the worker's thread."""
     from irscope.devices import target_of
     from irscope.tools.simulation import compiled_tables
 
@@ -91,18 +91,18 @@ def report_of(session: Session) -> Report:
 
 
 def _fitted(table: Table) -> Table:
-    """A table with what its rows are about before the number of their graph: the first column has most room."""
+    """Return a table with what its rows are about before the number of their graph: the first column has most room."""
     first, *rest = table.columns
     return replace(table, columns=(rest[0], first, *rest[1:])) if first.heading == "graph" and rest else table
 
 
 def buffers_of(session: Session) -> Table | None:
-    """The plan of the generated code. For the worker's thread."""
+    """Return the plan of the generated code. For the worker's thread."""
     return next((table for table in report_of(session).tables if table.title.startswith("buffers of the generated code")), None)
 
 
 def nodes_table(found: Lowered) -> Table:
-    """Which kernels do the work of each node of eager; kernels alone where there is no eager program."""
+    """Return which kernels do the work of each node of eager; kernels alone where there is no eager program."""
     if not found.eager:
         kernels = [(one.node, one.name, one.line, one.moved, one.seconds) for one in found.kernels]
         return Table.of(kernels, ["node", "kernel", "line", "moved:bytes", "least:seconds"], "kernels in order")
@@ -147,7 +147,7 @@ class CompiledView:
 
     @property
     def kernel(self) -> KernelStep | None:
-        """The selected kernel."""
+        """Return the selected kernel."""
         row = self.kernels.selected
         return None if self.found is None or row is None else self.found.kernels[row]
 
@@ -313,7 +313,7 @@ class CompiledView:
             yield (Span(f"  {one.name} ", "name"), Span(self.symbols.clean(f"{amount(one.bytes, Kind.BYTES, self.symbols)} {how}; {ends}")))
 
     def export(self) -> Table:
-        """The kernels."""
+        """Return the kernels."""
         found = self.found
         eager = () if found is None else found.eager
         rows = [
@@ -339,7 +339,7 @@ class CompiledView:
 
 
 def _short(line: str) -> str:
-    """A place with the name of its file alone."""
+    """Return a place with the name of its file alone."""
     return line.replace("\\", "/").rpartition("/")[2]
 
 
@@ -379,7 +379,7 @@ class EagerBeside(Beside):
 
     @property
     def said(self) -> str:
-        """The difference in words."""
+        """Return the difference in words."""
         eager, compiled = self.sides
         a, b = (float(side.heights.max(initial=0)) for side in self.sides)
         share = abs(b / a - 1) if a else 0.0
@@ -388,7 +388,7 @@ class EagerBeside(Beside):
 
     @property
     def title(self) -> str:
-        """Which run that is."""
+        """Return which run that is."""
         return f"{self.run}; {self.first}" if self.first else self.run
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:

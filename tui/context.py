@@ -63,29 +63,30 @@ class Context:
 
     @cached_property
     def sizes(self) -> tuple[StatedSize, ...]:
-        """Every size that the numbers are for, and who stated it."""
+        """Return every size that the numbers are for, and who stated it."""
         env = self.binding.env
         return tuple(replace(one, size=env[one.symbol], source=PUT_IN) if one.symbol in env else one for one in self.of_model)
 
     @cached_property
     def complete(self) -> Binding:
-        """A number for every symbol of the model: what was typed, else the file's example, else the smallest. For what needs numbers."""
+        """Return a number for every symbol of the model: what was typed, else the file's example, else the smallest. For what needs
+        numbers."""
         return self.completed(self.binding)
 
     def completed(self, binding: Binding) -> Binding:
-        """The same with other sizes typed."""
+        """Return the same with other sizes typed."""
         env = binding.env
         open_sizes = {one.symbol: env.get(one.symbol, one.size) for one in self.of_model if one.is_open or one.symbol in env}
         return binding if open_sizes == env else Binding({**open_sizes, **env})
 
     def like(self, other: Context) -> Context:
-        """The same as another that belonged to the same model, as far as it has its symbols."""
+        """Return the same as another that belonged to the same model, as far as it has its symbols."""
         names = {one.symbol for one in self.of_model if one.is_open}
         kept = {name: size for name, size in other.binding.env.items() if name in names}
         return replace(other, of_model=self.of_model, binding=Binding(kept))
 
     def with_target(self, device: str | None = None, lifetime: LifetimeModel | None = None, run: ShownRun | None = None) -> Context:
-        """The same for another device, lifetime model or run."""
+        """Return the same for another device, lifetime model or run."""
         return replace(
             self,
             device=self.device if device is None else device,
@@ -96,7 +97,7 @@ class Context:
 
     @property
     def assumed(self) -> str:
-        """The sizes that nobody stated, as `batch=1, length=1`; empty where there are none."""
+        """Return the sizes that nobody stated, as `batch=1, length=1`; empty where there are none."""
         return ", ".join(f"{one.symbol}={one.size}" for one in self.sizes if one.is_open)
 
     @property
@@ -108,7 +109,7 @@ class Context:
 
     @property
     def profile(self) -> DeviceProfile | None:
-        """The device, with its memory; None where its file is gone."""
+        """Return the device, with its memory; None where its file is gone."""
         try:
             return find_device(self.device or DEFAULT_DEVICE)
         except UsageError:
@@ -116,7 +117,7 @@ class Context:
 
     @property
     def liveness(self) -> str:
-        """The pass that answers for when tensors are freed and for the run."""
+        """Return the pass that answers for when tensors are freed and for the run."""
         options = [f"model={self.lifetime}"] if self.lifetime != "auto" else []
         options += [f"run={self.run}"] if self.run != "worst" else []
         return f"liveness{{{' '.join(options)}}}" if options else "liveness"
@@ -127,7 +128,8 @@ class Context:
         return self.device, self.lifetime, self.run
 
     def words(self, width: int, apart: int = 3) -> list[str]:
-        """The context for the header in so many columns: sizes with who stated them, the device with its memory, lifetimes, and the run.
+        """Return the context for the header in so many columns: sizes with who stated them, the device with its memory, lifetimes, and the
+        run.
 
         Where the room is short, words that say least go first: who chose the device, and what an exporter calls a size. Then sizes go, from
         the last; how many is said. Nothing is cut within a word.
@@ -161,5 +163,5 @@ class Context:
 
 
 def device_text(profile: DeviceProfile) -> str:
-    """A device with its memory."""
+    """Return a device with its memory."""
     return profile.name if profile.memory_bytes is None else f"{profile.name} {humanise(profile.memory_bytes, Kind.BYTES)}"

@@ -72,7 +72,7 @@ class Timings:
 
 
 def timings_of(times: Bounds) -> Timings:
-    """The arrays of an answer of the roofline pass."""
+    """Return the arrays of an answer of the roofline pass."""
     nodes, kind = times.nodes, times.device.kind
     numbers: dict[str, int] = {UNKNOWN: 0}
     bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
@@ -95,7 +95,7 @@ def timings_of(times: Bounds) -> Timings:
 
 
 def timed_alone(model: Model) -> Timings:
-    """The least times of a model's nodes without the nodes: for a process of its own."""
+    """Return the least times of a model's nodes without the nodes: for a process of its own."""
     return replace(timings_of(result_of(model.manager, _PASS)), nodes=())
 
 
@@ -130,13 +130,13 @@ class NodeTimes:
 
     @property
     def is_unknown(self) -> Mask:
-        """Which nodes have no least time."""
+        """Return which nodes have no least time."""
         found: Mask = self.bound == 0
         return found
 
 
 def _own(outline: Outline, row: int, timed: Node | None) -> Node:
-    """The node of a row; the one that was timed where the outline has none."""
+    """Return the node of a row; the one that was timed where the outline has none."""
     found = outline.items[row] if row >= 0 else None
     node = found if isinstance(found, Node) else timed
     assert node is not None
@@ -155,7 +155,7 @@ def _note(scope: Scope, scopes: dict[Scope, int]) -> None:
 
 
 def _outline_rows(times: Timings, outline: Outline) -> Iterator[int]:
-    """The row of each node, which may be one of the same model read again with other sizes."""
+    """Yield the row of each node, which may be one of the same model read again with other sizes."""
     names: dict[tuple[str, str], int] = {}
     nodes: Sequence[Node | None] = times.nodes or [None] * len(times.names)
     for node, key in zip(nodes, times.names, strict=True):
@@ -239,7 +239,7 @@ class Groups(Sequence[Group]):
         )
 
     def name(self, number: int) -> str:
-        """The first column."""
+        """Return the first column."""
         times = self._times
         if self.by == "layer":
             return self._layers[number]
@@ -254,7 +254,7 @@ class Groups(Sequence[Group]):
 
     @property
     def names(self) -> list[str]:
-        """All names in order."""
+        """Return all names in order."""
         return [self.name(number) for number in range(len(self))]
 
     @property
@@ -271,7 +271,7 @@ class Groups(Sequence[Group]):
         return found
 
     def nodes(self, number: int) -> Ints:
-        """The places of the nodes of a row in the times."""
+        """Return the places of the nodes of a row in the times."""
         times = self._times
         if self.by == "node":
             return np.array([number], dtype=np.int64)
@@ -370,7 +370,7 @@ class Cost:
 
     @property
     def wanted(self) -> tuple[str, dict[str, int]]:
-        """The device and the sizes of symbols that are chosen."""
+        """Return the device and the sizes of symbols that are chosen."""
         return self.browse.context.device, dict(self.browse.results.complete.env)
 
     @property
@@ -379,7 +379,7 @@ class Cost:
         return self._asked != self.wanted
 
     def ask(self) -> tuple[str, dict[str, int]]:
-        """The chosen device and binding, taken for computation."""
+        """Return the chosen device and binding, taken for computation."""
         self._asked, self.error = self.wanted, None
         return self._asked
 
@@ -425,11 +425,11 @@ class Cost:
 
     @property
     def group(self) -> Group | None:
-        """The row under the cursor."""
+        """Return the row under the cursor."""
         return None if self.table.selected is None or self.groups is None else self.groups[self.table.selected]
 
     def node_row(self) -> int | None:
-        """The outline row of the slowest node of the group under the cursor."""
+        """Return the outline row of the slowest node of the group under the cursor."""
         if self.found is None or self.groups is None or self.table.selected is None:
             return None
         times, places = self.found.times, self.groups.nodes(self.table.selected)
@@ -437,7 +437,7 @@ class Cost:
         return row if row >= 0 else None
 
     def export(self) -> Table:
-        """The rows that are shown."""
+        """Return the rows that are shown."""
         rows = [
             (
                 one.name,
@@ -480,7 +480,7 @@ class Cost:
         return f"Roofline{self.symbols.glyphs.separator}{roof.name}" if roof is not None else "Roofline"
 
     def chart_lines(self, width: int, height: int) -> list[Line]:
-        """The scatter, or a word on why there is none."""
+        """Return the scatter, or a word on why there is none."""
         if self.error is not None:
             return failure_lines(self.error, width, height, self.symbols)
         if self.scatter is None:
@@ -529,7 +529,7 @@ class Views:
 
 
 def views_of(times: NodeTimes, symbols: Symbols, first: By = "layer") -> Views:
-    """All groupings, the first of them made at once; may run in any thread."""
+    """Return all groupings, the first of them made at once; may run in any thread."""
     views = Views(times, symbols)
     assert views[first] is not None
     return views
@@ -585,7 +585,7 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> Tab
 
 
 def _roof(device: DeviceProfile, dtypes: Sequence[str]) -> Roof | None:
-    """The roof for the element type that does most of the arithmetic."""
+    """Return the roof for the element type that does most of the arithmetic."""
     bandwidth = _high(device.bandwidth)
     for dtype in dtypes:
         for rates in (device.matrix, device.vector):

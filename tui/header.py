@@ -138,7 +138,7 @@ def _bound_peak(results: Results) -> Dim | None:
 
 
 def _short_amount(value: Dim | None, kind: Kind, symbols: Symbols) -> str | None:
-    """A number, or a formula short enough to be read; None for a longer one."""
+    """Return a number, or a formula short enough to be read; None for a longer one."""
     text = amount(value, kind, symbols)
     return text if len(text) <= _LONGEST_FORMULA else None
 

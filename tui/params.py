@@ -66,7 +66,7 @@ class Params:
 
     @property
     def table(self) -> TableModel:
-        """The rows that are shown: tensors or modules."""
+        """Return the rows that are shown: tensors or modules."""
         return self.models[self.group]
 
     @property
@@ -213,7 +213,7 @@ class Params:
 
     @property
     def selected_name(self) -> str:
-        """The tensor or module under the cursor."""
+        """Return the tensor or module under the cursor."""
         row, key = self.table.selected, "name" if self.group == "tensors" else "module"
         table = self._tables.get("parameters" if self.group == "tensors" else "modules")
         return "" if row is None or table is None else str(bare(table.cells(key)[row]))
@@ -228,7 +228,7 @@ class Params:
         return True
 
     def user_row(self) -> int | None:
-        """The row of the first node that reads the selected tensor."""
+        """Return the row of the first node that reads the selected tensor."""
         name = self.selected_name
         for value in self.browse.program.graph.weights:
             if value.name == name:
@@ -239,7 +239,7 @@ class Params:
         return None
 
     def export(self) -> Table | None:
-        """The table that is shown, all rows of it."""
+        """Return the table that is shown, all rows of it."""
         return self._tables.get("parameters" if self.group == "tensors" else "modules")
 
     # -- text --------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Params:
         return f"Values of {self.symbols.clean(name)}" if name else "Values"
 
     def value_lines(self, width: int, height: int) -> list[Line]:
-        """The histogram of the selected tensor's values."""
+        """Return the histogram of the selected tensor's values."""
         if self.values_error is not None:
             return failure_lines(self.values_error, width, height, self.symbols)
         if self.group != "tensors":
@@ -361,7 +361,7 @@ class Alert:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The alerts, worst first."""
+        """Return the alerts, worst first."""
         if self.is_unread:
             return ("unread",)
         is_zero = self.is_zero
@@ -382,7 +382,7 @@ class Alert:
 
     @property
     def text(self) -> str:
-        """The alerts with their numbers."""
+        """Return the alerts with their numbers."""
         numbers = {
             "nan": f"{self.nan:,} NaN",
             "inf": f"{self.inf:,} Inf",

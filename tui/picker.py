@@ -47,7 +47,7 @@ class Known:
 
 
 def samples(folder: Path = SAMPLES) -> list[Path]:
-    """The models that come with irscope."""
+    """Return the models that come with irscope."""
     return sorted(folder.glob("*.irs"))
 
 
@@ -65,7 +65,7 @@ def _known_file(path: Path, kind: str) -> Known:
 
 
 def files_in(folder: Path) -> list[Known]:
-    """The models and recordings in a folder and the folders in it, by name; folders of a hub are one model each.
+    """Return the models and recordings in a folder and the folders in it, by name; folders of a hub are one model each.
 
     Of the results of an audit: the models that it is about.
     """
@@ -113,7 +113,7 @@ def _kind(path: Path) -> str:
 
 
 def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = None) -> TableModel:
-    """The files as rows."""
+    """Return the files as rows."""
     clean = symbols.clean
     if files and files[0].found is not None:
         return _audited_table([one.found or {} for one in files], symbols)
@@ -186,7 +186,7 @@ def recent_file() -> Path:
 
 
 def read_recent(file: Path | None = None) -> list[Path]:
-    """The paths, last first; a list that is missing or damaged is an empty one."""
+    """Return the paths, last first; a list that is missing or damaged is an empty one."""
     try:
         found = json.loads((file or recent_file()).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ _KEPT = 12
 
 
 def record_command(source: Source, output: Path) -> list[str]:
-    """The arguments that record the open model at the sizes on the screen."""
+    """Return the arguments that record the open model at the sizes on the screen."""
     arguments = ["record", "--trust", "-o", str(output), source.path]
     for name, type_ in source.inputs.items():
         arguments += ["--input", typed_input(name, type_)]
@@ -31,12 +31,12 @@ def record_command(source: Source, output: Path) -> list[str]:
 
 
 def simulate_command(script: Path, output: Path) -> list[str]:
-    """The arguments that simulate a training program."""
+    """Return the arguments that simulate a training program."""
     return ["simulate", "-o", str(output), str(script)]
 
 
 def new_file(stem: str, folder: Path | None = None) -> Path:
-    """A path in the current folder that is not taken."""
+    """Return a path in the current folder that is not taken."""
     folder = folder or Path()
     paths = (folder / f"{stem}{'' if number == 1 else f'-{number}'}.jsonl" for number in range(1, 1000))
     found = next((path for path in paths if not os.path.lexists(path)), None)

@@ -179,7 +179,7 @@ def _said_tables(recording: Recording, memory: Pieces | None) -> Iterator[Table]
 
 
 def machine_lines(recording: Recording, width: int, symbols: Symbols) -> list[Line]:
-    """A line for each of use, clock and power that was read while it was recorded: its course, and its least and most."""
+    """Return a line for each of use, clock and power that was read while it was recorded: its course, and its least and most."""
     lines: list[Line] = []
     marks = "▁▂▃▄▅▆▇█" if symbols.has_braille else "._-~=+*#"
     for name, keys, unit in _LINES_OF_MACHINE:

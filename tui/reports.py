@@ -96,7 +96,7 @@ class Reports:
     # -- the list ----------------------------------------------------------------------------------------------
 
     def known(self) -> list[Item]:
-        """All analyses. Imports them: to be called in the worker's thread."""
+        """Return all analyses. Imports them: to be called in the worker's thread."""
         found: list[Item] = []
         for name in (*sorted(self.registry.entries), *sorted(self.registry.plugins())):
             cls = self.registry.find(name)
@@ -159,7 +159,7 @@ class Reports:
 
     @property
     def pass_list(self) -> TableModel:
-        """The passes by question."""
+        """Return the passes by question."""
         return self._listed.model
 
     def filter_list(self, text: str) -> None:
@@ -170,13 +170,13 @@ class Reports:
 
     @property
     def item(self) -> Item | None:
-        """The selected pass; None on a question."""
+        """Return the selected pass; None on a question."""
         place = self._listed.selected
         return None if place is None or place >= len(self.items) else self.items[place]
 
     @property
     def question(self) -> str:
-        """The question under the cursor, or that of the selected pass."""
+        """Return the question under the cursor, or that of the selected pass."""
         return self._listed.question
 
     def select(self, item: Item) -> None:
@@ -212,7 +212,7 @@ class Reports:
 
     @property
     def part(self) -> Part | None:
-        """The table or series that is shown."""
+        """Return the table or series that is shown."""
         item = self.item
         return item.parts[item.part] if item is not None and item.parts else None
 
@@ -224,7 +224,7 @@ class Reports:
 
     @property
     def rows(self) -> ReportTable | None:
-        """The rows of the part that is shown; None where the report has none."""
+        """Return the rows of the part that is shown; None where the report has none."""
         item, part = self.item, self.part
         if item is None or part is None:
             return None
@@ -278,7 +278,7 @@ class Reports:
         return list(self._report_lines(item.report, width))
 
     def _question_lines(self) -> list[Line]:
-        """The passes that answer the question under the cursor, each with a line."""
+        """Return the passes that answer the question under the cursor, each with a line."""
         if not self.question:
             return [(Span("There is no pass to show.", "faint"),)]
         lines: list[Line] = [(Span(self.question, "heading"),), ()]
@@ -311,7 +311,7 @@ class Reports:
             yield (Span(clean(str(diagnostic)), _ROLES[diagnostic.severity]),)
 
     def command(self, source: Source) -> str:
-        """The command line that prints the selected report."""
+        """Return the command line that prints the selected report."""
         if self.item is not None and self.item.text == COMPILED:
             return compare_eager_command(source)
         return run_command(source, "default" if self.item is None else self.item.text)

@@ -87,12 +87,12 @@ class Results:
 
     @property
     def chosen(self) -> Column | None:
-        """The column that stands at the end of the tree in place of the bytes of the results."""
+        """Return the column that stands at the end of the tree in place of the bytes of the results."""
         return self.columns.get("chosen")
 
     @property
     def complete(self) -> Binding:
-        """The sizes that are shown, and those assumed where none was typed: what needs a number for every symbol is for these."""
+        """Return the sizes that are shown, and those assumed where none was typed: what needs a number for every symbol is for these."""
         return self.context.completed(self.binding)
 
     def prepared(self, binding: Binding) -> Bound:
@@ -127,7 +127,7 @@ class Results:
         self.columns = {name: one.bound(self.binding) for name, one in self.raw.items()}
 
     def sum_for(self, binding: Binding) -> Measured | None:
-        """All memory over the steps for these sizes, and those assumed where none was typed; None where it is not known."""
+        """Return all memory over the steps for these sizes, and those assumed where none was typed; None where it is not known."""
         wanted = self.context.completed(binding).env
         env, found = self.summed
         return self.measured if not wanted else found if env == wanted else None

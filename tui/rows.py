@@ -63,7 +63,7 @@ class TableColumn:
         )
 
     def line(self, row: int, room: int, symbols: Symbols, cut: Callable[[str], str] = str) -> Line:
-        """The cell of a row in exactly so many columns of the screen; `cut` shortens a name that has no room for all of it."""
+        """Return the cell of a row in exactly so many columns of the screen; `cut` shortens a name that has no room for all of it."""
         if self.cell is not None:
             return self.cell(row, room)
         text = self.text(row)
@@ -96,7 +96,7 @@ class Rows:
 
     @property
     def selected(self) -> int | None:
-        """The row under the cursor."""
+        """Return the row under the cursor."""
         return int(self.shown[self.index]) if 0 <= self.index < len(self.shown) else None
 
     def move_to(self, index: int) -> None:
@@ -124,17 +124,17 @@ class Rows:
         return False
 
     def heading(self, width: int) -> Line:
-        """The titles."""
+        """Return the titles."""
         shown = [(number, column, room) for number, (column, room) in enumerate(zip(self.columns, self.widths(width), strict=True)) if room]
         titles = [fit(self.title(number), room, self.symbols, right=column.right) for number, column, room in shown]
         return (Span(" "), *(Span(f"{title} ", "heading") for title in titles))
 
     def line(self, index: int, width: int, *, selected: bool) -> Line:
-        """The row at a place."""
+        """Return the row at a place."""
         return self.row_line(int(self.shown[index]), width, selected=selected, index=index)
 
     def row_line(self, row: int, width: int, *, selected: bool = False, index: int | None = None) -> Line:
-        """A row in so many columns of the screen; the one under the cursor has a sign, so that it shows without colour."""
+        """Return a row in so many columns of the screen; the one under the cursor has a sign, so that it shows without colour."""
         spans = [Span(self.symbols.cursor if selected else " ", "mark")]
         for column, room in zip(self.columns, self.widths(width), strict=True):
             if room:
@@ -148,7 +148,7 @@ class Rows:
         return tuple(spans)
 
     def cut(self, column: TableColumn, index: int, room: int, text: str) -> str:
-        """The name in a cell within so many columns of the screen, different from the other names around it."""
+        """Return the name in a cell within so many columns of the screen, different from the other names around it."""
         block = index // _TOGETHER
         if len(self._cut) > _MOST_BLOCKS:
             self._cut.clear()
@@ -166,7 +166,7 @@ class Rows:
         return {}
 
     def text(self, row: int) -> str:
-        """A row as text, its cells apart by two blanks."""
+        """Return a row as text, its cells apart by two blanks."""
         return "  ".join(text for column in self.columns if (text := column.text(row)))
 
 
@@ -308,7 +308,7 @@ def _counted(text: str) -> tuple[str | tuple[int, str], ...]:
 
 @lru_cache(maxsize=64)
 def word_pattern(word: str) -> re.Pattern[str]:
-    """A word of a filter; paths of modules are written with dots and with slashes, and either finds both."""
+    """Return a word of a filter; paths of modules are written with dots and with slashes, and either finds both."""
     return re.compile(re.sub(r"/|\\\.", "[./]", re.escape(word)))
 
 
@@ -334,7 +334,7 @@ class RowTexts:
         return self._text[int(self._starts[row]) : end if end >= 0 else len(self._text)]
 
     def containing(self, word: str) -> Mask:
-        """The rows whose text contains a word."""
+        """Return the rows whose text contains a word."""
         found = np.zeros(len(self), dtype=np.bool_)
         if not word:
             found[:] = True
@@ -347,7 +347,7 @@ class RowTexts:
         return found
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
-        """The rows in whose text a regular expression is found."""
+        """Return the rows in whose text a regular expression is found."""
         lines = self._text.split("\n")[: self._count]
         return np.array([pattern.search(text) is not None for text in lines], dtype=np.bool_)
 
@@ -382,7 +382,7 @@ class ReportTable:
         )
 
     def cells(self, key: str) -> list[Cell]:
-        """A column, taken out of the report when it is first looked at."""
+        """Return a column, taken out of the report when it is first looked at."""
         if key not in self._cells:
             self._cells[key] = self.table.cells(key)
         return self._cells[key]
@@ -414,7 +414,7 @@ class ReportTable:
         self.model.filter_words(text, self._texts.containing)
 
     def place(self, row: int, find: Callable[[str], int | None], row_of: Callable[[Node], int | None]) -> int | None:
-        """The row of the outline that a row of the table is about; None where it names none."""
+        """Return the row of the outline that a row of the table is about; None where it names none."""
         named = self._key(row)
         if isinstance(named, Node):
             return row_of(named)

@@ -84,7 +84,7 @@ class ModelScreen(Looks, Screen[None]):
     # -- what a screen gives -----------------------------------------------------------------------------------
 
     def panes(self) -> ComposeResult:
-        """The widgets between header and footer."""
+        """Yield the widgets between header and footer."""
         yield from ()
 
     def asked(self) -> None:
@@ -99,7 +99,7 @@ class ModelScreen(Looks, Screen[None]):
 
     @property
     def filter_text(self) -> str:
-        """The filter that holds."""
+        """Return the filter that holds."""
         return ""
 
     def commands(self) -> list[tuple[str, str]]:
@@ -129,7 +129,7 @@ class ModelScreen(Looks, Screen[None]):
         yield keys
 
     def prompts(self) -> ComposeResult:
-        """The input lines; a screen yields them where they are to appear."""
+        """Yield the input lines; a screen yields them where they are to appear."""
         names = " ".join(f"{name}=8" for name in self.session.sizes[:3])
         yield Prompt("Filter", self.FILTER_HINT, id=_FILTER)
         yield Prompt("Sizes", f"such as {names}", id=_SIZES)
@@ -374,7 +374,7 @@ class ModelScreen(Looks, Screen[None]):
             self.show_all()
 
     def stops(self) -> list[Widget]:
-        """The widgets that can have the focus, in order."""
+        """Return the widgets that can have the focus, in order."""
         return [widget for widget in self.focus_chain if widget.display]
 
     def action_jump_mode(self) -> None:
@@ -406,26 +406,26 @@ def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
 
 
 def screen_class(name: str) -> type[ModelScreen]:
-    """The class of a screen, imported when it is first shown or asked for its keys."""
+    """Return the class of a screen, imported when it is first shown or asked for its keys."""
     module, _, cls = screen_record(name).place.partition(":")
     found: type[ModelScreen] = getattr(importlib.import_module(f"irscope.tui.{module}"), cls)
     return found
 
 
 def screen_actions(names: Sequence[str]) -> tuple[Action, ...]:
-    """The table of actions with those of these screens, most particular first."""
+    """Return the table of actions with those of these screens, most particular first."""
     own = [action for name in names for action in screen_class(name).ACTIONS]
     return (*own, *(action for action in ACTIONS if action.pane != "app"), *app_actions())
 
 
 def pane_titles(names: Sequence[str]) -> dict[str, str]:
-    """The panes of these screens and those that all screens have."""
+    """Return the panes of these screens and those that all screens have."""
     own = {pane: title for name in names for pane, title in screen_class(name).PANES.items()}
     return {**own, **PANE_TITLES}
 
 
 def table_text(table: Table, form: str) -> str:
-    """A table as CSV or JSON."""
+    """Return a table as CSV or JSON."""
     if form == "csv":
         return "".join(csv_lines(table))
     return json.dumps(table_json(table), indent=2, ensure_ascii=False) + "\n"
@@ -470,7 +470,7 @@ class ScreenTabs(Painted):
         self.records = session.screens
 
     def tabs(self, width: int) -> list[tuple[str, Line]]:
-        """Each screen with what stands for it; where the room is short, one sign parts two of them, and then titles get shorter."""
+        """Return each screen with what stands for it; where the room is short, one sign parts two of them, and then titles get shorter."""
         longest = max(len(record.title) for record in self.records)
         is_wide = self._total(longest, 4) <= width
         room = longest if is_wide else next((room for room in range(longest, 0, -1) if self._total(room, 3) <= width), 1)

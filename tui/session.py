@@ -86,7 +86,7 @@ class Queue:
             return start
 
     def next(self) -> Request | None:
-        """The next request for the worker; None when there is none and the worker has to end."""
+        """Return the next request for the worker; None when there is none and the worker has to end."""
         with self._lock:
             self._current = None
             if not self._is_closed:
@@ -211,11 +211,11 @@ class History:
             self._at = len(self._places) - 1
 
     def back(self) -> Place | None:
-        """The place before; None at the first."""
+        """Return the place before; None at the first."""
         return self._go(-1)
 
     def forward(self) -> Place | None:
-        """The place after; None at the last."""
+        """Return the place after; None at the last."""
         return self._go(1)
 
     def _go(self, by: int) -> Place | None:
@@ -243,7 +243,7 @@ class Bookmarks:
         return len(self._rows)
 
     def rows(self) -> list[int]:
-        """The rows with a bookmark, in order."""
+        """Return the rows with a bookmark, in order."""
         return sorted(self._rows)
 
 
@@ -306,11 +306,11 @@ class Session:
         self._models: dict[str, Any] = {}
 
     def __getitem__(self, screen: str) -> Any:
-        """The view model of a screen that `keep` has stored."""
+        """Return the view model of a screen that `keep` has stored."""
         return self._models[screen]
 
     def keep(self, screen: str, make: Callable[[], Any]) -> Any:
-        """The view model of a screen, made the first time it is asked for."""
+        """Return the view model of a screen, made the first time it is asked for."""
         if screen not in self._models:
             self._models[screen] = make()
         return self._models[screen]
@@ -475,7 +475,7 @@ class Session:
         self._take(Failed(part, error))
 
     def model_for(self, sizes: Mapping[str, int]) -> Model:
-        """The model with sizes for its symbols, read again where they are not those it was opened with. For the worker's thread."""
+        """Return the model with sizes for its symbols, read again where they are not those it was opened with. For the worker's thread."""
         wanted = {name: size for name, size in sizes.items() if name in self.program.symbols}
         if not wanted:
             return self.model
@@ -517,7 +517,7 @@ class Session:
 
     @property
     def selected_node(self) -> Node | None:
-        """The selected node; None where a module is selected or there is nothing."""
+        """Return the selected node; None where a module is selected or there is nothing."""
         item = None if self.browse.is_empty else self.browse.outline.items[self.browse.selected]
         return item if isinstance(item, Node) else None
 
@@ -532,12 +532,12 @@ class Session:
         self.history.jump(Place(screen, row))
 
     def find(self, text: str) -> int | None:
-        """The row that a text names: a name, a module path or a step; exact names before parts of names."""
+        """Return the row that a text names: a name, a module path or a step; exact names before parts of names."""
         return find_row(self.browse, text)
 
 
 def find_row(browse: Browse, text: str) -> int | None:
-    """The row of a node, module or step that a text names."""
+    """Return the row of a node, module or step that a text names."""
     wanted = text.strip().removeprefix("%").lower()
     if not wanted:
         return None

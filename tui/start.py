@@ -268,7 +268,7 @@ class StartApp(TerminalApp[object]):
 
 
 def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
-    """A bar as full as the share; where that is not known, a piece that moves along it."""
+    """Return a bar as full as the share; where that is not known, a piece that moves along it."""
     full, empty = ("#", ".") if symbols.encoding == "ascii" else ("█", "░")
     if share is not None:
         filled = round(_BAR * min(max(share, 0.0), 1.0))

@@ -58,17 +58,17 @@ Line: TypeAlias = tuple[Span, ...]
 
 
 def text_of(line: Iterable[Span]) -> str:
-    """A line without its roles."""
+    """Return a line without its roles."""
     return "".join(span.text for span in line)
 
 
 def fit(text: str, width: int, symbols: Symbols, *, right: bool = False) -> str:
-    """The text in exactly this many columns, cut where a name says least or filled up."""
+    """Return the text in exactly this many columns, cut where a name says least or filled up."""
     return pad(cut_name(text, width, symbols.glyphs.ellipsis), width, right=right) if width > 0 else ""
 
 
 def cut_end(text: str, width: int, symbols: Symbols) -> str:
-    """The text in at most this many columns, cut at its end."""
+    """Return the text in at most this many columns, cut at its end."""
     if display_width(text) <= width:
         return text
     ellipsis = symbols.glyphs.ellipsis
@@ -80,7 +80,7 @@ def cut_end(text: str, width: int, symbols: Symbols) -> str:
 
 
 def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
-    """The parts that fit into a width, the last of them cut."""
+    """Return the parts that fit into a width, the last of them cut."""
     kept: list[Span] = []
     for span in line:
         room = width - sum(display_width(one.text) for one in kept)
@@ -105,7 +105,7 @@ def filled(lines: Sequence[Line], height: int) -> list[Line]:
 
 
 def wrap(line: Line, width: int, indent: str = "") -> Iterator[Line]:
-    """The line in rows of at most this width, broken at blanks where there are any; rows after the first are indented."""
+    """Yield the line in rows of at most this width, broken at blanks where there are any; rows after the first are indented."""
     width = max(width, len(indent) + 2)
     row: list[Span] = []
     used = 0
@@ -133,7 +133,7 @@ def _words(line: Line) -> Iterator[Span]:
 
 
 def _span_pieces(span: Span, width: int) -> Iterator[Span]:
-    """The span itself, or parts of a width where it is too long for one row."""
+    """Yield the span itself, or parts of a width where it is too long for one row."""
     if display_width(span.text) <= width:
         yield span
         return
@@ -255,19 +255,19 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
 
 
 def failure_lines(error: IrscopeError, width: int, height: int, symbols: Symbols) -> list[Line]:
-    """Why there is nothing to draw, in exactly so many lines: what is wrong, and what to do."""
+    """Return why there is nothing to draw, in exactly so many lines: what is wrong, and what to do."""
     lines: list[Line] = [(Span(f"{symbols.unknown} {symbols.clean(error.message)}", "error"),)]
     lines += [(Span(symbols.clean(error.hint), "faint"),)] if error.hint else []
     return filled([cut_line(line, width, symbols) for line in lines], height)
 
 
 def note_lines(text: str, height: int) -> list[Line]:
-    """A word on why there is nothing to draw yet, in exactly so many lines."""
+    """Return a word on why there is nothing to draw yet, in exactly so many lines."""
     return filled([(Span(text, "faint"),)], height)
 
 
 def error_lines(error: IrscopeError, symbols: Symbols) -> list[Line]:
-    """An error with its place, its code and what to do about it."""
+    """Return an error with its place, its code and what to do about it."""
     clean = symbols.clean
     doc = CODES.get(error.code)
     lines: list[Line] = [(), (Span(f"error {error.code}", "error"), Span(f"  {doc.title}" if doc is not None else ""))]

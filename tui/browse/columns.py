@@ -38,7 +38,8 @@ class ColumnSource:
         return cls(build_outline(model.program), Results(model.program.symbols), lambda: model.manager)
 
     def sum_up(self, title: str, kind: Kind, value_of: Callable[[Node], Amount | None]) -> Column:
-        """A column with a number for each node, None where it is unknown; modules have the sum where numbers of this kind have one."""
+        """Return a column with a number for each node, None where it is unknown; modules have the sum where numbers of this kind have
+        one."""
         return sum_up(self.outline, title, kind, value_of)
 
 
@@ -99,7 +100,7 @@ def _coverage(source: ColumnSource) -> Column:
 
 
 def _lacking(source: ColumnSource) -> Mask:
-    """The rows that lack a number: FLOPs, or bytes of the results."""
+    """Return the rows that lack a number: FLOPs, or bytes of the results."""
     found = np.zeros(len(source.outline), dtype=np.bool_)
     for column in (source.results.flops, source.results.sizes):
         if column is not None:
@@ -148,7 +149,7 @@ def _of_package(plugin: Plugin, source: ColumnSource) -> Column:
 
 
 def column_of_table(outline: Outline, table: Table, key: str) -> Column | None:
-    """A column of a report on the rows that its table is about; None where it is about no nodes, or the column holds no numbers."""
+    """Return a column of a report on the rows that its table is about; None where it is about no nodes, or the column holds no numbers."""
     column = next((one for one in table.columns if one.key == key), None)
     rows = None if column is None or not column.kind.is_number else node_rows(outline, table)
     if column is None or not rows:
@@ -162,7 +163,7 @@ def column_of_table(outline: Outline, table: Table, key: str) -> Column | None:
 
 
 def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
-    """The row of the outline for each row of a table that names a node; a node that is named twice counts once."""
+    """Return the row of the outline for each row of a table that names a node; a node that is named twice counts once."""
     keys = table.keys
     if keys is None:
         named = next((column for column in table.columns if column.kind in (Kind.NODE, Kind.VALUE)), None)
@@ -184,7 +185,7 @@ def node_rows(outline: Outline, table: Table) -> Mapping[int, int]:
 
 
 def rows_by_name(outline: Outline) -> Mapping[str, int]:
-    """The row of each node, by its name and those of its results."""
+    """Return the row of each node, by its name and those of its results."""
     names: dict[str, int] = {}
     for node, row in outline.row_of.items():
         for name in (node.name, *(output.name for output in node.outputs)):

@@ -38,7 +38,7 @@ _TOP = 5
 
 
 def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols, alike: Sequence[int] = ()) -> list[Line]:
-    """The lines about a row, not yet wrapped; `alike` are the modules that it stands for, if it does for several."""
+    """Return the lines about a row, not yet wrapped; `alike` are the modules that it stands for, if it does for several."""
     item = outline.items[row]
     if isinstance(item, Group):
         return list(_GroupDetail(outline, row, item, results, symbols, alike).lines())
@@ -46,7 +46,7 @@ def detail_lines(outline: Outline, row: int, results: Results, symbols: Symbols,
 
 
 def label(value: Value | None, results: Results, symbols: Symbols) -> str:
-    """A value as people refer to it; an operand that is left out is `_`."""
+    """Return a value as people refer to it; an operand that is left out is `_`."""
     if value is None:
         return "_"
     return f"%{symbols.clean(value.name)}" if value.name is not None else results.names[value]
@@ -176,7 +176,7 @@ class _NodeDetail:
             yield Span(f" and {len(value.users or ()) - _MOST_READERS:,} more (u)", "faint")
 
     def reason(self, value: Value) -> Reason | None:
-        """Why the type of a value is not known."""
+        """Return why the type of a value is not known."""
         explanations = self.results.explanations
         if explanations is None:
             return None
@@ -259,7 +259,7 @@ class _GroupDetail:
         return (Span(title, "faint"), Span(text, "unknown" if value is None else "plain"))
 
     def dearest(self) -> Iterator[Line]:
-        """The rows directly below that cost most, with their share."""
+        """Yield the rows directly below that cost most, with their share."""
         column = self.results.flops
         if column is None:
             return

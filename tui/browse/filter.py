@@ -61,7 +61,7 @@ class Term:
 
 
 def parse_filter(text: str) -> tuple[Term, ...]:
-    """The terms of a filter; raises UsageError with one clear line."""
+    """Return the terms of a filter; raises UsageError with one clear line."""
     return tuple(_term(word) for word in _WORD.findall(text))
 
 
@@ -96,7 +96,7 @@ def _checked_regex(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _sizes(text: str) -> tuple[str, ...]:
-    """The sizes that a pattern such as `[*,64,*]` asks for; while it is typed the closing bracket is missing, and more may come."""
+    """Return the sizes that a pattern such as `[*,64,*]` asks for; while it is typed the closing bracket is missing, and more may come."""
     inner = text.removeprefix("[")
     if "[" in inner or "]" in inner.removesuffix("]"):
         raise UsageError(f"{text!r} is no shape", hint="for example shape:[*,64,*] or shape:[...,768]")
@@ -130,7 +130,7 @@ class Kinds(Generic[K]):
     """The number of the kind of each row, -1 for a row that is no node."""
 
     def where(self, holds: Callable[[K], bool]) -> Mask:
-        """The rows of those kinds for which something holds."""
+        """Return the rows of those kinds for which something holds."""
         found: Mask = np.array([*map(holds, self.kinds), False], dtype=np.bool_)[self.rows]
         return found
 
@@ -145,7 +145,7 @@ class Matcher:
 
     @cached_property
     def texts(self) -> RowTexts:
-        """All that a plain word is looked for in."""
+        """Return all that a plain word is looked for in."""
         return RowTexts(_search_text(item) if isinstance(item, Node) else "" for item in self._outline.items)
 
     @cached_property
@@ -187,7 +187,7 @@ class Matcher:
         assert len(self._ops.rows) == len(self._scopes.rows) == len(self._types.rows)
 
     def matches(self, terms: tuple[Term, ...], flops: Column | None, size: Column | None) -> Mask:
-        """Which rows match all terms; comparisons match nothing as long as their column is not there."""
+        """Return which rows match all terms; comparisons match nothing as long as their column is not there."""
         found = self._is_node.copy()
         for term in terms:
             hit = self._term(term, flops, size)
@@ -219,7 +219,7 @@ class Matcher:
         return found
 
     def _named(self, name: str) -> Iterator[Value]:
-        """The values of exactly this name, those that the model is given included."""
+        """Yield the values of exactly this name, those that the model is given included."""
         items = self._outline.items
         nodes = [item for row in np.flatnonzero(self.names.containing(name)).tolist() if isinstance(item := items[row], Node)]
         graph = next((node.graph for node in self._outline.nodes), None)

@@ -71,12 +71,12 @@ class Browse:
 
     @property
     def step(self) -> int | None:
-        """The step of the main graph that belongs to the selection."""
+        """Return the step of the main graph that belongs to the selection."""
         return None if self.is_empty else self.steps.at(self.selected)
 
     @property
     def steps(self) -> Steps:
-        """The steps of the chart: in program order until it is known in which order the runtime of the file runs them."""
+        """Return the steps of the chart: in program order until it is known in which order the runtime of the file runs them."""
         lives = self.results.lives
         return self.outline.program_order if lives is None else lives.steps
 
@@ -178,13 +178,13 @@ class Browse:
             self.selected = self.tree.row(self._first_match())
 
     def _first_match(self) -> int:
-        """The index of the first node that is shown; rows above it are its ancestors."""
+        """Return the index of the first node that is shown; rows above it are its ancestors."""
         return int(np.argmax(self.tree.matching())) if len(self.tree) else 0
 
     # -- rows as text ------------------------------------------------------------------------------------------
 
     def row_name(self, row: int) -> str:
-        """The name of a row: a module's path, the first result of a node."""
+        """Return the name of a row: a module's path, the first result of a node."""
         item = self.outline.items[row]
         if isinstance(item, Group):
             return self.symbols.clean(item.scope.path if item.scope is not None else item.name)
@@ -197,11 +197,11 @@ class Browse:
         return f"{kind} {self.row_name(row)}"
 
     def row_line(self, row: int) -> str:
-        """A row with its columns, as text."""
+        """Return a row with its columns, as text."""
         return text_of(self.table.row_line(row, _EXPORT_WIDTH)).strip()
 
     def export(self) -> Table:
-        """The rows that are shown."""
+        """Return the rows that are shown."""
         rows = [self._exported(row) for row in self.tree.visible.tolist()]
         columns = ["row:index", "depth:count", "kind", "name", "type:dtype", "flops:flops", "bytes:bytes"]
         chosen = self.results.chosen
@@ -221,7 +221,7 @@ class Browse:
     # -- what is shown -----------------------------------------------------------------------------------------
 
     def header(self, width: int) -> list[Line]:
-        """The verdict and the totals, and what they are for."""
+        """Return the verdict and the totals, and what they are for."""
         return header_lines(self.program, self.node_count, self.results, width, self.symbols)
 
     def detail(self) -> list[Line]:
@@ -231,7 +231,7 @@ class Browse:
         return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))
 
     def tree_title(self, progress: str = "") -> str:
-        """The status line above the tree: what its numbers are at, the filter, unread remarks, and what is being computed."""
+        """Return the status line above the tree: what its numbers are at, the filter, unread remarks, and what is being computed."""
         parts = ["Modules"]
         if self.table.columns and self.table.is_at_sizes:
             parts.append(f"{SIGNS[Provenance.ASSUMED]} at {self.symbols.clean(self.context.assumed)}")
@@ -254,7 +254,7 @@ class Browse:
         return f"{', '.join(parts)} (w)" if parts else ""
 
     def timeline_title(self) -> str:
-        """The line above the timeline: bytes alive at the selected step."""
+        """Return the line above the timeline: bytes alive at the selected step."""
         timeline, step = self.results.timeline, self.step
         title = "Live bytes"
         if timeline is not None and step is not None:
@@ -267,7 +267,7 @@ class Browse:
         return title
 
     def timeline_lines(self, width: int, height: int) -> list[Line]:
-        """The chart, or a word on why there is none."""
+        """Return the chart, or a word on why there is none."""
         timeline = self.results.timeline
         if timeline is not None and len(timeline):
             return timeline.lines(width, height, self.step, self.symbols)
@@ -279,7 +279,7 @@ class Browse:
         return (lines + [()] * height)[:height]
 
     def remark_lines(self) -> list[Line]:
-        """Every remark about the model, worst first."""
+        """Return every remark about the model, worst first."""
         clean = self.symbols.clean
         lines: list[Line] = []
         for diagnostic in sorted(self.results.diagnostics, key=lambda one: -one.severity):
@@ -301,7 +301,7 @@ class Browse:
 
     @property
     def complete_source(self) -> Source:
-        """The same with a number for every symbol, for what needs one."""
+        """Return the same with a number for every symbol, for what needs one."""
         return replace(self.bound_source, bind={**self.source.bind, **self.results.complete.env})
 
     def commands(self) -> list[str]:
@@ -441,7 +441,8 @@ class TreeTable(Rows):
         return f"{names} ({self.symbols.clean(cls)})" if cls else names
 
     def single_text(self, top: int, row: int, room: int) -> Line:
-        """A module with its one node: the name of the module, the operator, and the class or the name of the result where there is room."""
+        """Return a module with its one node: the name of the module, the operator, and the class or the name of the result where there is
+        room."""
         items, clean = self.outline.items, self.symbols.clean
         node = items[row]
         assert isinstance(node, Node)
@@ -469,7 +470,7 @@ class TreeTable(Rows):
         return (Span(op, "operator"), Span(f" {fit(name, left, self.symbols)}", "faint"))
 
     def short_label(self, node: Node) -> str:
-        """The name of a node's first result, without the path of the module that it stands in."""
+        """Return the name of a node's first result, without the path of the module that it stands in."""
         if not node.outputs:
             return ""
         name = node.outputs[0].name
@@ -483,7 +484,7 @@ class TreeTable(Rows):
         return number == _TYPE and len(self.tree) > 0 and not bool((self.outline.operators[0][self.tree.visible] >= 0).any())
 
     def type_cell(self, row: int, width: int) -> Line:
-        """The type of the first result, and how many results there are besides."""
+        """Return the type of the first result, and how many results there are besides."""
         item = self.outline.items[row]
         if isinstance(item, Group) or not item.outputs:
             return (Span(" " * width),)

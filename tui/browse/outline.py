@@ -55,17 +55,17 @@ class Outline:
 
     @cached_property
     def row_of(self) -> dict[Node, int]:
-        """The row of each node."""
+        """Return the row of each node."""
         return {item: row for row, item in enumerate(self.items) if isinstance(item, Node)}
 
     @cached_property
     def row_of_scope(self) -> dict[Scope, int]:
-        """The row of each call of a module."""
+        """Return the row of each call of a module."""
         return {item.scope: row for row, item in enumerate(self.items) if isinstance(item, Group) and item.scope is not None}
 
     @cached_property
     def program_order(self) -> Steps:
-        """The nodes of the main graph as steps."""
+        """Return the nodes of the main graph as steps."""
         return Steps(self, self.nodes)
 
     def is_branch(self, row: int) -> bool:
@@ -73,20 +73,20 @@ class Outline:
         return bool(self.end[row] > row + 1)
 
     def ancestors(self, row: int) -> Iterator[int]:
-        """The rows above, from the nearest to the outermost."""
+        """Yield the rows above, from the nearest to the outermost."""
         above = int(self.parent[row])
         while above >= 0:
             yield above
             above = int(self.parent[above])
 
     def children(self, row: int) -> Ints:
-        """The rows directly below a row."""
+        """Return the rows directly below a row."""
         found: Ints = np.flatnonzero(self.parent[row + 1 : int(self.end[row])] == row) + (row + 1)
         return found
 
     @cached_property
     def operators(self) -> tuple[Rows, Sequence[str]]:
-        """The number of each row's operator, -1 for what is no node, and the operators by their numbers."""
+        """Return the number of each row's operator, -1 for what is no node, and the operators by their numbers."""
         numbers: dict[str, int] = {}
         found = [numbers.setdefault(item.op, len(numbers)) if isinstance(item, Node) else _NONE for item in self.items]
         return np.array(found, dtype=np.int32), list(numbers)
@@ -111,16 +111,17 @@ class Steps:
         return len(self.rows)
 
     def row(self, step: int) -> int:
-        """The row of a step; steps before the first or after the last are taken for those."""
+        """Return the row of a step; steps before the first or after the last are taken for those."""
         return int(self.rows[min(max(step, 0), len(self) - 1)])
 
     def step_of(self, node: Node) -> int | None:
-        """The step of a node; None for one that never runs as a step."""
+        """Return the step of a node; None for one that never runs as a step."""
         row = self._outline.row_of.get(node)
         return int(self._step[row]) if row is not None and self._step[row] >= 0 else None
 
     def at(self, row: int) -> int | None:
-        """The step at which a row runs: a module's first, for what is inside a region its owner's; None for what never runs as one."""
+        """Return the step at which a row runs: a module's first, for what is inside a region its owner's; None for what never runs as
+        one."""
         outline = self._outline
         for one in (row, *outline.ancestors(row)):
             own = int(self._step[one])
@@ -135,7 +136,7 @@ class Steps:
 
 
 def build_outline(program: Program) -> Outline:
-    """The rows of a program: its main graph at the top level, then a row for each function."""
+    """Return the rows of a program: its main graph at the top level, then a row for each function."""
     return _Builder().build(program)
 
 
@@ -267,7 +268,7 @@ class Folds:
         return len(self.leader)
 
     def members(self, run: int, outline: Outline) -> list[int]:
-        """The rows of the modules of a run."""
+        """Return the rows of the modules of a run."""
         rows, row = [], int(self.leader[run])
         for _ in range(int(self.count[run])):
             rows.append(row)
@@ -282,7 +283,7 @@ def no_folds(outline: Outline) -> Folds:
 
 
 def find_folds(outline: Outline) -> Folds:
-    """The runs of a model: modules of one class with the same operators on the same types, whatever their names."""
+    """Return the runs of a model: modules of one class with the same operators on the same types, whatever their names."""
     shapes = _shapes(outline)
     end, parent = outline.end.tolist(), outline.parent.tolist()
     leaders: list[int] = []
@@ -306,7 +307,7 @@ def find_folds(outline: Outline) -> Folds:
 
 
 def _shapes(outline: Outline) -> list[int]:
-    """A number for each row that is equal where two rows are built alike."""
+    """Return a number for each row that is equal where two rows are built alike."""
     numbers: dict[Hashable, int] = {}
     inside: dict[int, list[int]] = {}
     shapes = [0] * len(outline)
@@ -372,7 +373,7 @@ class TreeModel:
     # -- what is where -----------------------------------------------------------------------------------------
 
     def row(self, index: int) -> int:
-        """The row of the outline that is shown at an index."""
+        """Return the row of the outline that is shown at an index."""
         return int(self.visible[index])
 
     def index(self, row: int) -> int:
@@ -392,7 +393,7 @@ class TreeModel:
         return self._matches is not None and bool(self._matches[row])
 
     def matching(self) -> Mask:
-        """Which of the rows that are shown the filter matches."""
+        """Return which of the rows that are shown the filter matches."""
         return np.ones(len(self), dtype=np.bool_) if self._matches is None else self._matches[self.visible]
 
     @property
@@ -497,15 +498,15 @@ class TreeModel:
         self._top: Rows = top
 
     def top_of(self, row: int) -> int:
-        """The outermost of the modules that stand in one row with a node; the row itself where there is none."""
+        """Return the outermost of the modules that stand in one row with a node; the row itself where there is none."""
         return int(self._top[row])
 
     def row_for(self, row: int) -> int:
-        """The row that is shown for a row: of a module with one node that node's."""
+        """Return the row that is shown for a row: of a module with one node that node's."""
         return int(self.outline.end[row]) - 1 if self._merged[row] else row
 
     def above(self, row: int) -> int:
-        """The row above in the tree as it is shown, -1 at the top."""
+        """Return the row above in the tree as it is shown, -1 at the top."""
         return int(self.outline.parent[self.top_of(row)])
 
     # -- modules alike -----------------------------------------------------------------------------------------
@@ -524,7 +525,7 @@ class TreeModel:
         return run >= 0 and self._kept is None and bool(self._folded[run]) and int(self.folds.leader[run]) == row
 
     def alike(self, row: int) -> list[int]:
-        """The modules that a folded row stands for; nothing for other rows."""
+        """Return the modules that a folded row stands for; nothing for other rows."""
         return self.folds.members(int(self.folds.run_of[row]), self.outline) if self.is_folded(row) else []
 
     def fold(self, row: int) -> int | None:
@@ -580,7 +581,7 @@ class AliasSets:
             self._members.setdefault(found.storage(value), []).append(value)
 
     def storage(self, value: Value) -> Value:
-        """The value that defines a value's storage."""
+        """Return the value that defines a value's storage."""
         return self._found.storage(value)
 
     def others(self, value: Value) -> Sequence[Value]:
@@ -590,7 +591,7 @@ class AliasSets:
         return [one for one in (storage, *members) if one is not value] if members else ()
 
     def rows_of(self, values: Iterable[Value]) -> list[int]:
-        """The rows of the nodes whose results share a storage with one of these values."""
+        """Return the rows of the nodes whose results share a storage with one of these values."""
         row_of = self._outline.row_of
         rows = {row_of[one.node] for value in values for one in (value, *self.others(value)) if one.node is not None}
         return sorted(rows)

@@ -32,7 +32,7 @@ class Track(NamedTuple):
 
 
 def tracks_of(lines: Sequence[Track]) -> list[int]:
-    """The row in which each line turns, -1 for one that does not: no two lines run over one another.
+    """Return the row in which each line turns, -1 for one that does not: no two lines run over one another.
 
     Lines that begin at one place are branches of one line and share a row. What begins above the end of another turns before it does
     (the vertical constraints of channel routing), as far as there is no cycle.
@@ -140,7 +140,7 @@ class Canvas:
         return float(wide + 1 - wide % 2)
 
     def _turn_rows(self, lines: Sequence[Edge]) -> list[int]:
-        """The row in which each line turns."""
+        """Return the row in which each line turns."""
         tops = {frame.box.number: int(frame.top) for frame in self.frames}
         gaps: dict[tuple[int, int], list[int]] = {}
         for number, line in enumerate(lines):
@@ -157,7 +157,7 @@ class Canvas:
     # -- where things are --------------------------------------------------------------------------------------
 
     def at(self, x: int, y: int) -> Box | None:
-        """The box at a place: a chip, or the frame whose upper border is there."""
+        """Return the box at a place: a chip, or the frame whose upper border is there."""
         for chip in self._by_row.get(y, ()):
             if chip.left <= x < chip.left + display_width(chip.text):
                 return chip.box
@@ -167,7 +167,7 @@ class Canvas:
         return None
 
     def place(self, number: int) -> tuple[int, int] | None:
-        """The middle of a box: of a chip, or of the upper border of an open one."""
+        """Return the middle of a box: of a chip, or of the upper border of an open one."""
         chip = self.chip_of.get(number)
         if chip is not None:
             return chip.middle, chip.top
@@ -175,7 +175,7 @@ class Canvas:
         return None if frame is None else (int(frame.left + frame.width // 2), int(frame.top))
 
     def beside(self, number: int, by: int) -> Box | None:
-        """The nearest chip at one side: of those in the same row, else of all."""
+        """Return the nearest chip at one side: of those in the same row, else of all."""
         place = self.place(number)
         if place is None:
             return None

@@ -51,7 +51,7 @@ class Drawn:
                     self.box_of.setdefault(key, box.number)
 
     def visible(self, number: int) -> int:
-        """The box that is shown for a box: itself, or the outermost folded one around it."""
+        """Return the box that is shown for a box: itself, or the outermost folded one around it."""
         found = number
         at = self.tree.boxes[number].parent
         while at > 0:
@@ -88,7 +88,7 @@ class GraphModel:
 
     @property
     def drawn(self) -> Drawn | None:
-        """The drawing that is shown."""
+        """Return the drawing that is shown."""
         return self.whole if self.is_whole else self.near
 
     @property
@@ -128,7 +128,7 @@ class GraphModel:
             self._reveal(self.drawn)
 
     def make_whole(self) -> Drawn:
-        """The boxes of the whole model; for the worker's thread."""
+        """Return the boxes of the whole model; for the worker's thread."""
         tree = BoxTree.of(self.browse.program)
         tree.contents(0)
         # Boxes of a program have the same numbers each time.
@@ -157,7 +157,7 @@ class GraphModel:
         return row is not None and len(outline.children(row)) == 1
 
     def _nodes_at(self, row: int) -> list[Node]:
-        """The node of a row, or those of a module."""
+        """Return the node of a row, or those of a module."""
         outline, graph = self.browse.outline, self.browse.program.graph
         found: dict[Node, None] = {}
         for one in range(row, min(int(outline.end[row]), row + 2 * _MOST_INSIDE)):
@@ -209,7 +209,7 @@ class GraphModel:
         return True
 
     def row_at(self, number: int) -> int | None:
-        """The row of the outline for a box; None for what has none, such as an input."""
+        """Return the row of the outline for a box; None for what has none, such as an input."""
         drawn = self.drawn
         if drawn is None:
             return None
@@ -220,7 +220,7 @@ class GraphModel:
 
     @property
     def box(self) -> Box | None:
-        """The selected box."""
+        """Return the selected box."""
         drawn = self.drawn
         return None if drawn is None or not drawn.box else drawn.tree.boxes[drawn.box]
 
@@ -242,7 +242,7 @@ class GraphModel:
         return True
 
     def _joined(self, drawn: Drawn, number: int, *, upward: bool) -> Iterator[int]:
-        """The visible boxes that a box reads from, or that read it."""
+        """Yield the visible boxes that a box reads from, or that read it."""
         box = drawn.tree.boxes[number]
         found: Iterable[int | None]
         if box.node is not None:
@@ -389,11 +389,11 @@ class GraphModel:
         return drawn.canvas.draw(self.left, self.top, width, height, drawn.box, self.lit)
 
     def _said(self, text: str, width: int, height: int) -> list[Line]:
-        """A word in place of a drawing."""
+        """Return a word in place of a drawing."""
         return filled([cut_line((Span(text, "faint"),), width, self.symbols)], height)
 
     def at(self, x: int, y: int) -> Box | None:
-        """The box at a place of the window."""
+        """Return the box at a place of the window."""
         canvas = None if self.drawn is None else self.drawn.canvas
         return None if canvas is None else canvas.at(x + self.left, y + self.top)
 
@@ -413,7 +413,7 @@ class GraphModel:
         return {drawn.tree.flows[flow].value for flow, _, _ in drawn.tree.contents(box.parent).flows.get(box.number, ())}
 
     def title(self) -> str:
-        """The line above the drawing."""
+        """Return the line above the drawing."""
         separator = self.symbols.glyphs.separator
         drawn, nodes = self.drawn, self.browse.node_count
         if drawn is None or drawn.canvas is None:

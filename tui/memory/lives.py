@@ -57,11 +57,11 @@ class Lives:
         return any(isinstance(size, SymDim) for size in bound)
 
     def bound(self, binding: Binding) -> Floats:
-        """The size of each storage; NaN where it has none with these sizes put in."""
+        """Return the size of each storage; NaN where it has none with these sizes put in."""
         return self.sizes.bound(binding).numbers
 
     def over_steps(self, amounts: Floats, chosen: Mask | None = None) -> Floats:
-        """The sum of what is alive at each step, of the chosen storages."""
+        """Return the sum of what is alive at each step, of the chosen storages."""
         count = len(self.steps)
         born, dies = (self.born, self.dies) if chosen is None else (self.born[chosen], self.dies[chosen])
         sizes = np.nan_to_num(amounts if chosen is None else amounts[chosen])
@@ -92,7 +92,7 @@ class Lives:
         return sum(size for role in (sizes if roles is None else roles) if isinstance(size := binding.of(sizes.get(role, 0)), int))
 
     def alive(self, first: int, last: int | None = None) -> Ints:
-        """The storages alive at a step, or at any of several, by their number."""
+        """Return the storages alive at a step, or at any of several, by their number."""
         found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
         return found
 
@@ -102,7 +102,7 @@ class Lives:
         return {tenant.value: (one, tenant) for one in self.ranges for tenant in one.tenants if tenant.value is not one.value}
 
     def of(self, value: Value) -> tuple[LiveRange, Tenant] | None:
-        """The storage whose elements a value is, and its own time there; None for views of another value, and where it has none."""
+        """Return the storage whose elements a value is, and its own time there; None for views of another value, and where it has none."""
         node = value.node
         step = None if node is None else self.steps.step_of(node)
         if step is None:
@@ -122,7 +122,7 @@ def category_of(one: LiveRange) -> str:
 
 
 def maker_of(tensor: LiveRange | Tenant) -> str:
-    """The module that made it, else the operator."""
+    """Return the module that made it, else the operator."""
     node = tensor.value.node
     if node is None:
         return ""
@@ -184,7 +184,7 @@ def _modelled(column: Sequence[object]) -> Mask | None:
 
 
 def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | None:
-    """The sum of an answer, over the steps of another program of the same nodes; None where some size is no number."""
+    """Return the sum of an answer, over the steps of another program of the same nodes; None where some size is no number."""
     found = live.footprint
     if found is None or not found.steps or not all(isinstance(size, int) for size in found.heights):
         return None
@@ -306,7 +306,7 @@ def module_groups(names: Sequence[str], fixed: Sequence[str], at_peak: Floats, s
 
 
 def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, binding: Binding) -> Occupants:
-    """All that is in use at some step, of an allocator where one is simulated."""
+    """Return all that is in use at some step, of an allocator where one is simulated."""
     if measured is not None and measured.found.over is not None:
         return Occupants(measured.found.over(), measured.place, len(measured.found.steps))
     from irscope.passes.lifetimes.lives import label_of
@@ -328,7 +328,7 @@ def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, bindin
 
 
 def peak_text(found: Footprint, sign: str, at_least: str) -> str:
-    """The largest total of any step; its limits where it is unknown."""
+    """Return the largest total of any step; its limits where it is unknown."""
     value = found.peak.value
     if isinstance(value, int):
         return f"{sign}{humanise(value, Kind.BYTES)}"

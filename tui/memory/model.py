@@ -64,7 +64,7 @@ class Row:
 
     @property
     def made_by(self) -> str:
-        """The module that made it, else the operator."""
+        """Return the module that made it, else the operator."""
         return "" if self.node is None else self.node.scope.path or self.node.op
 
     def has(self, word: str, *, with_reason: bool) -> bool:
@@ -157,7 +157,7 @@ class Memory(MemoryView):
 
     @property
     def step_of_selected(self) -> int | None:
-        """The step of what all screens have selected, in the order of this answer."""
+        """Return the step of what all screens have selected, in the order of this answer."""
         if self.found is None or self.browse.is_empty:
             return None
         return self.found.lives.steps.at(self.browse.selected)
@@ -228,7 +228,7 @@ class Memory(MemoryView):
 
     @property
     def measured(self) -> Measured | None:
-        """All memory over the steps for the sizes that are shown, where it is known."""
+        """Return all memory over the steps for the sizes that are shown, where it is known."""
         if self.found is None:
             return None
         if not self.browse.results.complete.env:
@@ -237,7 +237,7 @@ class Memory(MemoryView):
 
     @property
     def size_name(self) -> str:
-        """The size that peaks are looked at over: one that was put in, else the model's first, else one that it was opened with."""
+        """Return the size that peaks are looked at over: one that was put in, else the model's first, else one that it was opened with."""
         names = (*self.browse.results.binding.env, *self.browse.program.symbols, *self.browse.source.bind)
         return next(iter(names), "")
 
@@ -254,7 +254,7 @@ class Memory(MemoryView):
 
     @property
     def sizes_question(self) -> str:
-        """The pass that tells the peak over sizes; empty for a model all of whose sizes are fixed."""
+        """Return the pass that tells the peak over sizes; empty for a model all of whose sizes are fixed."""
         first = self.size_name
         if not first:
             return ""
@@ -316,7 +316,7 @@ class Memory(MemoryView):
 
     @property
     def largest(self) -> Fit | None:
-        """The largest size that fits, where that has been found for what is chosen."""
+        """Return the largest size that fits, where that has been found for what is chosen."""
         found = self._fit[1] if self._fit is not None and self._fit[0] == self.fit_for else None
         return None if isinstance(found, IrscopeError) else found
 
@@ -370,7 +370,7 @@ class Memory(MemoryView):
         return self._env != self.browse.results.complete.env
 
     def _stacked(self, lives: Lives, binding: Binding) -> Stack:
-        """The chart, stacked as is chosen; by category until what that takes has been found."""
+        """Return the chart, stacked as is chosen; by category until what that takes has been found."""
         measured, found = self.measured, self.occupants
         if found is None:
             return Stack(self._parts(lives, binding), modelled=None if measured is None else measured.modelled)
@@ -381,7 +381,7 @@ class Memory(MemoryView):
 
     @property
     def occupants(self) -> Occupants | None:
-        """All that is in use over the steps for what is chosen, where it has been found and is wanted."""
+        """Return all that is in use over the steps for what is chosen, where it has been found and is wanted."""
         if self.by == "category" or self._occupants is None or self._occupants[0] != self.counted_for:
             return None
         return self._occupants[1]
@@ -429,7 +429,7 @@ class Memory(MemoryView):
 
     @property
     def whole(self) -> Floats:
-        """All that is in use at each step, whether it is drawn or not."""
+        """Return all that is in use at each step, whether it is drawn or not."""
         if self.found is None:
             return np.zeros(0, dtype=np.float64)
         measured, lives = self.measured, self.found.lives
@@ -501,7 +501,7 @@ class Memory(MemoryView):
     # -- table -------------------------------------------------------------------------------------------------
 
     def living(self) -> Ints:
-        """The storages alive at the cursor, or at any step of the range, by their number, the largest first."""
+        """Return the storages alive at the cursor, or at any step of the range, by their number, the largest first."""
         if self.found is None:
             return np.zeros(0, dtype=np.int64)
         found = self.found.lives.alive(*(self.range or (self.step,)))
@@ -509,7 +509,7 @@ class Memory(MemoryView):
         return found[order]
 
     def held(self) -> Sequence[Held]:
-        """All that is alive at the cursor, the largest first: it adds up to the height of the step."""
+        """Return all that is alive at the cursor, the largest first: it adds up to the height of the step."""
         if self.found is None or self.range is not None or not len(self.found.lives.steps):
             return ()
         source = self.measured or self.found.live.footprint
@@ -517,7 +517,7 @@ class Memory(MemoryView):
         return sorted(found, key=lambda one: -(self.size_of(one) or 0))
 
     def size_of(self, one: Held) -> int | None:
-        """The size of something that is alive; None where it has none with the sizes that are shown."""
+        """Return the size of something that is alive; None where it has none with the sizes that are shown."""
         if one.shown is not None and one.shown.value is None:
             return None
         size = self.shown_for.of(one.size)
@@ -632,7 +632,7 @@ class Memory(MemoryView):
         return TableModel(columns, count, self.symbols, empty=empty)
 
     def name_of(self, one: LiveRange | Tenant) -> str:
-        """A tensor by its name; a storage by that of the first that has it."""
+        """Return a tensor by its name; a storage by that of the first that has it."""
         value = one.value
         return f"%{self.symbols.clean(value.name)}" if value.name is not None else self.browse.results.names[value]
 
@@ -650,7 +650,7 @@ class Memory(MemoryView):
         return "end" if self.found is not None and one.dies >= len(self.found.live.steps) else f"{one.dies:,}"
 
     def row_of_selected(self) -> int | None:
-        """The row of the outline that made what is selected in the table."""
+        """Return the row of the outline that made what is selected in the table."""
         node = None if self.table.selected is None else self._row(self.table.selected).node
         if node is None:
             return None
@@ -659,7 +659,7 @@ class Memory(MemoryView):
         return rows_by_name(self.browse.outline).get(node.name) if found is None else found
 
     def selected_name(self) -> str:
-        """The name of what is selected in the table."""
+        """Return the name of what is selected in the table."""
         return "" if self.table.selected is None else self._row(self.table.selected).name
 
     def export(self) -> Table:
@@ -694,7 +694,7 @@ class Memory(MemoryView):
         return f"the file has no graph, so memory over a run is unknown{known}"
 
     def chart_lines(self, width: int, height: int) -> list[Line]:
-        """The chart with its legend and the counters, or a word on why there is none."""
+        """Return the chart with its legend and the counters, or a word on why there is none."""
         if self.error is not None:
             return failure_lines(self.error, width, height, self.symbols)
         if self.stack is None or not len(self.stack):

@@ -137,7 +137,7 @@ class Questions:
         session.ask(f"memory.times.{asked}", answer, take, lambda error: self._say(error.message), urgency=NOW)
 
     def _open_model(self) -> Model:
-        """The model with its sizes open, read again where it was opened with numbers for them. For the worker's thread."""
+        """Return the model with its sizes open, read again where it was opened with numbers for them. For the worker's thread."""
         model = self.session.model
         if model.program.symbols or not model.options.bind:
             return model

@@ -55,7 +55,7 @@ class MemoryView(ABC):
 
     @property
     def shown(self) -> Stack | None:
-        """The chart that is drawn, where its axis is steps."""
+        """Return the chart that is drawn, where its axis is steps."""
         return self.stack
 
     @property
@@ -120,7 +120,7 @@ class MemoryView(ABC):
 
     @property
     def range(self) -> tuple[int, int] | None:
-        """The first and last step of the range that is looked at."""
+        """Return the first and last step of the range that is looked at."""
         return None if self.mark is None else (min(self.mark, self.step), max(self.mark, self.step))
 
     def go_to_peak(self) -> bool:

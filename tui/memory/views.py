@@ -81,7 +81,7 @@ class Wanted:
 
     @property
     def key(self) -> str:
-        """A name for the question."""
+        """Return a name for the question."""
         return f"memory.{self.view}.{self.target}.{self.env}"
 
 
@@ -123,13 +123,13 @@ class Drawings:
         return replace(found, stack=self._own)
 
     def offered(self, *, has_sizes: bool) -> list[View]:
-        """The views there are to choose from: sizes for a model that has symbols, a step for one of training,
-        eager for one that was compiled."""
+        """Return the views there are to choose from: sizes for a model that has symbols, a step for one of training, eager for one that was
+        compiled."""
         absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled, "budgets": True}
         return [view for view in VIEWS if not absent.get(view)]
 
     def followed(self, steps: Stack | None) -> Stack | None:
-        """The chart whose peaks are gone to: that of a step of training where it is shown, else that of live bytes by step."""
+        """Return the chart whose peaks are gone to: that of a step of training where it is shown, else that of live bytes by step."""
         drawing = self.drawing if self.view == "training" else None
         return steps if drawing is None or steps is None or len(drawing.stack) != len(steps) else drawing.stack
 
@@ -144,7 +144,7 @@ class Drawings:
         return self.view == "training"
 
     def lines(self, width: int, height: int, here: int | None, mark: int | None, *, has_legend: bool = False) -> list[Line]:
-        """The chart, or a word on why there is none; without its legend where that stands above."""
+        """Return the chart, or a word on why there is none; without its legend where that stands above."""
         symbols = self.symbols
         found = None if self._found is None or self._found[0] != self._asked else self._found[1]
         if isinstance(found, IrscopeError):
@@ -251,7 +251,7 @@ class AddressMap(Stack):
 
 
 def planned(report: Report, steps: int) -> AddressMap:
-    """The map of a plan of one arena."""
+    """Return the map of a plan of one arena."""
     table = next(table for table in report.tables if any(column.key == "offset" for column in table.columns))
     cells = {column.key: [bare(cell) for cell in table.cells(column.key)] for column in table.columns}
 
@@ -362,7 +362,7 @@ class StepStack(Stack):
                 start = step
 
     def _begins(self, count: int) -> set[int]:
-        """The columns in which a phase begins, the first one left out."""
+        """Return the columns in which a phase begins, the first one left out."""
         return {self.column_of(first, count) for first, _, _ in self.stretches() if first > self.start}
 
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
@@ -383,7 +383,7 @@ class StepStack(Stack):
 
 
 def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:
-    """The line with a rule in those of its empty cells in which a phase begins."""
+    """Return the line with a rule in those of its empty cells in which a phase begins."""
     spans: list[Span] = []
     at = 0
     for span in line:
@@ -398,7 +398,7 @@ def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:
 
 
 def step_drawing(found: StepMemory) -> Drawing:
-    """The chart of the step that needs most."""
+    """Return the chart of the step that needs most."""
     ops = found.ops
     alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
@@ -475,7 +475,7 @@ class SizeStack(Stack):
 
 
 def fit_text(found: Fit) -> str:
-    """The largest size that fits, what it leaves, and what stops a larger one, in a sentence."""
+    """Return the largest size that fits, what it leaves, and what stops a larger one, in a sentence."""
     sign = SIGNS[Provenance.MODELLED] if found.is_modelled else ""
 
     def text(size: int) -> str:
@@ -519,21 +519,21 @@ class Verdict:
 
     @property
     def role(self) -> Role:
-        """Its colour."""
+        """Return its colour."""
         return "good" if self.fits else "unknown" if self.fits is None else "error"
 
     def short(self, symbols: Symbols, *, is_brief: bool = False) -> Span:
-        """The verdict in a few words, in hardly any where the room is short."""
+        """Return the verdict in a few words, in hardly any where the room is short."""
         words = {True: "fits", False: "does NOT fit", None: f"fits {symbols.unknown}"}[self.fits]
         return Span(f"{words}{f', {symbols.clean(self.amount)}' if self.amount and not is_brief else ''}", self.role)
 
     def lines(self, width: int, most: int, symbols: Symbols) -> list[Line]:
-        """The verdict in at most so many lines."""
+        """Return the verdict in at most so many lines."""
         return most_lines((Span(symbols.clean(self.text), self.role),), width, most, symbols)
 
 
 def card_verdict(card: Card) -> Verdict:
-    """The verdict of a card, with what is left of the device's memory."""
+    """Return the verdict of a card, with what is left of the device's memory."""
     memory, device = card.memory, card.device
     text, _ = CardWriter(card).verdict()
     fits, needed, said = memory.fits.value, memory.needed[0], ""
@@ -552,7 +552,7 @@ def card_verdict(card: Card) -> Verdict:
 
 
 def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line]:
-    """A line in at most so many rows, the last of them cut."""
+    """Return a line in at most so many rows, the last of them cut."""
     rows = list(wrap(line, width))
     if len(rows) <= most:
         return rows
@@ -607,7 +607,7 @@ class Counters:
         return [tuple(spans)] if display_width(text_of(spans).rstrip()) <= width else []
 
     def lines(self, width: int, symbols: Symbols) -> list[Line]:
-        """A table that is never cut, with intervals where there is room for them; or the reason why there is none."""
+        """Return a table that is never cut, with intervals where there is room for them; or the reason why there is none."""
         if not self.is_known:
             text = f"allocator {symbols.unknown} {symbols.clean(self.reason)}" if self.reason else f"allocator {symbols.unknown}"
             return most_lines((Span(text, "unknown"),), width, 2, symbols)
@@ -633,7 +633,7 @@ class Counters:
 
 
 def counters_of(report: Report) -> Counters | None:
-    """The counters of a report of liveness; None where it has none."""
+    """Return the counters of a report of liveness; None where it has none."""
     summary = report.summary
     numbers: dict[tuple[str, str], object] = {}
     for moment in _MOMENTS:

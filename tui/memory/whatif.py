@@ -74,7 +74,7 @@ class Base:
         return int(self.heights.max(initial=0))
 
     def with_curve(self, source: str, what: str, cost: str, heights: Floats, *, is_exact: bool = False) -> WhatIf | None:
-        """A change that leaves these heights; None where it does not lower the peak."""
+        """Return a change that leaves these heights; None where it does not lower the peak."""
         after = int(heights.max(initial=0))
         if after >= self.peak:
             return None
@@ -197,7 +197,7 @@ def _checkpoints(base: Base) -> Iterator[WhatIf | None]:
 
 
 def resampled(heights: Floats, count: int) -> Floats:
-    """A curve over another number of steps: each has the largest of those that fall into it, so that no peak vanishes."""
+    """Return a curve over another number of steps: each has the largest of those that fall into it, so that no peak vanishes."""
     if len(heights) == count or not len(heights) or not count:
         return heights if len(heights) == count else np.zeros(count, dtype=np.float64)
     starts = np.arange(count, dtype=np.int64) * len(heights) // count
@@ -272,11 +272,11 @@ class WhatIfs:
         return self.symbols.glyphs.separator.join([*parts, "enter tries one, esc goes back"])
 
     def chosen(self) -> WhatIf | None:
-        """The one that the cursor is on."""
+        """Return the change that the cursor is on."""
         return None if self.table.selected is None else self.found[self.table.selected]
 
     def export(self) -> Table:
-        """The list."""
+        """Return the list."""
         rows = [(one.what, one.saves, one.peak, one.cost, one.source) for one in self.found]
         columns = [Column("what"), Column("saves", Kind.BYTES), Column("peak_then", Kind.BYTES), Column("costs"), Column("pass")]
         return Table.of(rows, columns=columns, title="what would lower the peak")

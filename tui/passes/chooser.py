@@ -36,7 +36,7 @@ _ORDER = {name: (place, number) for place, names in enumerate(QUESTIONS.values()
 
 
 def question_of(name: str) -> str:
-    """The question that a pass answers; one with options answers that of the pass."""
+    """Return the question that a pass answers; one with options answers that of the pass."""
     if name == COMPILED:
         return "What did the compiler change?"
     place = _ORDER.get(name.partition("{")[0])
@@ -44,7 +44,7 @@ def question_of(name: str) -> str:
 
 
 def in_order(names: Sequence[str]) -> list[int]:
-    """The places of names in the order of the questions, one's own passes first."""
+    """Return the places of names in the order of the questions, one's own passes first."""
     return sorted(range(len(names)), key=lambda number: (_ORDER.get(names[number].partition("{")[0], (-1, 0)), number))
 
 
@@ -106,7 +106,7 @@ class PassRows:
         return self.passes[self.places[row]][1] if self.places[row] >= 0 else ""
 
     def row_of(self, place: int) -> int:
-        """The row of a pass."""
+        """Return the row of a pass."""
         return self.places.index(place)
 
     def filter(self, text: str) -> None:
@@ -135,13 +135,13 @@ class PassRows:
 
     @property
     def question(self) -> str:
-        """The question of the selected row; empty where there is none."""
+        """Return the question of the selected row; empty where there is none."""
         row = self.model.selected
         return "" if row is None else self._questions[row]
 
     @property
     def selected(self) -> int | None:
-        """The place of the selected pass; None on a question."""
+        """Return the place of the selected pass; None on a question."""
         row = self.model.selected
         return self.places[row] if row is not None and self.places[row] >= 0 else None
 

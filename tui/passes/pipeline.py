@@ -56,7 +56,7 @@ class PassForm:
         self.texts[name] = text.strip()
 
     def made(self) -> Pass:
-        """The pass with these options; raises IrscopeError with one clear line."""
+        """Return the pass with these options; raises IrscopeError with one clear line."""
         given = {name: text for name, text in self.texts.items() if text and name != "body"}
         extra: dict[str, object] = {}
         if any(field.name == "body" for field in self.fields):
@@ -79,7 +79,7 @@ class PassForm:
 
     @property
     def preview(self) -> str:
-        """The element of a pipeline that the form makes; empty while it makes none."""
+        """Return the element of a pipeline that the form makes; empty while it makes none."""
         try:
             return self.made().text
         except IrscopeError:
@@ -87,7 +87,7 @@ class PassForm:
 
 
 def form_fields(cls: type[Pass]) -> Sequence[Field]:
-    """The options of a pass in the order of its fields."""
+    """Return the options of a pass in the order of its fields."""
     types = option_types(cls)
     found: list[Field] = []
     for option in fields(cls):
@@ -111,7 +111,7 @@ def _option_text(given: Pass, field: Field) -> str:
 
 
 def named_class(text: str, registry: PassRegistry) -> type[Pass] | None:
-    """The class that a name or `./file.py:Name` alone stands for; None for anything else, such as a pipeline."""
+    """Return the class that a name or `./file.py:Name` alone stands for; None for anything else, such as a pipeline."""
     try:
         return registry.find(text.strip())
     except KeyError:
@@ -191,12 +191,12 @@ class Pipeline:
 
     @property
     def step(self) -> Step | None:
-        """The selected step."""
+        """Return the selected step."""
         return self.steps[self.selected] if self.steps else None
 
     @property
     def selected(self) -> int:
-        """The place of the selected step."""
+        """Return the place of the selected step."""
         return self.table.selected or 0
 
     def select(self, at: int) -> None:
@@ -247,7 +247,7 @@ class Pipeline:
         return True
 
     def form(self, text: str) -> PassForm | None:
-        """The form for a pass that was named without options and has some; None for anything else."""
+        """Return the form for a pass that was named without options and has some; None for anything else."""
         cls = named_class(text, self.registry)
         if cls is None:
             return None
@@ -255,11 +255,11 @@ class Pipeline:
         return form if form.fields else None
 
     def parsed(self, text: str) -> Sequence[Pass]:
-        """The passes of a text such as `dce,liveness{model=ssa}`; raises IrscopeError."""
+        """Return the passes of a text such as `dce,liveness{model=ssa}`; raises IrscopeError."""
         return parse_pipeline(text, self.registry)
 
     def edit_form(self) -> PassForm | None:
-        """The form of the selected step; None where it has no options."""
+        """Return the form of the selected step; None where it has no options."""
         if self.step is None:
             return None
         form = PassForm(type(self.step.subject), self.registry, self.step.subject)
@@ -277,7 +277,7 @@ class Pipeline:
         self.redraw()
 
     def next_to_run(self) -> int | None:
-        """The first step that has to run; None when all is done, or one runs or has failed."""
+        """Return the first step that has to run; None when all is done, or one runs or has failed."""
         for at, step in enumerate(self.steps):
             if step.error is not None or step.is_running:
                 return None
@@ -286,7 +286,7 @@ class Pipeline:
         return None
 
     def done_before(self, at: int) -> tuple[Pass, ...]:
-        """The passes that run before a step."""
+        """Return the passes that run before a step."""
         return tuple(step.subject for step in self.steps[:at] if step.is_on)
 
     def start(self, at: int) -> tuple[Step, int]:
@@ -322,11 +322,11 @@ class Pipeline:
 
     @property
     def text(self) -> str:
-        """The pipeline as the command line takes it, without what is left out."""
+        """Return the pipeline as the command line takes it, without what is left out."""
         return pipeline_text([step.subject for step in self.steps if step.is_on])
 
     def export(self) -> Table:
-        """The steps with what they found."""
+        """Return the steps with what they found."""
         rows = [
             (
                 step.subject.text,
@@ -340,7 +340,7 @@ class Pipeline:
         return Table.of(rows, columns=["pass:text", "state:text", "time:seconds", "change:text", "computed_again:count"], title="pipeline")
 
     def command(self) -> str:
-        """The command line that runs this pipeline."""
+        """Return the command line that runs this pipeline."""
         return run_command(self.source, self.text)
 
     @property
@@ -424,7 +424,7 @@ class Pipeline:
         return lines
 
     def diff_lines(self) -> list[Line]:
-        """The change of the selected step as text, or why there is none."""
+        """Return the change of the selected step as text, or why there is none."""
         step = self.step
         if step is None or not isinstance(step.subject, Transform):
             return [(Span("An analysis changes nothing; select a transform to see the graph before and after.", "faint"),)]
@@ -446,5 +446,5 @@ class Pipeline:
 
 
 def seconds(value: float) -> str:
-    """A time for a reader."""
+    """Return a time for a reader."""
     return humanise(value, Kind.SECONDS)

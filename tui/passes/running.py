@@ -72,11 +72,11 @@ class Diff:
 
     @property
     def summary(self) -> str:
-        """The counts in a few characters."""
+        """Return the counts in a few characters."""
         return f"-{self.removed:,} +{self.added:,} ~{self.changed:,}"
 
     def rows(self, symbols: Symbols) -> list[Line]:
-        """The lines for a reader. Each begins with its sign, so that it needs no colour."""
+        """Return the lines for a reader. Each begins with its sign, so that it needs no colour."""
         clean = symbols.clean
         found: list[Line] = []
         for line in self.lines:
@@ -96,7 +96,7 @@ class Diff:
 
 
 def take_snapshot(program: Program, names: ValueNames | None = None) -> Snapshot:
-    """The lines of a program as they are now. With the names of an earlier snapshot, values keep theirs; new ones are told apart."""
+    """Return the lines of a program as they are now. With the names of an earlier snapshot, values keep theirs; new ones are told apart."""
     mains = [program.graph, *program.functions.values()]
     spelled = value_names(mains) if names is None else _kept_names(mains, names)
     entries: list[Entry] = []
@@ -166,7 +166,7 @@ def compare(before: Snapshot, after: Snapshot, context: int = _CONTEXT, most: in
 def _marked(
     before: Snapshot, after: Snapshot, texts: Mapping[Node | Value | Graph, str], staying: set[Node | Value | Graph]
 ) -> Iterator[tuple[Sign, str]]:
-    """All lines with their signs, in the order of the program after the change."""
+    """Yield all lines with their signs, in the order of the program after the change."""
     moved: set[object] = set()
     at = 0
     old = before.entries
@@ -192,7 +192,7 @@ def _marked(
 
 
 def _hunks(lines: Sequence[tuple[Sign, str]], context: int, most: int) -> tuple[list[DiffLine], int]:
-    """The lines that changed with a few around them, and how many of them found no room."""
+    """Return the lines that changed with a few around them, and how many of them found no room."""
     near = [False] * len(lines)
     for at, (sign, _) in enumerate(lines):
         if sign != " ":

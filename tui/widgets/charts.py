@@ -16,7 +16,7 @@ from irscope.tui.widgets.paint import Drawn
 
 
 def _moving(pane: str, noun: str = "step") -> tuple[Action, ...]:
-    """The actions that move the cursor of a chart."""
+    """Return the actions that move the cursor of a chart."""
     return (
         Action(pane, "step(-1)", ("left", "h"), "Step back", f"Go to the {noun} before."),
         Action(pane, "step(1)", ("right", "l"), "Step", f"Go to the next {noun}.", footer=True),
@@ -66,7 +66,7 @@ class ChartPane(Drawn, can_focus=True):
         self.go_to(len(self.chart() or ()) - 1)
 
     def step_under(self, event: events.MouseEvent) -> int | None:
-        """The step that is drawn under the pointer."""
+        """Return the step that is drawn under the pointer."""
         chart, offset = self.chart(), event.get_content_offset(self)
         if chart is None or not len(chart) or offset is None or offset.x < chart.margin():
             return None

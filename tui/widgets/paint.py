@@ -41,7 +41,7 @@ class Painted(Widget):
     """A widget whose text has roles."""
 
     def strip(self, line: Iterable[Span], width: int, row_class: str = "") -> Strip:
-        """A line in exactly `width` cells; `row_class` names a look for the whole row."""
+        """Return a line in exactly `width` cells; `row_class` names a look for the whole row."""
         look = self.screen.get_component_rich_style
         base = self.rich_style
         row = look(row_class, default=_PLAIN) if row_class else _PLAIN
@@ -120,7 +120,7 @@ class TextPane(Painted, ScrollView, can_focus=True):
             self._wrap()
 
     def looks_at(self, y: int) -> Line:
-        """A row of the text."""
+        """Return a row of the text."""
         return self._rows[y] if y < len(self._rows) else ()
 
     def render_line(self, y: int) -> Strip:
@@ -227,7 +227,7 @@ class Keys(Widget):
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def shown(self) -> list[tuple[int, ActiveBinding]]:
-        """The keys that have room, each with the column where it begins."""
+        """Return the keys that have room, each with the column where it begins."""
         of_actions: dict[str, ActiveBinding] = {}
         for active in sorted(
             self.screen.active_bindings.values(), key=lambda one: [*self.first, one.binding.action].index(one.binding.action)
@@ -352,7 +352,7 @@ class Prompt(Vertical):
 
     @property
     def value(self) -> str:
-        """The text as it stands."""
+        """Return the text as it stands."""
         return self.line.value
 
     @value.setter
