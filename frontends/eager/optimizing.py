@@ -75,13 +75,13 @@ class _Steps:
         return True
 
     def end(self, optimizer: Optimizer) -> None:
-        """It has worked; of a step in several graphs maybe only the end was seen."""
+        """Note that the optimizer has worked; of a step in several graphs maybe only the end was seen."""
         self.begin(optimizer)
         del self._open[id(optimizer)]
         self._left(optimizer)
 
     def drop(self, optimizer: Optimizer) -> None:
-        """Its step has failed."""
+        """Note that its step has failed."""
         self._open.pop(id(optimizer), None)
 
     def is_range(self, optimizer: Optimizer) -> bool:

@@ -276,7 +276,7 @@ class Recorder(TorchDispatchMode):
         return found
 
     def _look_at(self, tensor: torch.Tensor, found: Tensor) -> None:
-        """A tensor that Python made of numbers, or that is none of the fake ones, has values."""
+        """Keep the values of a tensor that Python made of numbers, or that is not fake."""
         real = tensor.constant if isinstance(tensor, FakeTensor) else tensor if tensor.device.type == "cpu" else None
         if real is not None:
             with torch.utils._python_dispatch._disable_current_modes():
@@ -752,7 +752,7 @@ def _holders(args: Sequence[Any], place: int) -> Holders:
 
 
 def _provoke(device: str) -> None:
-    """Runs the three known cases: a linear layer's addition, a sum of gradients, an indexed gradient."""
+    """Run the three known cases: a linear layer's addition, a sum of gradients, an indexed gradient."""
     functional = torch.nn.functional
     with torch.no_grad():
         rows = torch.empty(2, 3, 4, device=device).transpose(0, 1)

@@ -451,7 +451,7 @@ _DATA, _RAISED = "IRS188", "IRS189"
 
 
 def check_trainable(module: nn.Module) -> None:
-    """Refuses a model that has nothing to train."""
+    """Refuse a model that has nothing to train."""
     if not any(one.requires_grad for one in module.parameters()):
         count = sum(1 for _ in module.parameters())
         said = (
@@ -465,7 +465,7 @@ def check_trainable(module: nn.Module) -> None:
 
 
 def check_loss(loss: Any) -> None:
-    """Refuses a loss that has no gradient."""
+    """Refuse a loss that has no gradient."""
     if not isinstance(loss, torch.Tensor):
         raise LoadError(f"the loss is {type(loss).__name__}, not a tensor", code="IRS375", hint="loss= is a function of the model's result")
     if loss.numel() != 1:

@@ -141,7 +141,7 @@ class Weights:
         return self._archive.region(name, offset, length if type_.layout is None else span_bytes(type_), name)
 
     def close(self) -> None:
-        """Nothing of its own is open."""
+        """Do nothing: it opens nothing of its own."""
 
 
 def read_json(archive: Archive, name: str) -> Json:

@@ -361,7 +361,7 @@ class _Plan:
         return found
 
     def _name_weights(self) -> None:
-        """Names for new weights: those of the ones whose place they take, else new ones."""
+        """Name new weights: as those whose place they take, else by new names."""
         here = set(self.graph.weights)
         free: dict[str, str] = {}
         for spec in self._specs():

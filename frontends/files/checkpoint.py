@@ -117,14 +117,14 @@ Locate = Callable[[PickledTensor], "Payload | None"]
 
 
 def read_zip(path: Path, table: WeightTable) -> None:
-    """A checkpoint in a zip archive."""
+    """Read a checkpoint in a zip archive."""
     with Archive(path) as archive:
         found = read_pickle(archive.read("data.pkl", 64 << 20), f"{path}:data.pkl")
         _add_all(found, table, lambda tensor: pickled_payload(archive, "data/", tensor, False))
 
 
 def read_legacy(path: Path, table: WeightTable) -> None:
-    """A checkpoint in one stream: three pickles of bookkeeping, the object, the keys of the storages, their bytes."""
+    """Read a checkpoint in one stream: three pickles of bookkeeping, the object, the keys of the storages, their bytes."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
         position = 0
         for _ in range(3):
@@ -256,7 +256,7 @@ _LONGEST_HEADER = 100 << 20
 
 
 def read_safetensors(path: Path, table: WeightTable) -> None:
-    """The tensors of one file: a length, a JSON header, raw bytes."""
+    """Read the tensors of one file: a length, a JSON header, raw bytes."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -300,7 +300,7 @@ def _json(data: bytes, table: WeightTable) -> dict[str, Any]:
 
 
 def read_sharded(path: Path, table: WeightTable) -> None:
-    """The shards that an index names; they lie beside it."""
+    """Read the shards that an index names; they lie beside it."""
     if path.stat().st_size > _LONGEST_HEADER:
         raise table.error("the index is too large")
     places = _json(path.read_bytes(), table).get("weight_map")
@@ -332,7 +332,7 @@ def read_sharded(path: Path, table: WeightTable) -> None:
 
 
 def _compare_shard(path: Path, shard: str, named: set[str], held: set[str], table: WeightTable) -> None:
-    """An index says of each tensor in which shard it is."""
+    """Check that each tensor is in the shard that the index names."""
     for name in sorted(named - held)[:1]:
         message = f"the index says that {name[:80]!r} is in {shard[:80]!r}, which does not have it"
         raise LoadError(message, code="IRS164", where=str(path), hint="index and shards are of different models; copy them again")

@@ -355,7 +355,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def _check_pair(adapter: Adapter, module: str, pair: Pair, shapes: Mapping[str, TensorType]) -> None:
-    """An adapter has to fit the module that it is beside. Weights of a quantised base have other shapes than their modules."""
+    """Check that an adapter fits the module beside it. Weights of a quantised base have other shapes than their modules."""
     base = shapes.get(f"{module}.weight")
     if base is None and not any(name.startswith(f"{module}.") for name in shapes):
         message = f"it is beside {module[:80]!r}, which its base {adapter.base[:80]!r} does not have"

@@ -114,7 +114,7 @@ class _Reader:
         return LoadError(what, code="IRS160", where=str(self._path), hint=hint)
 
     def need(self, count: int, what: str) -> None:
-        """LoadError where so many bytes are not left."""
+        """Raise LoadError where so many bytes are not left."""
         if count > self.left:
             raise self.error(f"{what} is said to have {count:,} bytes, {self.left:,} are left")
 
@@ -248,7 +248,7 @@ def _read_tensor(reader: _Reader) -> Tensor:
 
 
 def _check_places(header: Header, alignment: int, room: int, reader: _Reader) -> None:
-    """Tensors lie in the file, at multiples of the alignment, and not over one another."""
+    """Check that tensors lie in the file, at multiples of the alignment, and do not overlap."""
     end, before = 0, ""
     for one in sorted(header.tensors, key=lambda one: one.offset):
         what = f"the tensor {one.name[:80]!r}"

@@ -436,7 +436,7 @@ class _Machine(PickleStack):
     # Entries of traces
 
     def _entry(self, entry: dict[Any, Any], end: int) -> None:
-        """A dictionary that is an entry of a trace becomes a row."""
+        """Turn a dictionary that is an entry of a trace into a row."""
         stream, size = entry.get("stream"), entry.get("size")
         if type(entry.get(_ACTION)) is not str:
             return

@@ -352,7 +352,7 @@ class Generator:
         found.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
 
     def _before_forward(self, found: Run) -> None:
-        """Where a forward begins that decodes: the prompt has been read."""
+        """Begin a step at each forward that decodes: the prompt has been read."""
         self._forwards += 1
         if self._forwards > self._prefills:
             self._begin_step(found)

@@ -178,7 +178,7 @@ def _keep_share(shape: list[int], style: str, parts: int) -> None:
 
 
 def _cut_to_rank(module: Any, shares: Sequence[Share], heads: int, kv_heads: int, tp: int) -> None:
-    """The model on one rank: its own code runs on what is left of its parameters.
+    """Cut the model to one rank: its own code runs on what is left of its parameters.
 
     Layers whose results are gathered, since the code takes them apart, are left whole.
     """

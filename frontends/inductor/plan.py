@@ -593,7 +593,7 @@ class Plan:
         return self.type_of(dtype, made.shape, made.strides)
 
     def not_read(self, line: int, what: str, operands: Sequence[Held] = ()) -> None:
-        """A line that was not understood: a node of which nothing is known."""
+        """Add a node of which nothing is known, for a line that was not understood."""
         self.unread.append((line, what))
         attrs: dict[str, Attr] = {"line": line}
         self._append("inductor.unread", [one.value for one in operands], (), attrs, None, Loc(self.path, line), what[:80])
@@ -601,12 +601,12 @@ class Plan:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def hold(self, one: Held, name: str = "") -> None:
-        """One more name for it."""
+        """Count another name of the storage."""
         one.storage.names += 1
         one.name = name or one.name
 
     def drop(self, one: Held) -> None:
-        """A name less; with the last one the memory goes."""
+        """Drop a name; with the last one the memory is freed."""
         storage = one.storage
         storage.names -= 1
         if storage.names == 0 and storage.owned and storage.first in self._lives:

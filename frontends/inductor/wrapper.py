@@ -195,7 +195,7 @@ class Wrapper:
     # -- what is around the wrapper --------------------------------------------------------------------------------
 
     def _read_comments(self) -> None:
-        """Comments name the operators of each kernel, and element types of buffers."""
+        """Read the comments, which name the operators of each kernel, and element types of buffers."""
         nodes: dict[str, tuple[str, ...]] = {}
         for number, line in enumerate(self._text.splitlines(), 1):
             if "#" not in line:
@@ -232,7 +232,7 @@ class Wrapper:
                 self._read_given(self._functions[name])
 
     def _read_definition(self, name: str, value: ast.expr) -> None:
-        """A kernel, or a constant of the module."""
+        """Read a kernel, or a constant of the module."""
         if not isinstance(value, ast.Call):
             return
         how = _last_name(value.func)
@@ -269,7 +269,7 @@ class Wrapper:
                 self._given[name] = self.plan.type_of(dtype, shape, strides, _device(keywords.get("device")))
 
     def _look_ahead(self) -> None:
-        """Sizes that the wrapper asserts of results, and element types that kernels have for them."""
+        """Look up the sizes that the wrapper asserts of results, and element types that kernels have for them."""
         for function in self._functions.values():
             for name, sizes, strides in _asserted_in(function):
                 self._asserted.setdefault(name, (sizes, strides))

@@ -260,14 +260,14 @@ class Recorder:
     # -- what is there before --------------------------------------------------------------------------------------
 
     def declare(self, tensor: torch.Tensor, kind: Kind, name: str) -> None:
-        """Something that exists before each run."""
+        """Declare a tensor that exists before each run."""
         piece = self.process.machine.piece_under(tensor)
         if piece is not None:
             piece.kind, piece.label = ("tensor" if kind == "constant" else kind), name
         self._declared.append((tensor, kind, name))
 
     def begin(self) -> None:
-        """A run begins."""
+        """Begin a run."""
         self.found = Recording()
         self._before = frozenset(self.process.machine.pieces.values())
         for tensor, kind, name in self._declared:
@@ -277,7 +277,7 @@ class Recorder:
         self._on = True
 
     def end(self, outputs: Any) -> None:
-        """The run is over."""
+        """End the run."""
         self._on = False
         self.found.record.outputs = tuple(
             self._operand(one) for one in tree_leaves(outputs) if isinstance(one, torch.Tensor) and self._piece(one) is not None
@@ -309,7 +309,7 @@ class Recorder:
         return told
 
     def modelled(self, piece: Piece, asked: Workspace) -> None:
-        """A library is given memory whose size is a model's."""
+        """Note memory that a library is given, whose size is modelled."""
         tape = self.process.machine.gpu.tape
         if piece.block is not None:
             slot = self.process.machine.gpu.slots[piece.block]
@@ -322,7 +322,7 @@ class Recorder:
         self.spreads[slot] = Spread(0, asked.most if isinstance(asked.most, int) else None, asked.reason, modelled=True)
 
     def launched(self, kernel: Any, custom: bool, args: Sequence[Any]) -> None:
-        """A generated kernel runs, or one that the program wrote itself."""
+        """Record the launch of a generated kernel, or of one that the program wrote itself."""
         if not self._on or self._is_aside:
             return
         while custom and not isinstance(kernel, JITFunction):
@@ -727,7 +727,7 @@ _TRY: Final = "try it once without irscope"
 
 
 def note_deaths(tape: Tape[Any], found: Recording) -> None:
-    """When storages were given back: the operators that had begun, and the place among all deaths."""
+    """Note when storages were given back: the operators that had begun, and the place among all deaths."""
     by_number = {one.number: one for one in found.record.storages}
     deaths = ((place, found.slots[slot]) for slot, place in tape.given_back().items() if slot in found.slots)
     for rank, (place, number) in enumerate(deaths):

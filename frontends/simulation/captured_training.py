@@ -229,7 +229,7 @@ class _Steps(Run):
         return tree_map_only(torch.Tensor, self._at_device, item)
 
     def _move_what_is_held(self, loss: Any) -> None:
-        """Targets and weights that the user's loss holds are on the device, as they are where it runs."""
+        """Move the targets and weights that the user's loss holds to the device, where they are when it runs."""
         function = getattr(loss, "__func__", loss)
         if isinstance(loss, nn.Module):
             loss.to("cuda")

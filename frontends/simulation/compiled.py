@@ -79,7 +79,7 @@ class GraphTrees:
         return [one for one in pieces if one.block is not None and one.block.pool.kind.private == number]
 
     def _restore(self, device: int, state: PoolState, stale: Iterable[int], living: Iterable[int]) -> None:
-        """The pool as it was: what is there besides is given back, what was there is allocated again."""
+        """Restore the pool: free what was not in it, and allocate again what was."""
         machine, pool = self.machine, self.device.pools.get(state.pool)
         wanted = {address for address, *_ in state.pieces}
         there = {one.address: one for one in self._living(state.pool)}
@@ -174,7 +174,7 @@ class Compiler:
         around_compilations(self._begin, lambda: setattr(self, "busy", False))
 
     def close(self) -> None:
-        """The program has ended: nothing that it compiled is kept on disk."""
+        """Remove all that the program compiled from the disk, once it has ended."""
         self._folder.remove()
 
     def found(self) -> Compilations | None:
@@ -204,7 +204,7 @@ class Compiler:
         return None if piece is None else (piece.number, piece.bytes)
 
     def _own_kernel(self, kernel: Any, given: Sequence[Any]) -> None:
-        """A kernel that a program wrote itself writes to tensors that are there; what it takes besides nobody knows."""
+        """Forget the values of tensors that a program's own kernel writes to; the memory that it takes besides is unknown."""
         self._machine.forget(given)
         while type(kernel).__name__ != JITFunction.__name__:  # of the stand-in, or of an installed Triton
             kernel = kernel.fn
@@ -329,7 +329,7 @@ def _not_compared() -> str:
 
 
 def _with_triton() -> None:
-    """Where Inductor was imported before, as by a program that compiled for the CPU, it did without Triton: now it has it."""
+    """Give Triton to an Inductor that was imported without it, as by a program that compiled for the CPU."""
     hints: Any = sys.modules.get("torch._inductor.runtime.hints")
     if hints is not None and not inspect.isfunction(hints.AttrsDescriptorWrapper):
         _rebind({"AttrsDescriptorWrapper": (hints.AttrsDescriptorWrapper, _attributes)})

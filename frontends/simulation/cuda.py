@@ -95,7 +95,7 @@ class Device:
             self.machine.settled_gpu.record_stream(piece.block, self.number(stream_id))
 
     def synchronize(self) -> None:
-        """The host waits for the device."""
+        """Let the host wait for the device."""
         self.machine.settled_gpu.synchronize()
         for function in self.settled:
             function()
@@ -266,13 +266,13 @@ class Device:
         *rest: Any,
         **more: Any,
     ) -> None:
-        """From here on what the allocator does is part of snapshots. Frames are known without it."""
+        """Record the allocator's work from here on, for snapshots. Frames are known without it."""
         self.machine.keep_history(None if enabled in (None, "state") else max_entries, clear=bool(more.get("clear_history")))
 
     def c_record_memory_history_legacy(
         self, enabled: bool, record_context: bool = True, max_entries: int = 1, *rest: Any, **more: Any
     ) -> None:
-        """The same as older programs say it: only state where it keeps one entry."""
+        """Do the same as older programs request it: only state where it keeps one entry."""
         self.machine.keep_history(max_entries if enabled and max_entries > 1 else None)
 
     def c_memorySnapshot(self, pool: Any = None, include_traces: bool = True) -> dict[str, Any]:
@@ -459,7 +459,7 @@ class _Kind(type):
 
 
 def install_generators(devices: int) -> None:
-    """Generators of the simulated devices."""
+    """Install the generators of the simulated devices."""
     package: Any = torch
     package.Generator = _Kind("Generator", (), {})
     package.cuda.default_generators = tuple(DeviceGenerator(torch.device("cuda", number)) for number in range(devices))
@@ -498,7 +498,7 @@ class Pools:
         return found
 
     def drop(self, handle: Handle, *, empty: bool) -> None:
-        """One user less; with `empty`, as where a MemPool ends, the last one gives back to the device what nobody uses."""
+        """Drop a user of a pool; with `empty`, as where a MemPool ends, the last one returns unused memory to the device."""
         found = self.known.get(handle)
         if found is not None:
             self.machine.storages.settle()
@@ -596,7 +596,7 @@ class _GraphBase:
         return made
 
     def register_generator_state(self, generator: Any) -> None:
-        """Each generator has a seed and an offset on the device."""
+        """Allocate the seed and the offset that each generator has on the device."""
         names = (f"{what} of a generator" for what in ("seed", "offset"))
         self._state.generators += [self.pools.machine.take(_SEED, "temporary", name, stream=0) for name in names]
 

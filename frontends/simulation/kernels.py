@@ -139,7 +139,7 @@ class Listener(Protocol):
         ...
 
     def modelled(self, piece: Piece, asked: Workspace) -> None:
-        """A library is given memory whose size is a model's."""
+        """Note memory that a library is given, whose size is modelled."""
         ...
 
 
@@ -340,7 +340,7 @@ class Kernels:
         return _returned(plan.results, made, tensors)
 
     def tell_unknown(self, name: str) -> None:
-        """Something takes memory of which nobody knows how much."""
+        """Count a call that takes an unknown amount of memory."""
         self.unknown[name] = self.unknown.get(name, 0) + 1
 
     # -- making plans ----------------------------------------------------------------------------------------------
@@ -754,7 +754,7 @@ def _viewing(op: Any) -> Kernel:
 
 
 def resize_tensor(machine: Machine, tensor: torch.Tensor, shape: Sequence[int]) -> None:
-    """`Tensor.resize_`: a larger storage where it is needed."""
+    """Resize a tensor as `Tensor.resize_` does: a larger storage where it is needed."""
     count = math.prod(shape)
     needed = (count + int(tensor.storage_offset())) * tensor.element_size() if count else 0
     piece = machine.piece_under(tensor)

@@ -49,7 +49,7 @@ class Values:
         """Called where the program goes on with such values."""
 
     def to_device(self, into: torch.Tensor, source: torch.Tensor, assumed: str = "") -> None:
-        """A copy from the host."""
+        """Note the values of a copy from the host."""
         self._write(into, source.detach() if _may_keep(into) else None, assumed)
 
     def choose(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], made: Any) -> None:
@@ -88,7 +88,7 @@ class Values:
         return None if known is None else known.item()
 
     def between(self, into: torch.Tensor, source: torch.Tensor) -> None:
-        """A copy on the device."""
+        """Note the values of a copy on the device."""
         self.assumed = ""
         known = self._read(source) if into.dtype is source.dtype or _may_compute(source) else None
         self._write(into, None if known is None else known.expand(into.shape).to(into.dtype), self.assumed)
@@ -135,7 +135,7 @@ class Values:
                 self.to_device(into, source, self.assumed)
 
     def gather(self, source: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
-        """A collective that gives everybody what this rank sent."""
+        """Note the values of a collective that gives every rank what this one sent."""
         self.assumed = ""
         known = self._read(source) if source.is_cuda else None
         for one in outputs:
@@ -143,7 +143,7 @@ class Values:
             self._write(one, known.reshape(one.shape) if alike and known is not None else None, self.assumed)
 
     def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
-        """The same with one output, in which what each rank sent lies side by side."""
+        """Do the same with a single output, in which the parts of the ranks lie side by side."""
         self.gather(source, output.view(-1).split(source.numel()) if source.numel() and output.is_contiguous() else [output])
 
     def _shown(self, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -196,7 +196,7 @@ class Machine:
         return self.pieces.get(tensor.data_ptr() - int(tensor.storage_offset()) * tensor.element_size())
 
     def forget(self, written: Any) -> None:
-        """Values that are computed: what came from the host is there no longer."""
+        """Forget the known values of tensors that a computation overwrites."""
         if isinstance(written, torch.Tensor):
             piece = self.piece_under(written) if written.is_cuda else None
             if piece is not None:
@@ -206,7 +206,7 @@ class Machine:
                 self.forget(one)
 
     def given(self, tensor: torch.Tensor) -> None:
-        """A tensor's values come from the host."""
+        """Note that a tensor's values come from the host."""
         piece = self.piece_under(tensor)
         if piece is not None and piece.kind != "temporary" and piece.kind in UNOWNED:
             piece.kind = "input"
@@ -229,7 +229,7 @@ class Machine:
         self.storages.resize(storage, size, made.address)
 
     def empty_cache(self) -> None:
-        """`torch.cuda.empty_cache`."""
+        """Do what `torch.cuda.empty_cache` does."""
         self.settled_gpu.empty_cache()
 
     def snapshot(self, pools: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
@@ -302,13 +302,13 @@ class Machine:
         return found
 
     def reset_peaks(self) -> None:
-        """`torch.cuda.reset_peak_memory_stats`."""
+        """Do what `torch.cuda.reset_peak_memory_stats` does."""
         self._fold()
         self._program_high = Bytes()
         self.stats.reset_peaks()
 
     def begin_again(self) -> None:
-        """Peaks, statistics, the limit of the process and what the most was reserved for begin anew."""
+        """Reset peaks, statistics, the limit of the process and the record of the highest reservation."""
         self._fold()
         if self.memory_fraction != 1.0:
             self.memory_fraction = 1.0
@@ -345,11 +345,11 @@ class Machine:
         self.gpu.queued(self.stream, what)
 
     def await_stream(self) -> None:
-        """The host waits for the current stream, as it does for every copy that is not asynchronous."""
+        """Let the host wait for the current stream, as it does for every copy that is not asynchronous."""
         self.settled_gpu.synchronize(self.stream)
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
-        """`Tensor.record_stream`."""
+        """Do what `Tensor.record_stream` does."""
         self.storages.settle()
         piece = self.piece_under(tensor)
         if piece is not None and piece.block is not None:
@@ -374,7 +374,7 @@ class Machine:
         self.kept.clear()
 
     def multiply(self, buffers: Sequence[Any]) -> None:
-        """A matrix product: its workspaces are allocated once a stream where they are kept."""
+        """Allocate the workspaces of a matrix product, once a stream where they are kept."""
         own: list[Piece] = []
         for buffer in buffers:
             key = (self.stream, buffer.label)
@@ -448,7 +448,7 @@ class Statistics:
         """Sums when they were reset."""
 
     def take(self, block: Block) -> None:
-        """One block more."""
+        """Count an allocated block."""
         small = block.pool.kind.small
         self.given[small] += block.size
         self.asked[small] += block.requested
@@ -458,14 +458,14 @@ class Statistics:
         self.bytes_peak[small] = max(self.bytes_peak[small], self.given[small] - self.returned[small])
 
     def drop(self, block: Block) -> None:
-        """One block less."""
+        """Count a freed block."""
         small = block.pool.kind.small
         self.returned[small] += block.size
         self.released[small] += block.requested
         self.count[small] -= 1
 
     def reset_peaks(self) -> None:
-        """The peaks begin anew."""
+        """Reset the peaks."""
         self.count_peak = dict(self.count)
         self.bytes_peak = {small: self.given[small] - self.returned[small] for small in self.given}
 

@@ -145,7 +145,7 @@ def _install_hook() -> None:
 
 
 def _nothing(*_: Any) -> None:
-    """As a function that only begins or ends."""
+    """Do nothing, as for functions that only begin or end."""
 
 
 def _hook(event: str, _: Any) -> None:

@@ -141,7 +141,7 @@ class _Entries(contextlib.AbstractContextManager["_Entries"]):
         return next(self._entries)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def __exit__(self, *raised: object) -> None:
         self.close()

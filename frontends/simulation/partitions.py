@@ -285,7 +285,7 @@ class Partitions:
         """Kernels in the order that Inductor was about to change, by identity."""
 
     def install(self) -> None:
-        """From here on."""
+        """Install the hooks."""
         self._follow_partitioner(importlib.import_module("torch._functorch.partitioners"))
         self._follow_scheduler(importlib.import_module("torch._inductor.scheduler"), importlib.import_module("torch._inductor.memory"))
         graphs: Any = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
@@ -367,7 +367,7 @@ class Partitions:
         memory.reorder_for_peak_memory, scheduling.Scheduler.codegen = reordered, generated
 
     def _keep(self, kernels: Kernels) -> None:
-        """With the partition that it is of: the last one whose half is not there yet."""
+        """Keep kernels with their partition: the last one whose other half is still missing."""
         for one in self.found:
             if getattr(one, kernels.part) is None:
                 setattr(one, kernels.part, kernels)

@@ -146,12 +146,12 @@ class Process:
             self.note_read(0)
 
     def note_read(self, value: Any, is_most: bool = False) -> None:
-        """The program has read a value of the device; those that the compiler reads are none of the program's."""
+        """Note that the program has read a value of the device; values that the compiler reads do not count."""
         if self.watch is not None and not self.compiler.busy:
             self.watch.answered(value, is_most)
 
     def note_assumed(self, assumption: str) -> None:
-        """The program goes on with values that follow from what unknown numbers were taken to decide."""
+        """Note that the program goes on with values that follow from an assumption about unknown numbers."""
         if self.watch is not None and not self.compiler.busy:
             self.watch.assumed(assumption)
 
@@ -169,7 +169,7 @@ class Process:
             watch.tuning = before
 
     def begin_again(self) -> None:
-        """Another program in the same process: nothing that the one before did shows, but for what it left alive."""
+        """Prepare for another program in the same process: nothing of the previous one shows but what it left alive."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
         self.compiler.begin_again()
@@ -198,7 +198,7 @@ class Process:
         return self.watch
 
     def _composites(self) -> None:
-        """Composites that choose other kernels on a CUDA device by code that is only there in a build with CUDA."""
+        """Register composites that choose other kernels on a CUDA device, by code that only a build with CUDA has."""
         attend = functools.partial(attention, self.machine.target)
         for key in ("AutogradCUDA", "CUDA"):
             self._own.impl("scaled_dot_product_attention", attend, key, allow_override=True)

@@ -24,7 +24,7 @@ class Asked(Requests):
         return self._arguments.get(name)
 
     def make(self, *places: int) -> None:
-        """Storages of results are made now."""
+        """Allocate the storages of results now."""
         for place in places:
             self.result(place)
 

@@ -141,7 +141,7 @@ class Changes:
         """By subject and key: the text and the value."""
 
     def install(self) -> None:
-        """From here on they hold."""
+        """Apply the settings from here on."""
         methods = {
             "ddp": self._ddp,
             "fsdp": self._fsdp,
@@ -156,7 +156,7 @@ class Changes:
                 methods[subject](wanted)
 
     def close(self) -> None:
-        """Nothing is changed any longer."""
+        """Undo all changes."""
         while self._undo:
             self._undo.pop()()
 
@@ -231,7 +231,7 @@ class Changes:
             self._replace(owner, "zero_grad", zero_grad)
 
     def _compile(self, wanted: Mapping[str, tuple[str, Any]]) -> None:
-        """Whenever something is compiled, in place of what the program has set, or has given to `torch.compile`."""
+        """Apply the settings at each compilation, in place of the program's own or the arguments of `torch.compile`."""
         configs: dict[str, Any] = {
             key: importlib.import_module(f"torch.{'_functorch' if key in _PARTITIONER else '_inductor'}.config") for key in wanted
         }
@@ -266,7 +266,7 @@ class Changes:
         self._replace(wrapper, "__init__", init)
 
     def _count_divided(self, text: str) -> None:
-        """A budget matters where a graph has a backward."""
+        """Count each graph with a backward, to which a budget applies."""
         partitioners: Any = importlib.import_module("torch._functorch.partitioners")
         original = partitioners.choose_saved_values_set
 

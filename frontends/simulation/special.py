@@ -359,7 +359,7 @@ def _in_generation(frame: FrameType | None, value: Any) -> Any:
 
 
 def _extensions(kernels: Kernels, operators: CompiledOperators) -> None:
-    """Extensions are compiled at run time by these functions; those of the host alone work as ever."""
+    """Replace the functions that compile extensions at run time; extensions of the host alone work as before."""
     from torch.utils import cpp_extension
 
     module: Any = cpp_extension

@@ -28,7 +28,7 @@ class CompiledOperators:
         self._defined: list[torch.library.Library] = []
 
     def install(self) -> None:
-        """From here on."""
+        """Install the kernels."""
         self._kernels.special.update(_of_torchvision(self._kernels))
         operators: Any = torch.ops
         load, known = operators.load_library, torch._C._dispatch_get_registrations_for_dispatch_key

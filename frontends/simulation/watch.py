@@ -324,7 +324,7 @@ class Watch:
     # -- what the program asks for ---------------------------------------------------------------------------------
 
     def mark(self, name: str) -> None:
-        """The program divides its run."""
+        """Add a mark of the program's own, which divides its run."""
         counters = self._machine.counters()
         self.marks.append(Mark(name, self.line, Bytes.peaks(counters), Bytes.now(counters)))
 

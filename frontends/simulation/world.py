@@ -77,7 +77,7 @@ class Objects:
         output[0] = None if given is None else given[here]
 
     def _gather_object(self, original: Any, value: Any, gathered: Any = None, *args: Any, **kwargs: Any) -> None:
-        """Everybody sends what this rank does."""
+        """Gather this rank's object from every rank."""
         if gathered is not None and dist.get_rank(kwargs.get("group", args[1] if len(args) > 1 else None)) >= 0:
             gathered[:] = [copy.deepcopy(value) for _ in gathered]
 
@@ -211,7 +211,7 @@ class Queue:
         return self._device.machine.settled_gpu.record_event(self.number)
 
     def awaited(self, end: Moment) -> None:
-        """The current stream waits."""
+        """Let the current stream wait."""
         self._device.machine.settled_gpu.wait(self._device.machine.stream, end)
 
     def future(self, value: Any) -> torch.futures.Future[Any]:
@@ -332,11 +332,11 @@ class World:
         """NCCL's streams, by group and by the other rank of operations between two."""
 
     def settled(self) -> None:
-        """The host has waited for the device, and the watchdog sees that all collectives are done."""
+        """Note that the host has waited for the device: the watchdog sees that all collectives are done."""
         self._look(sure=True)
 
     def step_ended(self) -> None:
-        """The watchdog looks ten times a second: it sees what a step has sent before the next one is at its peak, or a step later."""
+        """Let the watchdog look, as ten times a second: it sees a step's collectives before the next step's peak, or a step later."""
         self._look(sure=False)
 
     def _look(self, *, sure: bool) -> None:
