@@ -104,7 +104,7 @@ _LEAST_RETRY: Final = 8 * 1024
 
 
 def rounded(size: int) -> int:
-    """A request as the arena counts it."""
+    """Return a request as the arena counts it."""
     return (size + GRAIN - 1) & -GRAIN
 
 
@@ -198,7 +198,7 @@ class BfcArena:
     # -- what a session calls ----------------------------------------------------------------------------------
 
     def malloc(self, size: int) -> Chunk | None:
-        """A chunk of at least so many bytes, None for zero. OutOfMemory is raised where ONNX Runtime would fail."""
+        """Return a chunk of at least so many bytes, None for zero. OutOfMemory is raised where ONNX Runtime would fail."""
         if size <= 0:
             _check_not_negative(size=size)
             return None
@@ -364,7 +364,7 @@ class BfcArena:
         self._requested_peak = max(self._requested_peak, self.requested)
 
     def _largest_free(self) -> tuple[Chunk | None, int]:
-        """The largest free chunk, taken out, and the size of the next smaller one."""
+        """Return the largest free chunk, taken out, and the size of the next smaller one."""
         if not len(self._free):
             return None, 0
         found = self._free.remove(self._free.last())

@@ -137,7 +137,7 @@ def moments_formula(counted: Mapping[Sizes, Moments], used: int, powers: Sequenc
 
 
 def polynomial_through(values: Mapping[Sizes, int], powers: Sequence[Powers]) -> Polynomial | None:
-    """The one polynomial with such powers and whole coefficients that has these values; None where there is none, or several."""
+    """Return the one polynomial with such powers and whole coefficients that has these values; None where there is none, or several."""
     rows = [[*(Fraction(at.batch**i * at.prompt**j * at.new**k) for i, j, k in powers), Fraction(size)] for at, size in values.items()]
     for column in range(len(powers)):
         pivot = next((number for number in range(column, len(rows)) if rows[number][column]), None)

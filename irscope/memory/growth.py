@@ -82,7 +82,7 @@ def streams_between(tape: Tape[Any], begin: int, end: int) -> list[int]:
 
 
 def read_steps(tape: Tape[Any], cuts: Sequence[Cut], names: Mapping[int, int] | None = None) -> list[StepRequests]:
-    """The steps between places of a tape; `names` are other numbers for its streams, since each run may make streams of its own."""
+    """Return the steps between places of a tape; `names` are other numbers for its streams, since each run may make streams of its own."""
     names = names or {}
     homes: dict[int, tuple[int, int]] = {}
     found = []
@@ -191,7 +191,7 @@ class Growth:
         return True
 
     def _step(self, number: int, of: int | None = None) -> StepRequests:
-        """A step, captured with others from `of` on, itself if nothing is said."""
+        """Return a step, captured with others from `of` on, itself if nothing is said."""
         found = self._known.get(number)
         if found is None:
             if len(self.captured) >= self._most:
@@ -239,7 +239,7 @@ class Growth:
         return _holds(self.piece(step), step, found)
 
     def piece(self, step: int) -> Piece:
-        """The stretch that a step is in."""
+        """Return the stretch that a step is in."""
         return self.pieces[bisect_left(self.pieces, step, key=attrgetter("last"))]
 
 
@@ -255,7 +255,7 @@ def _roundest(low: int, high: int) -> int:
 
 
 def _line(low: int, high: int, base: StepRequests, second: StepRequests, third: StepRequests) -> Piece | None:
-    """The line through three steps that follow one another, if there is one."""
+    """Return the line through three steps that follow one another, if there is one."""
     if not (_alike(second, base) and _alike(third, base)):
         return None
     rates = tuple(then - now for now, then in zip(base.sizes, second.sizes, strict=True))
@@ -276,7 +276,8 @@ def _alike(one: StepRequests, other: StepRequests) -> bool:
 def continued(
     tape: Tape[Any], cuts: Sequence[Cut], growth: Growth, last: int, before: int = 0
 ) -> tuple[Tape[Any], list[int], Sequence[int]]:
-    """A tape with further steps behind those that it has, up to the `last` one; where steps start and the last ends; the slots of the last.
+    """Return a tape with further steps behind those that it has, up to the `last` one; where steps start and the last ends; the slots of
+    the last.
 
     The law numbers steps from `before` + 1 on.
     """

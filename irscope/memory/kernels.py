@@ -42,7 +42,7 @@ class WorkspacePolicy:
 
 
 def workspace_policy(target: Target) -> WorkspacePolicy:
-    """The workspaces of a version of torch on a device."""
+    """Return the workspaces of a version of torch on a device."""
     capability, release = target.device.capability or (0, 0), target.release
     large = capability == (9, 0) or (release.large_workspace_after_hopper and capability >= (9, 0))
     cublas = Buffer("cuBLAS workspace", _HOPPER if large else _USUAL, kept=release.cublas_workspace_kept)

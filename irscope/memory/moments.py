@@ -88,11 +88,11 @@ class Moments:
         return self.counted([allocated - self._asked(step) for step, allocated in enumerate(self.allocated)])
 
     def columns(self) -> dict[str, list[Quantity | int]]:
-        """All categories; at each step they add up to what is allocated."""
+        """Return all categories; at each step they add up to what is allocated."""
         return {category: self.column(category) for category in (*self.by_category, ROUNDING)}
 
     def requested(self) -> list[Quantity]:
-        """The most requested bytes at each step."""
+        """Return the most requested bytes at each step."""
         modelled = frozenset[int]().union(*self.uncertain.values())
         return [self._within(size, step, 0) if step in modelled else Quantity(size) for step, size in enumerate(self.total)]
 
@@ -111,7 +111,7 @@ class Moments:
         return high is not None and all(low[self.peak_step] >= most for step, most in enumerate(high) if step != self.peak_step)
 
     def counted(self, column: Sequence[int]) -> list[Quantity | int]:
-        """The allocator's counters at each step: from the first inexact size on they are inexact."""
+        """Return the allocator's counters at each step: from the first inexact size on they are inexact."""
         first = min((min(steps) for steps in self.uncertain.values() if steps), default=len(column))
         if self.stretch.follows and first < len(column):
             first = 0
@@ -191,8 +191,9 @@ def phase_peaks(
     low: Sequence[int] | None = None,
     high: Sequence[int] | None = None,
 ) -> list[dict[str, Quantity]]:
-    """The most that was allocated in each phase of adjacent steps, of which `starts` are the starts and the end, and `stretch` what an
-    allocator did with them."""
+    """Return the most that was allocated in each phase of adjacent steps, of which `starts` are the starts and the end, and `stretch` what
+    an allocator did with them.
+    """
     cuts: list[tuple[int, int, str]] = []
     """Beginnings of the phases of a step, with the number of the step."""
     begins = [at for at, _ in tape.phases]
@@ -211,7 +212,7 @@ def phase_peaks(
 
 
 def highest_by_origin(tape: Tape[Any], first: int, end: int) -> dict[int, int]:
-    """The most that is alive after requests between two places, for each set of blocks by what they are for and who asked for them.
+    """Return the most that is alive after requests between two places, for each set of blocks by what they are for and who asked for them.
 
     The number that stands for a set is the sum of random ones for its blocks, so that it does not depend on the order of requests.
     """
@@ -300,7 +301,7 @@ def _integers(column: _Numbers) -> list[int]:
 
 
 def shown_size(tape: Tape[Any], slot: int, size: int) -> Quantity | None:
-    """The size of a slot as a quantity, where it is not exact."""
+    """Return the size of a slot as a quantity, where it is not exact."""
     asked, spread = tape.sizes[slot], tape.spreads.get(slot)
     if isinstance(asked, SymDim):
         low, high = bounds(asked)

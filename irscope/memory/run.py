@@ -68,7 +68,7 @@ class Lives:
 
     @classmethod
     def of_events(cls, events: Sequence[int], sizes: Sequence[int], before: Iterable[int] = ()) -> Lives:
-        """The slots of a stretch of a tape; those of `before` are taken when it begins."""
+        """Return the slots of a stretch of a tape; those of `before` are taken when it begins."""
         numbers = np.array(events, dtype=np.int64)
         takes = numbers >= 0
         begins, ends = (np.full(len(sizes), len(numbers) + 1, dtype=np.int64) for _ in range(2))
@@ -79,7 +79,7 @@ class Lives:
 
     @classmethod
     def of(cls, tape: Tape[Any]) -> Lives:
-        """The slots of a tape whose requests are made once, from its beginning to its end."""
+        """Return the slots of a tape whose requests are made once, from its beginning to its end."""
         return cls.of_events(tape.events, tape.numbers("central"), tape.resident)
 
     def alive(self, moment: int) -> Ints:

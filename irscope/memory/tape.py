@@ -157,12 +157,12 @@ class Bytes:
 
     @classmethod
     def now(cls, found: Counters) -> Bytes:
-        """The current values."""
+        """Return the current values."""
         return cls(*(found[key] for key in COUNTERS))
 
     @classmethod
     def peaks(cls, found: Counters) -> Bytes:
-        """The highest values since peaks were reset."""
+        """Return the highest values since peaks were reset."""
         return cls(*(found[f"{key}_peak"] for key in COUNTERS))
 
     @classmethod
@@ -243,7 +243,7 @@ class Replayed:
         return (self.before if moment == "before" else self[moment].peak)[counter]
 
     def worst(self, counter: str) -> int:
-        """The highest peak of a counter in any span."""
+        """Return the highest peak of a counter in any span."""
         return max(one.peak[counter] for one in self.outcomes)
 
     @property
@@ -308,7 +308,7 @@ class Tape(Generic[Owner]):
     # Writing
 
     def slot(self, size: Dim, kind: str, label: str, stream: int = 0) -> int:
-        """A new slot; `take` allocates it."""
+        """Return a new slot; `take` allocates it."""
         self.sizes.append(size)
         self.kinds.append(kind)
         self.labels.append(label)
@@ -317,7 +317,7 @@ class Tape(Generic[Owner]):
         return len(self.sizes) - 1
 
     def load(self, size: Dim, kind: str, label: str) -> int:
-        """A slot that is taken before the first step."""
+        """Return a slot that is taken before the first step."""
         self.resident.append(self.slot(size, kind, label))
         return self.resident[-1]
 
@@ -334,7 +334,7 @@ class Tape(Generic[Owner]):
         self.events.extend(~slot for slot in slots)
 
     def cut(self) -> int:
-        """The number of events so far, where a step may begin: actions before it belong to what was before."""
+        """Return the number of events so far, where a step may begin: actions before it belong to what was before."""
         if self.actions and self.actions[-1].at == len(self.events):
             # Actions stand before the event of their number; a request for nothing leaves no trace in an allocator.
             self.events.append(self.slot(0, TEMPORARY, ""))
@@ -358,15 +358,15 @@ class Tape(Generic[Owner]):
         return list(dict.fromkeys(symbol for size in self.sizes if isinstance(size, SymDim) for symbol in size.symbols()))
 
     def numbers(self, end: End) -> list[int]:
-        """Every size as a number: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
+        """Return every size as a number: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         return [size if type(size) is int else _as_number(size, end) for size in self.formulas(end)]
 
     def number_of(self, slot: int) -> int:
-        """The size of a slot that is counted."""
+        """Return the size of a slot that is counted."""
         return _as_number(self.sizes[slot], "central")
 
     def formulas(self, end: End) -> list[Dim]:
-        """Every size: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
+        """Return every size: the counted one, the lower or the upper bound; raises Unbounded without an upper bound."""
         sizes = list(self.sizes)
         if end != "central":
             for slot, spread in self.spreads.items():
@@ -451,7 +451,7 @@ class Tape(Generic[Owner]):
         )
 
     def until(self, moment: tuple[int, int]) -> Tape[Owner]:
-        """The first requests and actions, so many of each, as one span."""
+        """Return the first requests and actions, so many of each, as one span."""
         events, actions = moment
         return replace(self, events=self.events[:events], actions=self.actions[:actions], starts=[0, events], spans=[Span("until", 0, 1)])
 
@@ -504,7 +504,7 @@ class Tape(Generic[Owner]):
         return _Replay(self, device, sizes, watch, addresses).run(loaded)
 
     def replay_as_far_as_fits(self, device: CachingAllocator, sizes: Sequence[int]) -> list[Outcome]:
-        """The spans that are counted, up to the first in which memory is refused."""
+        """Replay the spans that are counted, up to the first in which memory is refused."""
         replay = _Replay(self, device, sizes, (), addresses=False)
         try:
             return replay.run(0).outcomes
@@ -550,7 +550,7 @@ class _Replay:
         """Before memory was refused."""
 
     def run(self, loaded: int) -> Replayed:
-        """All that is on the tape."""
+        """Replay all that is on the tape."""
         tape, gpu = self._tape, self._gpu
         stretches: list[Stretch] = []
         residents = tape.resident[loaded:]
@@ -752,7 +752,7 @@ class Slots(MutableMapping[int, Owner]):
         return sum(one is not None for one in self._found)
 
     def mapped(self, other: Callable[[Owner], Other]) -> Slots[Other]:
-        """The same slots, each with what belongs to it put otherwise."""
+        """Return the same slots, each with what belongs to it put otherwise."""
         return Slots(None if one is None else other(one) for one in self._found)
 
 
@@ -811,7 +811,7 @@ class TapedAllocator(CachingAllocator):
         self.tape.act("record", self.slots[block], stream)
 
     def record_event(self, stream: int = 0) -> Event:
-        """An event behind all work of a stream so far."""
+        """Return an event behind all work of a stream so far."""
         self.tape.act("event", stream)
         event = super().record_event(stream)
         self.queued(stream, event)

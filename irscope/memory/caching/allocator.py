@@ -63,7 +63,9 @@ class ExpandableSegments:
         """Bytes of address space that a segment asks for."""
 
     def best(self, pool: Pool, size: int) -> int:
-        """The key of the free block to use, or 0: the one that could grow least, beginning with the smallest that is large enough."""
+        """Return the key of the free block to use, or 0: the one that could grow least, beginning with the smallest that is large
+        enough.
+        """
         free = pool.free
         key = free.first(size << SHIFT)
         while key:
@@ -74,7 +76,7 @@ class ExpandableSegments:
         return 0
 
     def grow(self, pool: Pool, size: int) -> Block | None:
-        """A block of at least this size with new memory behind it, or None where the device has too little."""
+        """Return a block of at least this size with new memory behind it, or None where the device has too little."""
         block = self._space(pool, size) or self._new_segment(pool, size)
         if block is None:
             return None
@@ -98,7 +100,7 @@ class ExpandableSegments:
         return SMALL_SEGMENT if pool.kind.small else self._large_page
 
     def _space(self, pool: Pool, size: int) -> Block | None:
-        """The lowest free addresses that are wide enough: unmapped ones, perhaps with a free block before them."""
+        """Return the lowest free addresses that are wide enough: unmapped ones, perhaps with a free block before them."""
         for unmapped in pool.unmapped:
             before = unmapped.prev
             block = before if before is not None and before.key > 0 else unmapped
@@ -107,7 +109,7 @@ class ExpandableSegments:
         return None
 
     def _new_segment(self, pool: Pool, size: int) -> Block | None:
-        """The addresses of a new segment, unless even a whole segment is too small: blocks cannot span two."""
+        """Return the addresses of a new segment, unless even a whole segment is too small: blocks cannot span two."""
         page = self._page(pool)
         width = -(-self._reserve // page) * page
         if width < size:
@@ -187,7 +189,7 @@ def _place_by_address(unmapped: list[Block], block: Block) -> int:
 
 
 def _growable(block: Block) -> int:
-    """The size that a free block has or could get."""
+    """Return the size that a free block has or could get."""
     after = block.next
     return block.size + (after.size if after is not None and after.key == UNMAPPED else 0)
 
@@ -439,7 +441,7 @@ class CachingAllocator:
                 block.uses = (*block.uses, stream)
 
     def record_event(self, stream: int = 0) -> Event:
-        """An event behind all work of a stream so far, as torch.cuda.Event.record makes one."""
+        """Return an event behind all work of a stream so far, as torch.cuda.Event.record makes one."""
         return self._streams.record(stream)
 
     def issued(self) -> dict[int, int]:
@@ -468,7 +470,7 @@ class CachingAllocator:
         self._news = bool(self._pending)
 
     def pool(self, *, use_on_oom: bool = False, no_split: bool = False) -> MemPool:
-        """A private pool, as torch.cuda.MemPool or the capture of a CUDA graph makes one."""
+        """Return a private pool, as torch.cuda.MemPool or the capture of a CUDA graph makes one."""
         self._pools_made += 1
         pool = MemPool(self, self._pools_made, no_split=no_split)
         self._private[pool.number] = pool
@@ -531,7 +533,7 @@ class CachingAllocator:
         )
 
     def segments(self) -> list[Segment]:
-        """All segments with their blocks, by address: what torch.cuda.memory_snapshot() shows."""
+        """Return all segments with their blocks, by address: what torch.cuda.memory_snapshot() shows."""
         return segments(self._heads, expandable=self._expandable is not None)
 
     def standing(self) -> Hashable:
@@ -664,7 +666,7 @@ class CachingAllocator:
             release_whole(pools, self._device, self._heads)
 
     def _last_resort(self, kind: Kind, stream: int, size: int) -> Block | None:
-        """A free block of a private pool that was made for times when the device has no more."""
+        """Return a free block of a private pool that was made for times when the device has no more."""
         for private in self._last_resorts if not kind.private else ():
             pool = (private.small if kind.small else private.large).pools.get(stream)
             block = self._find(pool, size) if pool is not None and private.users else None
@@ -683,7 +685,7 @@ class CachingAllocator:
         return pool
 
     def _find(self, pool: Pool, size: int) -> Block | None:
-        """A free block for this size where an option makes it more than the smallest that is large enough."""
+        """Return a free block for this size where an option makes it more than the smallest that is large enough."""
         pool.kind.searches += 1
         key = pool.free.first(size << SHIFT) if self._expandable is None else self._expandable.best(pool, size)
         if not key:
@@ -694,7 +696,7 @@ class CachingAllocator:
         return pool.free.remove(key)
 
     def _grow(self, pool: Pool, size: int) -> Block:
-        """A block from the device, if need be after giving back what is cached."""
+        """Return a block from the device, if need be after giving back what is cached."""
         if self._collect_from is not None:
             collect_garbage(self._large, self._collect_from, self._device, self._heads)
         block = self._new_memory(pool, size) or self._last_resort(pool.kind, pool.stream, size)
@@ -712,7 +714,7 @@ class CachingAllocator:
         return block
 
     def _new_memory(self, pool: Pool, size: int) -> Block | None:
-        """A block with new memory behind it, or None where the device or the limit of this process has too little."""
+        """Return a block with new memory behind it, or None where the device or the limit of this process has too little."""
         segment = segment_size(size, self._conf.large_segment_size)
         device = self._device
         if not device.within_limit(segment):

@@ -84,7 +84,7 @@ class FreeList(Generic[B]):
         return self.blocks.pop(key)
 
     def first(self, floor: int) -> int:
-        """The smallest key that is at least this one, or 0."""
+        """Return the smallest key that is at least this one, or 0."""
         at = bisect_right(self.starts, floor) - 1
         chunk = self.chunks[at]
         place = bisect_left(chunk, floor)
@@ -93,18 +93,18 @@ class FreeList(Generic[B]):
         return self.chunks[at + 1][0] if at + 1 < len(self.chunks) else 0
 
     def last(self) -> int:
-        """The largest key, or 0."""
+        """Return the largest key, or 0."""
         chunk = self.chunks[-1]
         return chunk[-1] if chunk else 0
 
     def ascending(self) -> Iterator[B]:
-        """All blocks, smallest first."""
+        """Yield all blocks, smallest first."""
         for chunk in self.chunks:
             for key in chunk:
                 yield self.blocks[key]
 
     def descending(self) -> Iterator[B]:
-        """All blocks, largest first."""
+        """Yield all blocks, largest first."""
         for chunk in reversed(self.chunks):
             for key in reversed(chunk):
                 yield self.blocks[key]
@@ -158,7 +158,7 @@ class Block:
 
     @property
     def stream(self) -> int:
-        """The stream it was allocated on, and can be used again on."""
+        """Return the stream it was allocated on, and can be used again on."""
         return self.pool.stream
 
     @property
@@ -204,7 +204,7 @@ class Pool:
         """Parts of expandable segments without memory, by address."""
 
     def new_block(self, size: int, address: int) -> Block:
-        """A block that nothing is linked to yet."""
+        """Return a block that nothing is linked to yet."""
         return Block(self, size, address, next(self.orders))
 
     def add_whole(self, block: Block) -> None:
@@ -284,13 +284,13 @@ _STATES: dict[int, State] = {IN_USE: "active_allocated", PENDING: "active_pendin
 
 
 def segments(heads: Iterable[Block], expandable: bool) -> list[Segment]:
-    """The segments that begin with the given blocks, by address."""
+    """Return the segments that begin with the given blocks, by address."""
     found = [_segment(run, expandable) for head in heads for run in _mapped_stretches(head)]
     return sorted(found, key=lambda segment: segment.address)
 
 
 def _mapped_stretches(head: Block) -> Iterator[list[Block]]:
-    """The stretches of mapped blocks from a first block on."""
+    """Yield the stretches of mapped blocks from a first block on."""
     run: list[Block] = []
     block: Block | None = head
     while block is not None:

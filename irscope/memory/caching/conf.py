@@ -49,12 +49,14 @@ NO_DIVISIONS: Final[tuple[int, ...]] = (0,) * _BUCKETS
 
 
 def plain_size(size: int) -> int:
-    """The block size of a request: the next multiple of 512."""
+    """Return the block size of a request: the next multiple of 512."""
     return (size + 511) & -512
 
 
 def divided_size(size: int, divisions: tuple[int, ...]) -> int:
-    """The block size under roundup_power2_divisions: powers of two are divided into steps, and a request goes up to the next step."""
+    """Return the block size under roundup_power2_divisions: powers of two are divided into steps, and a request goes up to the next
+    step.
+    """
     magnitude = size.bit_length() - 1
     parts = divisions[min(max(magnitude - 20, 0), _BUCKETS - 1)]
     if parts <= 1 or size <= GRAIN * parts:
@@ -170,7 +172,7 @@ def _large_segment(conf: AllocConf, setting: _Setting) -> AllocConf:
 
 
 def _least_limit(conf: AllocConf, setting: _Setting) -> int:
-    """The least MiB that max_split_size_mb and max_non_split_rounding_mb take."""
+    """Return the least MiB that max_split_size_mb and max_non_split_rounding_mb take."""
     return conf.large_segment_size // MIB + (1 if setting.release.old_reader else 0)
 
 

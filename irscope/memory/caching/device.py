@@ -92,7 +92,7 @@ class Streams:
         """Events that each stream waits for before it goes on, with their places."""
 
     def record(self, stream: int) -> Event:
-        """An event behind all work of a stream so far."""
+        """Return an event behind all work of a stream so far."""
         at = self._issued.get(stream, 0) + 1
         self._issued[stream] = at
         if not self.lazy:
@@ -123,7 +123,7 @@ class Streams:
                 found.append(waits.popleft()[1])
 
     def all(self) -> list[Event]:
-        """The last place of every stream."""
+        """Return the last place of every stream."""
         return [Event(stream, at) for stream, at in self._issued.items()]
 
 
