@@ -158,8 +158,9 @@ class BoxTree:
         order: Callable[[Node], int] | None = None,
         is_single: Callable[[Scope], bool] = lambda scope: True,
     ) -> BoxTree:
-        """The boxes of a program, or of some of its nodes alone. With `order`, where each stands in the program, the others are not looked
-        at; `is_single` tells which of the modules with one member have only that in the program, and are drawn as it."""
+        """Return the boxes of a program, or of some of its nodes alone. With `order`, where each stands in the program, the others are not
+        looked at; `is_single` tells which of the modules with one member have only that in the program, and are drawn as it.
+        """
         tree = cls()
         builder = _Builder(tree, None if keep is None else set(keep))
         if keep is not None and order is not None:
@@ -205,11 +206,11 @@ class BoxTree:
                 todo.extend(reversed(box.children))
 
     def opened_to(self, depth: int) -> set[int]:
-        """The groups to open so that modules are shown down to a depth; 0 opens the model alone."""
+        """Return the groups to open so that modules are shown down to a depth; 0 opens the model alone."""
         return {box.number for box in self.boxes if box.is_group and self._depth[box.number] <= depth}
 
     def groups_by_depth(self) -> list[set[int]]:
-        """The groups of each depth."""
+        """Return the groups of each depth."""
         found: list[set[int]] = []
         for box in self.boxes:
             if box.is_group:
@@ -219,14 +220,14 @@ class BoxTree:
         return found
 
     def around(self, number: int) -> set[int]:
-        """The groups that are around a box."""
+        """Return the groups that are around a box."""
         found: set[int] = set()
         while (number := self.boxes[number].parent) >= 0:
             found.add(number)
         return found
 
     def readable(self, most: int = READABLE) -> tuple[set[int], int]:
-        """The groups to open so that as many levels as possible are shown in so many boxes, and the depth that is."""
+        """Return the groups to open so that as many levels as possible are shown in so many boxes, and the depth that is."""
         counts: dict[int, int] = {}
         for depth in self._depth:
             counts[depth] = counts.get(depth, 0) + 1
@@ -238,7 +239,7 @@ class BoxTree:
 
     @property
     def deepest(self) -> int:
-        """The depth that shows everything."""
+        """Return the depth that shows everything."""
         return max((self._depth[box.number] for box in self.boxes if box.is_group), default=0)
 
     def edges(self, opened: Collection[int]) -> dict[tuple[int, int], tuple[Value, ...]]:
@@ -254,7 +255,7 @@ class BoxTree:
         return {ends: tuple(values) for ends, values in found.items()}
 
     def first_leaf(self, number: int, opened: Collection[int]) -> int:
-        """The first visible box in it that is not open; itself where it is folded."""
+        """Return the first visible box in it that is not open; itself where it is folded."""
         while number in opened and self.boxes[number].is_group:
             number = self.boxes[number].children[0]
         return number
@@ -288,7 +289,7 @@ class BoxTree:
         return found
 
     def _common(self, a: int, b: int) -> int:
-        """The innermost group around both boxes; a group is around what flows from it to its own members."""
+        """Return the innermost group around both boxes; a group is around what flows from it to its own members."""
         boxes, depth = self.boxes, self._depth
         a, b = boxes[a].parent, boxes[b].parent
         while a != b:
@@ -299,7 +300,7 @@ class BoxTree:
         return a
 
     def _member(self, box: int, group: int) -> int:
-        """The child of the group that holds a box, or is it."""
+        """Return the child of the group that holds a box, or is it."""
         while self.boxes[box].parent != group:
             box = self.boxes[box].parent
         return box
@@ -381,7 +382,7 @@ def nodes_near(start: Iterable[Node], hops: int, graph: Graph, most: int | None 
 
 
 def outermost(node: Node, graph: Graph) -> Node | None:
-    """The node of a graph that holds a node, or is it."""
+    """Return the node of a graph that holds a node, or is it."""
     at: Node | None = node
     while at is not None and at.graph is not graph:
         at = at.graph.owner if at.graph is not None else None
@@ -435,7 +436,7 @@ class _Builder:
         return value.node in self.keep or any(isinstance(user, Node) and user in self.keep for user in value.users or ())
 
     def _module(self, box: int, scope: Scope, base: Scope) -> int:
-        """The box of a module call, made with those around it when it is new."""
+        """Return the box of a module call, made with those around it when it is new."""
         missing: list[Scope] = []
         at: Scope | None = scope
         while at is not None and at is not base and at.parent is not None and (box, at) not in self.modules:
@@ -586,7 +587,7 @@ class _Room:
 
 
 def scene(tree: BoxTree, opened: Collection[int], measure: Measure) -> Scene:
-    """The visible boxes and the lines between them."""
+    """Return the visible boxes and the lines between them."""
     order = [box.number for box in tree.visible(opened) if box.number in opened and box.is_group]
     rooms = {group: _Room(tree.contents(group)) for group in order}
     for group in reversed(order):
@@ -674,7 +675,7 @@ def _lay_out(room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], measure: Me
 
 
 def _turns(room: _Room, spread: Sequence[tuple[float, float]], measure: Measure) -> list[float]:
-    """The room below each layer in which lines turn."""
+    """Return the room below each layer in which lines turn."""
     layers = room.contents.layers
     found = [0.0] * len(layers.rows)
     if measure.turns is None:
@@ -699,7 +700,7 @@ def _lines(
     group: int,
     measure: Measure,
 ) -> Iterator[Line]:
-    """The lines within a group."""
+    """Yield the lines within a group."""
     contents, layers = room.contents, room.contents.layers
     count, children = layers.count, contents.children
     origins = _origins(contents)
@@ -773,12 +774,12 @@ def bytes_of(values: Iterable[Value]) -> Dim | None:
 
 
 def within_module(box: Box) -> str:
-    """A node's name without the path of the module that it is drawn in."""
+    """Return a node's name without the path of the module that it is drawn in."""
     return box.name if box.kind is not BoxKind.NODE or box.scope is None else name_within(box.name, box.scope)
 
 
 def name_within(name: str, scope: Scope) -> str:
-    """A name without the path of the module that it stands in: exporters put that in front."""
+    """Return a name without the path of the module that it stands in: exporters put that in front."""
     return _name_within(name, (path_key(scope.path), path_key(scope.module)))
 
 

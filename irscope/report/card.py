@@ -365,7 +365,7 @@ class Card:
         }
 
     def to_json(self) -> CardJson:
-        """The card as it stands in JSON documents."""
+        """Return the card as it stands in JSON documents."""
         numbers = self.quantities()
         memory, largest_size = self.memory, self.largest
         return {
@@ -432,7 +432,7 @@ class Card:
         return shown_alone(self, "html")
 
     def __str__(self) -> str:
-        """The card as `irscope run` prints it into a pipe."""
+        """Return the card as `irscope run` prints it into a pipe."""
         return shown_card(self)
 
 

@@ -75,7 +75,7 @@ class _Item:
 
 
 def card_lines(card: Card, options: RenderOptions) -> list[str]:
-    """The card in lines, none wider than there is room, and no more than a screen has."""
+    """Return the card in lines, none wider than there is room, and no more than a screen has."""
     return _Layout(options).lines(CardWriter(card, options.encoding))
 
 
@@ -113,7 +113,9 @@ class _Layout:
 
 
 def _typed(command: str, room: int) -> list[str]:
-    """A command that can be copied: where it is too long it goes on behind a backslash; the model's name alone is left out at worst."""
+    """Return a command that can be copied: where it is too long it goes on behind a backslash; the model's name alone is left out at
+    worst.
+    """
     words = command.split(" ")
     for last in (words[-1], "MODEL"):
         text = " ".join([*words[:-1], last])
@@ -210,7 +212,7 @@ class CardWriter:
         return self.clean(f"fits? not known: {weights}, of {room}; the file has no graph to tell what runs beside them"), _YELLOW
 
     def sizes_text(self) -> str:
-        """The sizes that the numbers are for."""
+        """Return the sizes that the numbers are for."""
         return ", ".join(f"{one.short or one.symbol}={one.size}" for one in self.card.sizes)
 
     # -- what it is --------------------------------------------------------------------------------------------
@@ -356,7 +358,7 @@ class CardWriter:
         return f"{both}; beside the weights at most ~{max(0, room - total) // each:,} tokens of all sequences fit"
 
     def sum_text(self) -> str:
-        """The peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""
+        """Return the peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""
         memory = self.card.memory
         peak = memory.peak.value
         values = [one.bytes.value for one in memory.parts]
@@ -438,7 +440,7 @@ class CardWriter:
         yield self.item("", f"energy {self.joules(cost.energy)}", most=1, rank=3)
 
     def time(self) -> Iterator[_Item]:
-        """The predicted time with its interval and what takes it, and what it is at least."""
+        """Yield the predicted time with its interval and what takes it, and what it is at least."""
         cost, device = self.card.cost, self.card.device.name
         least, share = self.number(cost.least_time, Kind.SECONDS), cost.bound_share
         bound = f", {_percent(share)} of it {_BOUND[cost.bound_by]}" if share is not None and cost.bound_by in _BOUND else ""
@@ -508,7 +510,7 @@ class CardWriter:
         return found
 
     def number(self, number: Quantity, kind: Kind) -> str:
-        """A number with the sign of where it comes from; a bound where that is all."""
+        """Return a number with the sign of where it comes from; a bound where that is all."""
         if number.shown is None:
             low, high = number.ends
             self.signs.add("?")
@@ -519,7 +521,7 @@ class CardWriter:
         return f"{end}{self.sign(number)}{humanise(number, kind)}"
 
     def amount(self, number: Quantity, kind: Kind) -> str:
-        """A number at the stated sizes with what it is for others: `416.14 MFLOPs x batch`, or the formula behind it."""
+        """Return a number at the stated sizes with what it is for others: `416.14 MFLOPs x batch`, or the formula behind it."""
         shown = self.number(number, kind)
         if number.formula is None or number.value is None:
             return shown
@@ -576,7 +578,7 @@ def sizes_text(sizes: Sequence[StatedSize], plain: Container[str] = ()) -> str:
 
 
 def _short_count(value: int) -> str:
-    """A large count with a letter for the power of 1,000, as FLOPs have it."""
+    """Return a large count with a letter for the power of 1,000, as FLOPs have it."""
     unit, name = next(((unit, name) for unit, name in _COUNTS if value >= unit), (1, ""))
     return f"{value / unit:,.2f}{name}" if unit > 1 else f"{value:,}"
 
@@ -597,7 +599,7 @@ _MOST_TERMS = 2
 
 
 def formula_text(formula: str, kind: Kind) -> str | None:
-    """A short polynomial with its numbers as people write them: `2.49 MiB x batch + 1.19 MiB`; None for any other formula."""
+    """Return a short polynomial with its numbers as people write them: `2.49 MiB x batch + 1.19 MiB`; None for any other formula."""
     parts = re.split(r" ([+-]) ", formula)
     if len(parts) > 2 * _MOST_TERMS - 1:
         return None
@@ -628,7 +630,7 @@ def adding_up(values: Sequence[int], total: int, unit: float) -> list[float]:
 
 
 def _cut_end(text: str, width: int, ellipsis: str) -> str:
-    """The text, its end left out where it is too wide."""
+    """Return the text, its end left out where it is too wide."""
     if display_width(text) <= width:
         return text
     while display_width(text) > width - display_width(ellipsis):

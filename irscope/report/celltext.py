@@ -18,7 +18,7 @@ LEGEND = {
 
 
 def signed(cell: Cell, kind: Kind) -> str:
-    """The cell for a sentence: its unit, and the sign of where it comes from."""
+    """Return the cell for a sentence: its unit, and the sign of where it comes from."""
     return f"{SIGNS.get(provenance_of(cell, kind), '')}{humanise(cell, kind)}"
 
 
@@ -30,7 +30,7 @@ class CellWriter:
         self._used: set[Provenance] = set()
 
     def write(self, cell: Cell, kind: Kind, default: Provenance = Provenance.EXACT) -> str:
-        """The cell, its sign before it and its interval behind it."""
+        """Return the cell, its sign before it and its interval behind it."""
         text = self.number(cell, kind)
         if text == UNKNOWN or (kind is Kind.SHAPE and UNKNOWN in text):
             self._used.add(Provenance.UNKNOWN)
@@ -41,7 +41,7 @@ class CellWriter:
         return f"{sign}{text}{self._interval(cell, kind)}"
 
     def number(self, cell: Cell, kind: Kind) -> str:
-        """The cell alone."""
+        """Return the cell alone."""
         text = humanise(cell, kind, UNKNOWN) if self._options.humanise else raw_text(cell, UNKNOWN)
         return legible(text, self._options.encoding)
 

@@ -20,7 +20,7 @@ _LARGEST = 1e100
 
 
 def drawable(cells: Sequence[Cell]) -> list[Number | None]:
-    """The numbers that can be drawn; None for what is unknown, symbolic or not finite."""
+    """Return the numbers that can be drawn; None for what is unknown, symbolic or not finite."""
     return [_drawable(bare(cell)) for cell in cells]
 
 
@@ -39,12 +39,12 @@ def axis(series: Series) -> tuple[list[Number], tuple[Mark, ...]]:
 
 
 def totals(columns: Sequence[Sequence[Number | None]]) -> list[Number | None]:
-    """The sum of the columns at each point; None where a part is unknown."""
+    """Return the sum of the columns at each point; None where a part is unknown."""
     return [None if None in point else sum(value for value in point if value is not None) for point in zip(*columns, strict=True)]
 
 
 def bin_of(place: Number, places: Sequence[Number], count: int) -> int:
-    """The part of the x axis, of `count` equal ones, in which a place lies."""
+    """Return the part of the x axis, of `count` equal ones, in which a place lies."""
     span = (places[-1] - places[0]) * len(places)  # the last point is as wide as the others are on average
     if not span:
         return 0
@@ -81,7 +81,7 @@ _LINE_WIDTH, _LINE_HEIGHT = 60, 6
 
 
 def chart_lines(series: Series, width: int | None, glyphs: Glyphs, encoding: str) -> Iterator[str]:
-    """The chart, one for each column unless they are parts of a whole; nothing where no number can be drawn.
+    """Yield the chart, one for each column unless they are parts of a whole; nothing where no number can be drawn.
 
     Columns of bars for what holds from one place to the next, lines for what was computed at some places.
     """
@@ -124,7 +124,7 @@ def _draw(
 
 
 def bar_column(bar: Number | None, base: Number, top: Number, rows: int, blocks: str) -> str:
-    """The characters of a bar from the bottom up; what is above the base by anything at all shows."""
+    """Return the characters of a bar from the bottom up; what is above the base by anything at all shows."""
     if bar is None:
         return f"?{blocks[0] * rows}"[:rows]
     steps = len(blocks) - 1
@@ -153,7 +153,7 @@ def _mark_lines(marks: Sequence[Mark], places: Sequence[Number], count: int, gly
 
 
 def line_chart(series: Series, encoding: str = "utf-8", width: int = _LINE_WIDTH, height: int = _LINE_HEIGHT) -> Iterator[str]:
-    """Each column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
+    """Yield each column over x, both axes linear and from zero upwards; nothing where there is nothing to draw."""
     xs = drawable(series.cells(series.x.key))
     for number, column in enumerate(series.y):
         points = [(x, y) for x, y in zip(xs, drawable(series.cells(column.key)), strict=True) if x is not None and y is not None]
@@ -199,7 +199,7 @@ class Canvas:
         self._bits[down // 4][across // 2] |= _DOTS[down % 4][across % 2]
 
     def cells(self, sign: str = "*") -> list[list[str]]:
-        """The characters of each line from the top; a blank where there is no dot."""
+        """Return the characters of each line from the top; a blank where there is no dot."""
         return [[(chr(_EMPTY | bits) if self._has_braille else sign) if bits else " " for bits in row] for row in self._bits]
 
     def rows(self) -> Iterator[str]:

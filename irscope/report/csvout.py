@@ -64,7 +64,7 @@ def render_files(document: Document, options: RenderOptions) -> Iterator[tuple[s
 
 
 def csv_lines(table: Table) -> Iterator[str]:
-    """A head of column keys, then the rows, each made when it is asked for: the cells are gone through once before, for the head."""
+    """Yield a head of column keys, then the rows, each made when it is asked for: the cells are gone through once before, for the head."""
     details = [(place, column, name) for place, column in enumerate(table.columns) for name in _details(column, table)]
     heads = [*(column.key for column in table.columns), *(f"{column.key}.{name}" for _, column, name in details)]
     are_texts = [not column.kind.is_number for column in table.columns]
@@ -74,7 +74,7 @@ def csv_lines(table: Table) -> Iterator[str]:
 
 
 def _with_details(row: Sequence[Cell], are_texts: Sequence[bool], details: Iterable[tuple[int, Column, str]]) -> Iterator[Cell]:
-    """The cells of a row, and what is said about them."""
+    """Yield the cells of a row, and what is said about them."""
     for cell, is_text in zip(row, are_texts, strict=True):
         yield _inert(cell) if is_text else cell
     for place, column, name in details:
@@ -110,7 +110,7 @@ def _csv_cell(cell: Cell) -> str:
 
 
 def _inert(cell: Cell) -> Cell:
-    """A text that no spreadsheet computes; other cells as they are."""
+    """Return a text that no spreadsheet computes; other cells as they are."""
     if not isinstance(cell, str) or (sign := _COMPUTED.match(cell)) is None:
         return cell
     at = sign.start(1)
@@ -118,7 +118,7 @@ def _inert(cell: Cell) -> Cell:
 
 
 def _reports(document: Document) -> tuple[Report, ...]:
-    """The reports of a document; the card stands before them as a table of its fields."""
+    """Return the reports of a document; the card stands before them as a table of its fields."""
     if document.card is None:
         return document.reports
     known = document.card.quantities()
@@ -138,7 +138,7 @@ def _summary(report: Report) -> Iterator[Section]:
 
 
 def _file_name(section: Section, taken: set[str]) -> str:
-    """A name that every file system takes, and that no other table of the document has."""
+    """Return a name that every file system takes, and that no other table of the document has."""
     words = re.sub(r"[^a-z0-9._]+", "-", f"{section.pass_name}-{section.table.title or 'table'}".lower())
     stem = words.strip("-.")[:_LONGEST_NAME] or "table"
     name, number = stem, 1

@@ -109,12 +109,12 @@ class Drawing:
 
 
 def label(box: Box) -> str:
-    """A box's name, cut to fit."""
+    """Return a box's name, cut to fit."""
     return cut_name(legible(within_module(box)), _LONGEST)
 
 
 def under(box: Box) -> str:
-    """The second line of a folded box."""
+    """Return the second line of a folded box."""
     if box.is_group and box.kind is not BoxKind.NODE:
         count = f"{box.leaves:,} nodes"
         kind = "" if box.kind in (BoxKind.SECTION, BoxKind.REGION) else cut_name(legible(box.detail), _LONGEST)
@@ -133,7 +133,7 @@ def flow_label(values: Sequence[Value]) -> str:
 
 
 def flow_title(values: Sequence[Value]) -> str:
-    """Every tensor of an edge, for who points at it."""
+    """Return every tensor of an edge, for who points at it."""
     lines = []
     for value in values[:8]:
         size = value.type.tensor_bytes
@@ -143,7 +143,7 @@ def flow_title(values: Sequence[Value]) -> str:
 
 
 def _all_facts(drawing: Drawing, box: Box) -> list[tuple[str, str]]:
-    """A box's facts, the texts of a model cut to a length that a page can show."""
+    """Return a box's facts, the texts of a model cut to a length that a page can show."""
     return [(key, legible(text)[:_MOST_FACT]) for key, text in (("name", box.name), *drawing.facts(box))]
 
 
@@ -180,7 +180,7 @@ _LEGEND: Final = 480
 
 
 def svg_file(drawing: Drawing) -> Iterator[str]:
-    """A picture as a file: title, notes and legend above the drawing."""
+    """Yield a picture as a file: title, notes and legend above the drawing."""
     parts, width, height = _svg_scene(drawing, "graph")
     head = [drawing.title, *drawing.notes, *([drawing.paint.note] if drawing.paint.note else [])]
     width = max(width, _LEGEND if drawing.paint.legend else 0)
@@ -222,7 +222,7 @@ def _svg_legend(paint: Paint, width: float, top: float) -> tuple[list[str], int]
 
 
 def _svg_scene(drawing: Drawing, ident: str) -> tuple[Iterator[str], float, float]:
-    """The elements of the drawing, its width and its height."""
+    """Return the elements of the drawing, its width and its height."""
     found = scene(drawing.tree, drawing.open_groups, _measure(drawing.tree))
 
     def parts() -> Iterator[str]:
@@ -244,7 +244,7 @@ def _svg_scene(drawing: Drawing, ident: str) -> tuple[Iterator[str], float, floa
 
 
 def _n(value: float) -> str:
-    """A coordinate with at most one decimal, rounded as JavaScript rounds."""
+    """Return a coordinate with at most one decimal, rounded as JavaScript rounds."""
     tenths = math.floor(value * 10 + 0.5)
     return f"{tenths // 10}" if tenths % 10 == 0 else f"{tenths / 10:.1f}"
 
@@ -291,17 +291,17 @@ def _svg_line(line: Line, ident: str) -> str:
 
 @cache
 def graph_script() -> str:
-    """The script that makes all drawings of a page fold; it belongs behind them."""
+    """Return the script that makes all drawings of a page fold; it belongs behind them."""
     return files("irscope.report").joinpath("graphview.js").read_text(encoding="utf-8")
 
 
 def script_policy() -> str:
-    """The hash by which a content security policy allows the script and no other."""
+    """Return the hash by which a content security policy allows the script and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(graph_script().encode()).digest()).decode()}'"
 
 
 def graph_part(drawing: Drawing, ident: str, *, alone: bool = False) -> Iterator[str]:
-    """The drawing as a part of a page: a picture as it is, which folds where the page runs `graph_script()`.
+    """Yield the drawing as a part of a page: a picture as it is, which folds where the page runs `graph_script()`.
 
     `ident` is its name among the drawings of the page, letters and digits; `alone`: the page holds nothing else, the wheel zooms.
     """
@@ -322,7 +322,7 @@ def graph_part(drawing: Drawing, ident: str, *, alone: bool = False) -> Iterator
 
 
 def html_file(drawing: Drawing) -> Iterator[str]:
-    """A page with the drawing alone. It loads nothing."""
+    """Yield a page with the drawing alone. It loads nothing."""
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_policy()}"
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -362,7 +362,7 @@ def _data(drawing: Drawing, alone: bool) -> dict[str, object]:
 
 
 def _can_open(tree: BoxTree, opened: Collection[int]) -> set[int]:
-    """The groups that a page can open: all, or those of the levels that fit, and those that are open from the start."""
+    """Return the groups that a page can open: all, or those of the levels that fit, and those that are open from the start."""
     if len(tree.boxes) <= MOST_INTERACTIVE:
         return {box.number for box in tree.boxes if box.is_group}
     return tree.readable(MOST_INTERACTIVE)[0] | set(opened)

@@ -64,7 +64,7 @@ def _card(card: Card) -> Iterator[str]:
 
 
 def card_facts(card: Card, view: CardView) -> Iterator[str]:
-    """The sentences of a card, the largest tensors, and what to do next."""
+    """Yield the sentences of a card, the largest tensors, and what to do next."""
     yield '<dl class="facts">\n'
     label = ""
     for name, text in view.facts:
@@ -100,7 +100,7 @@ class PartWriter:
         self.cells = CellWriter(RenderOptions(humanise=options.humanise))
 
     def section(self, report: Report) -> Iterator[str]:
-        """A whole report."""
+        """Yield a whole report."""
         self.cells = CellWriter(RenderOptions(humanise=self.options.humanise))
         yield from self.heading(report)
         yield from (f'<p class="headline">{svg_text(line)}</p>\n' for line in report.headline)
@@ -136,7 +136,7 @@ class PartWriter:
             yield _coverage_line(report.coverage)
 
     def summary(self, entries: Sequence[Entry]) -> Iterator[str]:
-        """The few numbers of a report."""
+        """Yield the few numbers of a report."""
         if not entries:
             return
         yield '<div class="scroll"><table class="summary">\n<tbody>\n'
@@ -146,17 +146,17 @@ class PartWriter:
         yield "</tbody>\n</table></div>\n"
 
     def table(self, table: Table) -> Iterator[str]:
-        """A table without its title."""
+        """Yield a table without its title."""
         shown = self.shown(table)
         yield from self.grid(table, shown.rows())
         yield from self.left_out(table, shown)
 
     def shown(self, table: Table) -> Table:
-        """The rows that are shown."""
+        """Return the rows that are shown."""
         return table.first(ROWS if self.options.rows is None else self.options.rows)
 
     def grid(self, table: Table, rows: Iterable[Sequence[Cell]], attributes: Iterable[str] = repeat("")) -> Iterator[str]:
-        """The columns of a table over some rows, with the attributes that rows have."""
+        """Yield the columns of a table over some rows, with the attributes that rows have."""
         heads = "".join(_head(column, _least_width(table, column)) for column in table.columns)
         yield f'<div class="scroll"><table class="rows">\n<thead><tr>{heads}</tr></thead>\n<tbody>\n'
         scales = bar_scales(table)

@@ -45,7 +45,7 @@ _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'u
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The page in pieces."""
+    """Yield the page in pieces."""
     about = document.model.path or ", ".join(one.parts[0] for one in document.subjects) or document.about
     style, script, policy = _asset("page.css"), _asset("page.js"), _POLICY
     policy += f" 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
@@ -111,7 +111,7 @@ def _model(model: ModelInfo) -> Iterator[str]:
 
 
 def _card(card: Card) -> Iterator[str]:
-    """The verdict, the numbers that people ask for, what memory is made of, and what to do next."""
+    """Yield the verdict, the numbers that people ask for, what memory is made of, and what to do next."""
     view = card_view(card)
     state = {True: "yes", False: "no", None: "open"}[view.fits]
     yield f'<section id="card">\n<h2>In short</h2>\n<p class="verdict {state}">{svg_text(view.verdict)}</p>\n<div class="tiles">\n'
@@ -124,7 +124,7 @@ def _card(card: Card) -> Iterator[str]:
 
 
 def _sum_bar(view: CardView) -> Iterator[str]:
-    """The peak as a bar of its parts, each named with its size."""
+    """Yield the peak as a bar of its parts, each named with its size."""
     whole = sum(size for _, size, _ in view.parts)
     if not whole:
         return
@@ -148,7 +148,7 @@ class _PageWriter(PartWriter):
         self._part = 0
 
     def heading(self, report: Report) -> Iterator[str]:
-        """A place to link to."""
+        """Yield a place to link to."""
         self._section += 1
         self._part = 0
         own = f" <code>{svg_text(report.options)}</code>" if report.options and report.options != title_of(report) else ""
@@ -208,7 +208,7 @@ class _PageWriter(PartWriter):
     # Tables: some rows in the page, more of them as data for the script.
 
     def table(self, table: Table) -> Iterator[str]:
-        """A table that sorts, filters, and folds where it is a tree."""
+        """Yield a table that sorts, filters, and folds where it is a tree."""
         shown = self.shown(table)
         if not shown.depth:
             yield '<div class="table">\n'
@@ -243,7 +243,7 @@ class _PageWriter(PartWriter):
         return shown
 
     def _as_data(self, table: Table, cell: Cell, place: int, scales: Sequence[float]) -> object:
-        """A cell for the script: its text, or its text, raw value, title, and the length of its bar in percent."""
+        """Return a cell for the script: its text, or its text, raw value, title, and the length of its bar in percent."""
         column = table.columns[place]
         shown = self.cells.write(cell, column.kind, column.provenance)
         value, raw, more = bare(cell), legible(raw_text(cell)), legible(details(cell))
@@ -253,7 +253,7 @@ class _PageWriter(PartWriter):
     # Charts: drawn here, read by the script.
 
     def chart(self, part: Series | Panel) -> Iterator[str]:
-        """The pictures of a series, which say what is at the place that is pointed at."""
+        """Yield the pictures of a series, which say what is at the place that is pointed at."""
         series = part if isinstance(part, Series) else None
         panels = [part] if isinstance(part, Panel) else panels_of(part)
         for number, panel in enumerate(panels):
@@ -312,7 +312,7 @@ class _PageWriter(PartWriter):
 
 
 def _axes(panel: Panel, plot: Plot) -> Iterator[str]:
-    """A picture that a page stretches to its width, and labels beside it, which stay as they are."""
+    """Yield a picture that a page stretches to its width, and labels beside it, which stay as they are."""
     heights = ticks(0, panel.top, panel.y.kind)
     lines = rows_of(panel.marks, panel.left, panel.right, _LETTERS)
     yield f'<div class="marks" style="height:{1.3 * (max(lines, default=-1) + 1):.1f}rem" aria-hidden="true">'

@@ -38,7 +38,7 @@ class Items:
 
 
 def built(value: object) -> Any:
-    """The same value with everything made: of Python's dictionaries and lists alone."""
+    """Return the same value with everything made: of Python's dictionaries and lists alone."""
     if isinstance(value, Fields):
         return {key: built(item) for key, item in value.each}
     if isinstance(value, Items):
@@ -90,7 +90,7 @@ def _is_large(items: Iterable[object]) -> bool:
 
 
 def summary_json(summary: Mapping[str, object], units: Mapping[str, Kind], path: tuple[str, ...] = ()) -> dict[str, Json]:
-    """The summary with raw values, nested as the pass wrote it."""
+    """Return the summary with raw values, nested as the pass wrote it."""
     result: dict[str, Json] = {}
     for key, value in summary.items():
         inner = (*path, str(key))
@@ -102,7 +102,7 @@ def summary_json(summary: Mapping[str, object], units: Mapping[str, Kind], path:
 
 
 def units_json(found: list[Entry]) -> dict[str, str]:
-    """The kind of each summary value."""
+    """Return the kind of each summary value."""
     return {well_formed(entry.key): entry.kind.value for entry in found}
 
 
@@ -113,17 +113,17 @@ def provenance_json(found: list[Entry]) -> dict[str, str]:
 
 
 def quantities(found: list[Entry]) -> list[tuple[str, Quantity]]:
-    """The summary values that say more than their value."""
+    """Return the summary values that say more than their value."""
     return [(well_formed(entry.key), entry.cell) for entry in found if isinstance(entry.cell, Quantity)]
 
 
 def formulas_json(found: list[Entry]) -> dict[str, str]:
-    """The symbolic form of values that are bound; where nothing is bound the formula is the value itself."""
+    """Return the symbolic form of values that are bound; where nothing is bound the formula is the value itself."""
     return {key: well_formed(cell.formula) for key, cell in quantities(found) if cell.formula is not None and cell.value is not None}
 
 
 def intervals_json(found: list[Entry]) -> dict[str, list[Json]]:
-    """The bounds of summary values."""
+    """Return the bounds of summary values."""
     return {key: interval_json(cell) for key, cell in quantities(found) if cell.interval is not None}
 
 
@@ -138,7 +138,7 @@ def interval_json(cell: Quantity) -> list[Json]:
 
 
 def column_json(column: Column) -> ColumnJson:
-    """A column's head; what is empty or exact is left out."""
+    """Return a column's head; what is empty or exact is left out."""
     result: ColumnJson = {"key": column.key, "kind": column.kind.value}
     if column.title:
         result["title"] = column.title
@@ -150,13 +150,13 @@ def column_json(column: Column) -> ColumnJson:
 
 
 def table_json(table: Table) -> TableJson:
-    """A table with raw cells."""
+    """Return a table with raw cells."""
     made: TableJson = built(table_fields(table))
     return made
 
 
 def table_fields(table: Table) -> Fields:
-    """The same, its rows made while they are written."""
+    """Return the same, its rows made while they are written."""
     return Fields(_fields_of_table(table))
 
 
@@ -172,7 +172,7 @@ def _fields_of_table(table: Table) -> Iterator[tuple[str, object]]:
 
 
 def _rows(table: Table, annotations: Sequence[list[AnnotationJson]]) -> Iterator[list[Json]]:
-    """The rows; `annotations` gets what is to be said about cells of each column."""
+    """Yield the rows; `annotations` gets what is to be said about cells of each column."""
     for number, row in enumerate(table.rows()):
         for column, cell, said in zip(table.columns, row, annotations, strict=True):
             if isinstance(cell, Quantity) and (found := _annotation(number, column, cell)) is not None:
@@ -194,7 +194,7 @@ def _annotation(row: int, column: Column, cell: Quantity) -> AnnotationJson | No
 
 
 def series_fields(series: Series) -> dict[str, object]:
-    """A series with raw cells, which are made while they are written."""
+    """Return a series with raw cells, which are made while they are written."""
     return {
         "title": well_formed(series.title),
         "x": column_json(series.x),

@@ -108,7 +108,9 @@ def _back_edges(count: int, links: Sequence[Link]) -> set[int]:
 
 
 def _longest_paths(count: int, down: Sequence[tuple[int, int]], first: Sequence[int], last: Sequence[int]) -> list[int]:
-    """The layer of each box: one below the lowest of its predecessors; boxes that only feed others stand right above the first of those."""
+    """Return the layer of each box: one below the lowest of its predecessors; boxes that only feed others stand right above the first of
+    those.
+    """
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for upper, lower in down:
@@ -247,8 +249,8 @@ def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], pl
 def columns(
     layers: Layers, widths: Sequence[float], gap: float, bend: float, shift: Callable[[Segment], tuple[float, float]] | None = None
 ) -> list[float]:
-    """The middle of each box and bend, from the left edge of the drawing. `widths` are those of the boxes, `bend` is the width of a bend,
-    `gap` the least distance between neighbours; `shift` tells how far from the middles of its ends a segment begins and stops.
+    """Return the middle of each box and bend, from the left edge of the drawing. `widths` are those of the boxes, `bend` is the width of a
+    bend, `gap` the least distance between neighbours; `shift` tells how far from the middles of its ends a segment begins and stops.
 
     Each row wants to stand below (above) what it is joined to; the nearest places that keep its order are found exactly, by merging
     neighbours that want the same place (isotonic regression), so that a round is linear in the size of the drawing.
@@ -299,7 +301,7 @@ def _settle_row(row: Sequence[int], room: Sequence[float], joined: Sequence[Sequ
 
 
 def _wanted(joined: Sequence[tuple[int, int, float]], middle: Sequence[float], now: float) -> tuple[float, float]:
-    """The weighted median of the places that edges would be vertical from, and how heavy the wish is."""
+    """Return the weighted median of the places that edges would be vertical from, and how heavy the wish is."""
     if not joined:
         return now, 0.05
     if len(joined) == 1:

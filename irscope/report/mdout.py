@@ -48,14 +48,14 @@ _LIBRARIES = frozenset({"timm", "transformers"})
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The text in pieces, a model card where it is about one model as a whole."""
+    """Yield the text in pieces, a model card where it is about one model as a whole."""
     if document.card is not None:
         yield from _metadata(document.card)
     yield from render_issue(document, options)
 
 
 def render_issue(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The same without the metadata, which an issue or a comment would show as text."""
+    """Yield the same without the metadata, which an issue or a comment would show as text."""
     if document.card is not None:
         yield from _card(document.card)
     elif document.subjects:
@@ -79,7 +79,7 @@ def render_issue(document: Document, options: RenderOptions) -> Iterator[str]:
 
 
 def md_text(raw: str) -> str:
-    """Any text within a line: it shows as it is, whatever it holds."""
+    """Return any text within a line: it shows as it is, whatever it holds."""
     text = legible(raw)
     if _LINKED.search(text):
         return md_code(raw)
@@ -87,12 +87,12 @@ def md_text(raw: str) -> str:
 
 
 def md_line(raw: str) -> str:
-    """Any text that a line begins with."""
+    """Return any text that a line begins with."""
     return _LINE_START.sub(r"\1\\\2", md_text(raw))
 
 
 def md_code(raw: str) -> str:
-    """Any text as code: between backticks, or where it has some itself, or what divides columns, as an element."""
+    """Return any text as code: between backticks, or where it has some itself, or what divides columns, as an element."""
     text = legible(raw)
     if text.strip() == text and text and not re.search(r"[`|]|\\$", text):
         return f"`{text}`"
@@ -100,7 +100,7 @@ def md_code(raw: str) -> str:
 
 
 def _bold(raw: str) -> str:
-    """A paragraph; of nothing, nothing: four stars are a rule."""
+    """Return a paragraph; of nothing, nothing: four stars are a rule."""
     return f"**{md_text(raw.strip())}**\n\n" if raw.strip() else ""
 
 
@@ -228,6 +228,6 @@ def _cell(cell: Cell, column: Column, writer: CellWriter) -> str:
 
 
 def _branch(text: str) -> str:
-    """A name of a tree, as far in as it is deep."""
+    """Return a name of a tree, as far in as it is deep."""
     name = text.lstrip(" ")
     return "&nbsp;" * (2 * min(len(text) - len(name), 40)) + md_code(name)

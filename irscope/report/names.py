@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 
 
 def cut_name(text: str, width: int, ellipsis: str = "…") -> str:
-    """A name within a display width."""
+    """Return a name within a display width."""
     if display_width(text) <= width:
         return text
     return _cut(text, width, ellipsis, 0, {}, 1, ())
@@ -56,7 +56,9 @@ def _is_prose(text: str) -> bool:
 
 
 def cut_names(texts: Sequence[str], width: int, ellipsis: str = "…") -> list[str]:
-    """The names of a column within a display width; different names stay different as far as there is room for what they differ in."""
+    """Return the names of a column within a display width; different names stay different as far as there is room for what they differ
+    in.
+    """
     found: list[str] = []
     for start in range(0, len(texts), _MOST_TOGETHER):
         found += _cut_together(texts[start : start + _MOST_TOGETHER], width, ellipsis)
@@ -93,7 +95,7 @@ def _equal(shown: Mapping[str, str]) -> list[list[str]]:
 
 
 def _parts(text: str, level: int) -> list[_Part]:
-    """The parts of a name; together with what stands before them they are the name."""
+    """Return the parts of a name; together with what stands before them they are the name."""
     if len(text) > LONGEST_TEXT:
         text = text[: LONGEST_TEXT // 2] + text[-LONGEST_TEXT // 2 :]
     parts: list[_Part] = []
@@ -133,7 +135,7 @@ def _first_difference(one: Sequence[_Part], other: Sequence[_Part]) -> int:
 
 
 def _cut(text: str, width: int, ellipsis: str, level: int, counts: Mapping[str, int], total: int, must: Sequence[int]) -> str:
-    """A name that is too long for the width, with as much of it as there is room for."""
+    """Return a name that is too long for the width, with as much of it as there is room for."""
     gap = display_width(ellipsis)
     if width <= gap or (not must and _is_prose(text)):
         return cut_middle(text, width, ellipsis)
@@ -157,7 +159,7 @@ def _cut(text: str, width: int, ellipsis: str, level: int, counts: Mapping[str, 
 
 
 def _ranked(parts: Sequence[_Part], first: Sequence[int], counts: Mapping[str, int], total: int) -> list[tuple[int, int]]:
-    """The places of the parts with what they are, those that have to stay first."""
+    """Return the places of the parts with what they are, those that have to stay first."""
     last_of = {part.text: at for at, part in enumerate(parts)}
     forced = set(first)
 
@@ -204,7 +206,7 @@ def _kept(parts: Sequence[_Part], ranked: Iterable[tuple[int, int]], width: int,
 
 
 def _joined(parts: Sequence[_Part], kept: Sequence[bool], room: int, ellipsis: str) -> str:
-    """The parts that stay, with an ellipsis for each run that does not; room that is left goes to the end of the last run."""
+    """Return the parts that stay, with an ellipsis for each run that does not; room that is left goes to the end of the last run."""
     pieces: list[str] = []
     filled = max((at for at in range(1, len(parts)) if kept[at] and not kept[at - 1]), default=-1)
     for at, part in enumerate(parts):
@@ -220,7 +222,7 @@ def _joined(parts: Sequence[_Part], kept: Sequence[bool], room: int, ellipsis: s
 
 
 def _end_of(text: str, room: int, before: str) -> str:
-    """The end of a part that has no room for the whole, and the separators behind it; nothing where that is hardly anything."""
+    """Return the end of a part that has no room for the whole, and the separators behind it; nothing where that is hardly anything."""
     end = text[-max(room, 0) :] if room > 0 else ""
     while end and display_width(end) > room:
         end = end[1:]

@@ -85,7 +85,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def shown_card(card: object) -> str:
-    """A card for somebody who prints it in Python, as wide as in a pipe; by name, as below."""
+    """Return a card for somebody who prints it in Python, as wide as in a pipe; by name, as below."""
     return "\n".join(importlib.import_module("irscope.report.cardtext").card_lines(card, RenderOptions(width=PIPE_WIDTH)))
 
 

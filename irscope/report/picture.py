@@ -55,7 +55,7 @@ _FREE: Final = (7, 1, 2, 3, 4, 5, 8, 9, 6)
 
 
 def colours_of(names: Sequence[str]) -> list[int]:
-    """The number of a colour for each name: the usual one of a category, for others the first that is free."""
+    """Return the number of a colour for each name: the usual one of a category, for others the first that is free."""
     categories = [_category(name) for name in names]
     taken = {_USUAL[category] for category in categories if category in _USUAL}
     free = (number for number in chain(_FREE, count(len(_FREE) + 1)) if number not in taken)
@@ -137,7 +137,7 @@ class Panel:
 
     @cached_property
     def colours(self) -> Sequence[int]:
-        """The number of each curve's colour."""
+        """Return the number of each curve's colour."""
         return colours_of([curve.name for curve in self.curves])
 
     def thickness(self, number: int) -> float:
@@ -146,7 +146,7 @@ class Panel:
 
 
 def panels_of(series: Series, title: str | None = None) -> list[Panel]:
-    """The panels of a series: parts of a whole in one, other columns in one for each kind; none where no number can be drawn."""
+    """Return the panels of a series: parts of a whole in one, other columns in one for each kind; none where no number can be drawn."""
     cells = series.cells(series.x.key)
     names = [str(cell) for cell in cells] if all(isinstance(cell, str) for cell in cells) and 0 < len(cells) <= MOST_BARS else []
     groups = [series.y] if series.stacked and not names else _by_kind(series.y)
@@ -181,7 +181,7 @@ def largest_bars(title: str, names: Sequence[str], columns: Sequence[tuple[Colum
 
 
 def heading(column: Column) -> str:
-    """A column's heading, which says so where its numbers are not exact."""
+    """Return a column's heading, which says so where its numbers are not exact."""
     word = _WORDS.get(column.provenance, "")
     return column.heading if word.strip(" ()") in column.heading else f"{column.heading}{word}"
 
@@ -207,7 +207,7 @@ def ticks(low: Number, high: Number, kind: Kind) -> list[tuple[float, str]]:
 
 
 def rows_of(marks: Sequence[Mark], left: Number, right: Number, width: int) -> list[int]:
-    """The line above a panel in which each label stands so that none runs over another; the panel is `width` characters wide."""
+    """Return the line above a panel in which each label stands so that none runs over another; the panel is `width` characters wide."""
     rows = [0] * len(marks)
     taken: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for place in sorted(range(len(marks)), key=lambda place: marks[place].x):
@@ -252,7 +252,7 @@ def readings(series: Series, panel: Panel) -> list[Reading]:
 
 
 def readings_of(panel: Panel) -> list[Reading]:
-    """The same of a panel that is of no series: values are those at the very places where a curve has some."""
+    """Return the same of a panel that is of no series: values are those at the very places where a curve has some."""
     xs = sorted({x for curve in panel.curves for x in curve.xs})
     heights = [dict(zip(curve.xs, curve.ys, strict=True)) for curve in panel.curves]
     found: list[Reading] = []
@@ -269,7 +269,7 @@ def _reading(cell: Cell, column: Column) -> str:
 
 
 def stacked(panel: Panel) -> list[tuple[list[float], list[float]]]:
-    """The lower and the upper edge of each part of a whole."""
+    """Return the lower and the upper edge of each part of a whole."""
     edges: list[tuple[list[float], list[float]]] = []
     floor = [0.0] * len(panel.curves[0].xs)
     for curve in panel.curves:
@@ -330,7 +330,7 @@ def _panel(series: Series, columns: tuple[Column, ...], names: Sequence[str]) ->
 
 
 def _peaks(places: Sequence[Number], layers: Sequence[Sequence[Number | None]], marks: Sequence[Mark], *, is_whole: bool) -> list[Peak]:
-    """The highest point of the whole, which is where the series says, or of each curve."""
+    """Return the highest point of the whole, which is where the series says, or of each curve."""
     if not is_whole:
         return [_highest(places, layer) for layer in layers]
     heights = totals(layers)
@@ -352,7 +352,7 @@ def _curves(
     style: Style,
     whole: Sequence[Number | None] | None,
 ) -> list[Curve]:
-    """The columns as curves; parts of a whole are thinned at the same places."""
+    """Return the columns as curves; parts of a whole are thinned at the same places."""
     made: list[Curve] = []
     for column, layer in zip(columns, layers, strict=True):
         kept = _kept(places, layer if whole is None else whole)

@@ -44,7 +44,7 @@ _PAGE_WIDTH = _LEFT + _SVG_WIDTH + _RIGHT
 
 
 def svg_chart(series: Series) -> Iterator[str]:
-    """The pictures of a series for a page that has the style; nothing where no number can be drawn."""
+    """Yield the pictures of a series for a page that has the style; nothing where no number can be drawn."""
     for panel in panels_of(series):
         drawn, height = _drawn(panel)
         label = svg_text(f"{panel.title}: at most {signed(Quantity(panel.top, panel.y.provenance), panel.y.kind)}")
@@ -54,7 +54,7 @@ def svg_chart(series: Series) -> Iterator[str]:
 
 
 def svg_document(panels: Sequence[Panel], title: str) -> Iterator[str]:
-    """A file: panels below one another."""
+    """Yield a file: panels below one another."""
     parts: list[str] = []
     y = 28
     for panel in panels:
@@ -72,7 +72,7 @@ def svg_document(panels: Sequence[Panel], title: str) -> Iterator[str]:
 
 
 def _drawn(panel: Panel) -> tuple[list[str], int]:
-    """The elements of a panel and the height that they take."""
+    """Return the elements of a panel and the height that they take."""
     return _bars(panel) if panel.names else _framed(panel)
 
 
@@ -103,7 +103,7 @@ class Plot:
             yield self._dot('class="peak"', self.x(peak.x), self.y(peak.y))
 
     def _dot(self, looks: str, x: float, y: float) -> str:
-        """A circle would be an ellipse where the picture is stretched: there the round end of a line."""
+        """Return a dot. A circle would be an ellipse where the picture is stretched: there it is the round end of a line."""
         if self._is_stretched:
             return f'<g class="dot"><path {looks} d="M{x:.1f} {y:.2f}h.01"/></g>\n'
         return f'<circle {looks} cx="{x:.1f}" cy="{y:.2f}" r="2.5"/>\n'
@@ -121,7 +121,7 @@ class Plot:
                 yield self._dot(_fill_style(colour), self.x(x), self.y(y))
 
     def _places(self, curve: Curve, heights: Sequence[float]) -> list[tuple[float, float]]:
-        """The corners of a curve; one that holds goes on until the next place."""
+        """Return the corners of a curve; one that holds goes on until the next place."""
         if curve.style in (Style.LINE, Style.BAND):
             return [(self.x(x), self.y(y)) for x, y in zip(curve.xs, heights, strict=True)]
         ends = [*curve.xs[1:], self.panel.right if curve.xs[-1] < self.panel.right else curve.xs[-1]]
@@ -210,7 +210,7 @@ def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
 
 
 def _known_stretches(curve: Curve) -> Iterator[Curve]:
-    """The stretches of a curve in which its heights are known."""
+    """Yield the stretches of a curve in which its heights are known."""
     xs: list[float] = []
     ys: list[float] = []
     for x, y in zip([*curve.xs, 0], [*curve.ys, None], strict=True):
@@ -227,7 +227,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def svg_text(raw: str) -> str:
-    """Any string as content or attribute of an element."""
+    """Return any string as content or attribute of an element."""
     return escape(legible(raw))
 
 
@@ -273,7 +273,7 @@ def write_plot(panels: Sequence[Panel], path: Path, title: str) -> None:
 
 
 def figure_of(panels: Sequence[Panel], title: str) -> Any:
-    """A figure of matplotlib."""
+    """Return a figure of matplotlib."""
     heights = [_BAR * len(one.names) * len(one.curves) + 0.8 if one.names else _HEIGHT for one in panels]
     figure, axes = _pyplot().subplots(
         len(panels), 1, figsize=(_WIDTH, sum(heights) + 0.5), squeeze=False, layout="constrained", height_ratios=heights
@@ -381,7 +381,7 @@ def _colour(number: int) -> str:
 
 
 def _fill_style(number: int, names: str = "") -> str:
-    """The attributes of what is filled with the colour of a curve."""
+    """Return the attributes of what is filled with the colour of a curve."""
     return f'class="{names}c{number % len(COLOURS)}" fill="{_colour(number)}"'
 
 

@@ -16,7 +16,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str, encoding: str = "utf-8") -> str:
-    """The text with every control, format, bidirectional and surrogate character escaped the way Python's repr does.
+    """Return the text with every control, format, bidirectional and surrogate character escaped the way Python's repr does.
 
     Characters that `encoding` lacks are escaped too, so the result can always be written.
     """
@@ -27,7 +27,9 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
 
 def legible(text: str, encoding: str = "utf-8") -> str:
-    """The text as `printable`, but of one that nobody would read to its end only head and tail: escaping ten megabytes takes seconds."""
+    """Return the text as `printable`, but of one that nobody would read to its end only head and tail: escaping ten megabytes takes
+    seconds.
+    """
     if len(text) > LONGEST_TEXT:
         text = f"{text[: LONGEST_TEXT // 2]}...{text[-LONGEST_TEXT // 2 :]}"
     return printable(text, encoding)
@@ -43,14 +45,14 @@ def can_encode(text: str, encoding: str) -> bool:
 
 
 def well_formed(text: str) -> str:
-    """The text with lone surrogates escaped: other programs refuse JSON and UTF-8 that hold them."""
+    """Return the text with lone surrogates escaped: other programs refuse JSON and UTF-8 that hold them."""
     if text.isascii() or can_encode(text, "utf-8"):
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def escaped(character: str) -> str:
-    """A character as Python's repr writes one that cannot be shown."""
+    """Return a character as Python's repr writes one that cannot be shown."""
     code = ord(character)
     if code < 0x100:
         return _SHORT.get(character) or f"\\x{code:02x}"
@@ -70,13 +72,13 @@ def _cell_width(character: str) -> int:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """The text filled with spaces to a display width; `right` puts the spaces before it."""
+    """Return the text filled with spaces to a display width; `right` puts the spaces before it."""
     fill = " " * (width - display_width(text))
     return fill + text if right else text + fill
 
 
 def cut_middle(text: str, width: int, ellipsis: str = "…") -> str:
-    """The text within a display width, cut in the middle: both ends of a module path tell something."""
+    """Return the text within a display width, cut in the middle: both ends of a module path tell something."""
     if display_width(text) <= width:
         return text
     room = width - display_width(ellipsis)
@@ -99,7 +101,8 @@ class ColumnRoom:
 
 
 def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[int]:
-    """The width of each column, 0 for one that has no room: first columns go, then no column is wider than the widest limit that fits.
+    """Return the width of each column, 0 for one that has no room: first columns go, then no column is wider than the widest limit that
+    fits.
 
     Columns that grow share what is left, in proportion to the width that they want.
     """
@@ -141,7 +144,9 @@ _NAME_IN_LINE: Final = 60
 
 
 def one_line(text: str) -> str:
-    """A message of at most 400 characters, printable whatever names a model file holds: long words are cut in the middle, then the line."""
+    """Return a message of at most 400 characters, printable whatever names a model file holds: long words are cut in the middle, then the
+    line.
+    """
     if len(text) > LONGEST_TEXT:
         # Words first: what is said between two names of a megabyte stays.
         text = re.sub(r"\S{121,}", lambda word: f"{word[0][:_NAME_IN_LINE]}...{word[0][-_NAME_IN_LINE:]}", text)

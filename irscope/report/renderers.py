@@ -52,12 +52,12 @@ class FolderRenderer(Protocol):
 
 
 def renderer(name: str, renderers: Mapping[str, str] = RENDERERS) -> Renderer:
-    """The renderer of a format; UsageError names those there are."""
+    """Return the renderer of a format; UsageError names those there are."""
     return cast(Renderer, _load_renderer(name, renderers))
 
 
 def folder_renderer(name: str, renderers: Mapping[str, str] = FOLDER_RENDERERS) -> FolderRenderer:
-    """The renderer that fills a folder; UsageError where the format is one single file."""
+    """Return the renderer that fills a folder; UsageError where the format is one single file."""
     return cast(FolderRenderer, _load_renderer(name, renderers))
 
 
@@ -109,12 +109,12 @@ def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> No
 
 
 def render_json(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The document as the published schema describes it; the options change nothing."""
+    """Yield the document as the published schema describes it; the options change nothing."""
     yield from json_lines(document._json_parts())
 
 
 def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The report of the layers pass; the options change nothing. What is unknown is null, an open size a formula."""
+    """Yield the report of the layers pass; the options change nothing. What is unknown is null, an open size a formula."""
     found = next((report for report in document.reports if report.pass_name == "layers"), None)
     if found is None:
         raise UsageError("this format shows the report of the layers pass, which did not run", hint="`--passes layers`")

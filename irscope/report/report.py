@@ -113,7 +113,7 @@ class Report:
         return (*self.series, *(self.pictures() if self.pictures is not None else ()))
 
     def table(self, title: str = "") -> Table:
-        """One of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
+        """Return one of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
         wanted = title.casefold()
         found = next((table for table in self.tables if not title or table.title.casefold() == wanted), None)
         if found is None:
@@ -126,15 +126,15 @@ class Report:
         return found
 
     def to_pandas(self, title: str = "") -> Any:
-        """One of the tables, as `table` finds it, as a pandas DataFrame."""
+        """Return one of the tables, as `table` finds it, as a pandas DataFrame."""
         return self.table(title).to_pandas()
 
     def __str__(self) -> str:
-        """The report as `irscope run` prints it."""
+        """Return the report as `irscope run` prints it."""
         return shown_alone(self, "text")
 
     def __repr__(self) -> str:
-        """A line a person can use: the first numbers of the summary, and which tables there are."""
+        """Return a line a person can use: the first numbers of the summary, and which tables there are."""
         writer = CellWriter(RenderOptions())
         found = self.entries()
         shown = [f"{entry.key} {writer.write(entry.cell, entry.kind, Provenance.EXACT)}" for entry in found[:_IN_REPR]]
@@ -147,12 +147,12 @@ class Report:
         return shown_alone(self, "html")
 
     def entries(self) -> list[Entry]:
-        """The summary as a flat list."""
+        """Return the summary as a flat list."""
         found = entries(self.summary, self.units)
         return [entry.assumed() for entry in found] if self.is_assumed else list(found)
 
     def assumed(self) -> Report:
-        """The report of a model about whose run something was guessed: its numbers depend on that."""
+        """Return the report of a model about whose run something was guessed: its numbers depend on that."""
         return replace(
             self,
             is_assumed=True,
@@ -161,7 +161,7 @@ class Report:
         )
 
     def without_graph(self, known: Collection[str]) -> Report:
-        """The report of a file of weights alone: it has no graph, so only these parts of the summary and these tables hold."""
+        """Return the report of a file of weights alone: it has no graph, so only these parts of the summary and these tables hold."""
         found = self.entries()
         return replace(
             self,
@@ -175,12 +175,12 @@ class Report:
         )
 
     def to_json(self) -> ReportJson:
-        """The report as it stands in the JSON document."""
+        """Return the report as it stands in the JSON document."""
         made: ReportJson = built(self._json_parts())
         return made
 
     def _json_parts(self) -> dict[str, object]:
-        """The same, rows of tables and numbers of curves made while they are written."""
+        """Return the same, rows of tables and numbers of curves made while they are written."""
         found = self.entries()
         made: dict[str, object] = {
             "pass": self.pass_name,
@@ -208,7 +208,7 @@ def title_of(report: Report) -> str:
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
-    """A diagnostic as it stands in the JSON document."""
+    """Return a diagnostic as it stands in the JSON document."""
     result: DiagnosticJson = {
         "severity": diagnostic.severity.text,
         "code": diagnostic.code,
@@ -273,7 +273,7 @@ class ModelInfo:
 
     @property
     def assumed_lines(self) -> list[str]:
-        """Each guess as a sentence, the defaults together."""
+        """Return each guess as a sentence, the defaults together."""
         return assumed_lines(self.assumed)
 
     def facts(self) -> list[str]:
@@ -353,12 +353,12 @@ class Document:
         return f"irscope {self.version or __version__}"
 
     def to_json(self) -> Mapping[str, object]:
-        """The whole JSON document."""
+        """Return the whole JSON document."""
         made: Mapping[str, object] = built(self._json_parts())
         return made
 
     def _json_parts(self) -> Mapping[str, object]:
-        """The same, rows of tables and numbers of curves made while they are written."""
+        """Return the same, rows of tables and numbers of curves made while they are written."""
         if self.own_json is not None:
             return self.own_json(self)
         made: dict[str, object] = {

@@ -64,7 +64,7 @@ class Condition:
 
 
 def select(document: Document, wanted: Selection) -> Document:
-    """The document with its tables sorted, filtered and cut. A table without a column that is named stays whole."""
+    """Return the document with its tables sorted, filtered and cut. A table without a column that is named stays whole."""
     if not wanted:
         return document
     condition = parse_filter(wanted.filter) if wanted.filter else None
@@ -143,12 +143,12 @@ def _sorted_places(places: list[int], cells: Sequence[Cell], column: Column, dir
 
 
 def parse_filter(text: str) -> Condition:
-    """A filter from its text; UsageError says where it does not parse."""
+    """Return a filter from its text; UsageError says where it does not parse."""
     return _Parser(text).parse()
 
 
 def parse_comparison(text: str, what: str, example: str, code: str) -> Comparison:
-    """A single comparison, for those that judge it themselves; names may be of several words: `size on disk < 100MB`.
+    """Return a single comparison, for those that judge it themselves; names may be of several words: `size on disk < 100MB`.
 
     `what` is what messages call the text, `example` what they suggest.
     """
@@ -193,7 +193,7 @@ class _Parser:
         return UsageError(f"{self._what}: {what}{place}", code=self._code, hint=self._example)
 
     def _peek(self) -> str:
-        """The next word or symbol, empty for quoted text and at the end."""
+        """Return the next word or symbol, empty for quoted text and at the end."""
         if self._at >= len(self._tokens):
             return ""
         token, quoted, _ = self._tokens[self._at]

@@ -39,7 +39,7 @@ class CountedStep:
 
 
 def counter_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
-    """Each step's peak, and what is there after it."""
+    """Yield each step's peak, and what is there after it."""
     names = [step.name for step in steps]
     columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
     for title, counted in (("peak of each step", [step.peak for step in steps]), ("after each step", [step.after for step in steps])):
@@ -100,7 +100,9 @@ def _heading(row: tuple[Any, ...]) -> str:
 
 
 def alike(names: Sequence[str], figures: Sequence[tuple[Cell, ...]]) -> list[tuple[Any, ...]]:
-    """A row for each stretch of steps with the same figures, which begins with their numbers; what has no number has a row of its own."""
+    """Return a row for each stretch of steps with the same figures, which begins with their numbers; what has no number has a row of its
+    own.
+    """
     rows: list[tuple[Any, ...]] = []
     for (_, found), several in itertools.groupby(zip(names, figures, strict=True), key=lambda one: (one[0].isdecimal(), one[1])):
         stretch = [name for name, _ in several]

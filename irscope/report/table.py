@@ -38,12 +38,12 @@ class Column:
         return self.title or self.key.replace("_", " ")
 
     def assumed(self) -> Column:
-        """The column, its numbers as ones that depend on a guess."""
+        """Return the column, its numbers as ones that depend on a guess."""
         return replace(self, provenance=assumed_from(self.provenance)) if self.kind.can_be_assumed else self
 
     @classmethod
     def parse(cls, text: str) -> Column:
-        """A column from `key:kind`, or from `key` alone: then a key that is a kind's own name has that kind, any other is text."""
+        """Return a column from `key:kind`, or from `key` alone: then a key that is a kind's own name has that kind, any other is text."""
         key, colon, kind = text.partition(":")
         try:
             return cls(key, Kind(kind if colon else key))
@@ -76,7 +76,7 @@ class Cells(Sequence[object]):
         return map(self._make, self._items)
 
     def told(self, change: Callable[[object], object]) -> Cells:
-        """The column with something done to every cell."""
+        """Return the column with something done to every cell."""
         make = self._make
         return Cells(self._items, lambda item: change(make(item)))
 
@@ -115,7 +115,7 @@ class Table:
         keys: Sequence[object] | None = None,
         whole: str = "",
     ) -> Table:
-        """A table from row tuples and columns such as `["node", "channels:count", "flops:flops"]`."""
+        """Return a table from row tuples and columns such as `["node", "channels:count", "flops:flops"]`."""
         parsed = tuple(column if isinstance(column, Column) else Column.parse(column) for column in columns)
         cells: list[list[object]] = [[] for _ in parsed]
         for number, row in enumerate(rows):
@@ -126,7 +126,7 @@ class Table:
         return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys, whole)
 
     def without_details(self) -> Table:
-        """The table as text shows it: without columns of details."""
+        """Return the table as text shows it: without columns of details."""
         kept = tuple(column for column in self.columns if not column.detail)
         return self if len(kept) == len(self.columns) else replace(self, columns=kept, data={one.key: self.data[one.key] for one in kept})
 
@@ -135,15 +135,15 @@ class Table:
         return column_cells(self.data[key])
 
     def assumed(self) -> Table:
-        """The table, its numbers as ones that depend on a guess."""
+        """Return the table, its numbers as ones that depend on a guess."""
         return replace(self, columns=tuple(column.assumed() for column in self.columns), data=_assumed_data(self.data, self.columns))
 
     def rows(self) -> Iterator[tuple[Cell, ...]]:
-        """The rows in order, each made when it is asked for."""
+        """Return the rows in order, each made when it is asked for."""
         return zip(*(each_cell(self.data[column.key]) for column in self.columns), strict=True)
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """The rows as dictionaries by column key: bare numbers, a formula as its text, None for what is unknown.
+        """Return the rows as dictionaries by column key: bare numbers, a formula as its text, None for what is unknown.
 
         `rows()` has the cells as they are, with intervals and where each number comes from.
         """
@@ -151,7 +151,7 @@ class Table:
         return [dict(zip(keys, map(bare, row), strict=True)) for row in self.rows()]
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, a column for each; what is unknown is missing there."""
+        """Return the rows as a pandas DataFrame, a column for each; what is unknown is missing there."""
         try:
             from pandas import DataFrame  # type: ignore[import-untyped]  # irscope does without its stubs
         except ImportError:
@@ -159,11 +159,11 @@ class Table:
         return DataFrame({column.key: [bare(cell) for cell in self.cells(column.key)] for column in self.columns})
 
     def __repr__(self) -> str:
-        """A line: the title, how many rows, and the columns."""
+        """Return a line: the title, how many rows, and the columns."""
         return f"<Table {self.title!r}: {len(self):,} rows of {', '.join(column.key for column in self.columns)}>"
 
     def __str__(self) -> str:
-        """The table as `irscope run` prints it."""
+        """Return the table as `irscope run` prints it."""
         return shown_alone(self, "text")
 
     def _repr_html_(self) -> str:
@@ -258,7 +258,7 @@ class Series:
         return column_cells(self.data[key])
 
     def assumed(self) -> Series:
-        """The series, its numbers as ones that depend on a guess."""
+        """Return the series, its numbers as ones that depend on a guess."""
         y = tuple(column.assumed() for column in self.y)
         return replace(self, y=y, data=_assumed_data(self.data, self.y))
 
@@ -279,11 +279,11 @@ class Series:
         return [sum(point, Quantity(0)) for point in zip(*cells, strict=True)]
 
     def table(self) -> Table:
-        """The same numbers as a table."""
+        """Return the same numbers as a table."""
         return Table(self.title, self.columns, self.data)
 
     def to_pandas(self) -> Any:
-        """The same numbers as a pandas DataFrame."""
+        """Return the same numbers as a pandas DataFrame."""
         return self.table().to_pandas()
 
 
@@ -326,7 +326,7 @@ def column_cells(data: Sequence[object]) -> list[Cell]:
 
 
 def each_cell(data: Sequence[object]) -> Iterator[Cell]:
-    """The same one after the other, so that nothing holds all of them."""
+    """Return the same one after the other, so that nothing holds all of them."""
     if not hasattr(data, "tolist"):
         return map(plain, data)
     parts = (data[start : start + _PART] for start in range(0, len(data), _PART))
@@ -360,16 +360,16 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """The path with dots, as JSON and CSV name it."""
+        """Return the path with dots, as JSON and CSV name it."""
         return ".".join(self.path)
 
     def assumed(self) -> Entry:
-        """The entry, its number as one that depends on a guess."""
+        """Return the entry, its number as one that depends on a guess."""
         return replace(self, cell=as_assumed(self.cell)) if self.kind.can_be_assumed else self
 
 
 def entries(summary: Mapping[str, object], units: Mapping[str, Kind]) -> Iterator[Entry]:
-    """Every value of a nested summary in order. A group's kind holds for all it contains."""
+    """Yield every value of a nested summary in order. A group's kind holds for all it contains."""
     stack: list[tuple[tuple[str, ...], object]] = [((key,), value) for key, value in reversed(list(summary.items()))]
     while stack:
         path, value = stack.pop()
@@ -390,7 +390,7 @@ class Group:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The names of the values within the group."""
+        """Return the names of the values within the group."""
         return tuple(entry.path[-1] for entry in self.entries)
 
     def is_like(self, other: Group) -> bool:
@@ -399,7 +399,7 @@ class Group:
 
 
 def grouped(entries: Sequence[Entry]) -> list[list[Group]]:
-    """A summary's values in order, by their groups; several in one list are rows of one small table."""
+    """Return a summary's values in order, by their groups; several in one list are rows of one small table."""
     runs: list[list[Group]] = []
     for parent, members in groupby(entries, lambda entry: entry.path[:-1]):
         group = Group(parent, tuple(members))
@@ -413,7 +413,7 @@ def grouped(entries: Sequence[Entry]) -> list[list[Group]]:
 def unknown_summary(
     summary: Mapping[str, object], units: Mapping[str, Kind], known: Collection[str], path: tuple[str, ...] = ()
 ) -> dict[str, object]:
-    """The summary with everything unknown but what lies under these keys."""
+    """Return the summary with everything unknown but what lies under these keys."""
     found: dict[str, object] = {}
     for key, value in summary.items():
         inner = (*path, str(key))
@@ -432,7 +432,7 @@ def is_group(value: object, stated: Kind | None) -> TypeGuard[Mapping[str, objec
 
 
 def stated_kind(path: tuple[str, ...], units: Mapping[str, Kind]) -> Kind | None:
-    """The kind the units give this path, or the nearest group around it."""
+    """Return the kind the units give this path, or the nearest group around it."""
     for length in range(len(path), 0, -1):
         kind = units.get(".".join(path[:length]))
         if kind is not None:
@@ -441,7 +441,7 @@ def stated_kind(path: tuple[str, ...], units: Mapping[str, Kind]) -> Kind | None
 
 
 def _guess(path: tuple[str, ...], cell: Cell) -> Kind:
-    """The kind that a key such as `activation_peak_bytes` names, else the one its value suggests."""
+    """Return the kind that a key such as `activation_peak_bytes` names, else the one its value suggests."""
     for part in reversed(path):
         kind = _SUFFIXES.get(part.rpartition("_")[2])
         if kind is not None:

@@ -66,7 +66,7 @@ class Grid:
     hidden: tuple[GridColumn, ...]
 
     def lines(self, glyphs: Glyphs) -> Iterator[str]:
-        """The rows."""
+        """Return the rows."""
         texts = [
             [pad(cell, width, right=column.right) for cell in _cut(column, width, glyphs.ellipsis)]
             for column, width in zip(self.columns, self.widths, strict=True)
@@ -74,7 +74,7 @@ class Grid:
         return (GAP.join(row).rstrip() for row in zip(*texts, strict=True))
 
     def head(self, glyphs: Glyphs) -> str:
-        """The headings, aligned as their columns are."""
+        """Return the headings, aligned as their columns are."""
         parts = [
             pad(cut_middle(column.heading, width, glyphs.ellipsis), width, right=column.right)
             for column, width in zip(self.columns, self.widths, strict=True)
@@ -82,7 +82,7 @@ class Grid:
         return GAP.join(parts).rstrip()
 
     def rule(self, glyphs: Glyphs) -> str:
-        """The thin line below the headings."""
+        """Return the thin line below the headings."""
         return GAP.join(glyphs.rule * width for width in self.widths)
 
 
@@ -112,7 +112,7 @@ _LONGEST_FORMULA = 24
 
 
 def summary_lines(entries: Sequence[Entry], writer: CellWriter, options: RenderOptions) -> Iterator[str]:
-    """The lines of a summary, not indented."""
+    """Yield the lines of a summary, not indented."""
     runs = grouped(entries)
     below_one_another = [entry for run in runs if len(run) == 1 for entry in run[0].entries]
     width = max((display_width(_label(entry, options)) for entry in below_one_another), default=0)
@@ -164,7 +164,7 @@ def _matrix(groups: Sequence[Group], writer: CellWriter, options: RenderOptions)
 
 
 def _in_matrix(entry: Entry, writer: CellWriter, options: RenderOptions) -> str:
-    """A value beside others; a formula keeps its ends, so that numbers stay side by side."""
+    """Return a value beside others; a formula keeps its ends, so that numbers stay side by side."""
     text = writer.write(entry.cell, entry.kind)
     is_formula = entry.kind.is_number and isinstance(bare(entry.cell), str)
     return cut_middle(text, _LONGEST_FORMULA, options.glyphs.ellipsis) if is_formula else text
@@ -184,7 +184,7 @@ _COLOURS = {Severity.ERROR: _RED, Severity.WARNING: _YELLOW, Severity.NOTE: _DIM
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
-    """The document as lines of text."""
+    """Yield the document as lines of text."""
     for line in _Text(options).document(document):
         yield line.rstrip() + "\n"
 
@@ -263,7 +263,7 @@ class _Text:
             yield _INDENT + self.style(legend, _DIM)
 
     def summary_line(self, line: str) -> Iterator[str]:
-        """A line of the summary; what is too long goes on below the value."""
+        """Yield a line of the summary; what is too long goes on below the value."""
         if self.room is None or display_width(line) <= self.room:
             yield _INDENT + line
             return

@@ -42,7 +42,7 @@ class Kind(enum.Enum):
 
     @property
     def unit(self) -> str:
-        """The unit of the raw number, empty where it has none."""
+        """Return the unit of the raw number, empty where it has none."""
         return _UNITS.get(self, "")
 
 
@@ -62,7 +62,7 @@ _ABSURD = 10**9
 
 
 def humanise(cell: Cell, kind: Kind, unknown: str = UNKNOWN) -> str:
-    """The cell for a reader, with its unit. What is unknown is written so, never as zero."""
+    """Return the cell for a reader, with its unit. What is unknown is written so, never as zero."""
     value = cell.shown if isinstance(cell, Quantity) else cell
     if value is None:
         return unknown
@@ -132,7 +132,7 @@ _SCALES: dict[Kind, tuple[int, tuple[str, ...], int]] = {
 
 
 def scale_of(value: Number, kind: Kind) -> tuple[float, str]:
-    """The largest unit that leaves at least 1 of a number: how much one is in the raw number's own unit, and its name."""
+    """Return the largest unit that leaves at least 1 of a number: how much one is in the raw number's own unit, and its name."""
     if kind is Kind.RATIO:
         return 0.01, "%"
     if kind not in _SCALES:

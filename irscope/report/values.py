@@ -74,7 +74,7 @@ class Quantity:
 
     @property
     def ends(self) -> tuple[Number | None, Number | None]:
-        """The least and the most that the number may be as far as that is known: None where nothing bounds it.
+        """Return the least and the most that the number may be as far as that is known: None where nothing bounds it.
 
         A modelled number without an interval may be anything.
         """
@@ -103,12 +103,12 @@ class Quantity:
 
 
 def quantity(value: Quantity | Scalar) -> Quantity:
-    """A plain number as one that is exact."""
+    """Return a plain number as one that is exact."""
     return value if isinstance(value, Quantity) else Quantity(value)
 
 
 def largest(numbers: Iterable[Quantity | Number]) -> Quantity:
-    """The largest of some numbers; those that are surely below another have no part in where it comes from."""
+    """Return the largest of some numbers; those that are surely below another have no part in where it comes from."""
     found = [quantity(number) for number in numbers]
     if not found:
         return Quantity(0)
@@ -160,7 +160,7 @@ def _negative(one: Number | None) -> Number | None:
 
 
 def as_assumed(cell: Cell) -> Cell:
-    """A number as one that depends on a guess; what was measured and what is unknown stay that."""
+    """Return a number as one that depends on a guess; what was measured and what is unknown stay that."""
     if isinstance(cell, Quantity):
         return replace(cell, provenance=assumed_from(cell.provenance))
     return cell if cell is None or isinstance(cell, tuple | dict) else Quantity(cell, Provenance.ASSUMED)
@@ -172,7 +172,9 @@ def assumed_from(provenance: Provenance) -> Provenance:
 
 
 def plain(value: object) -> Cell:
-    """A cell from whatever a pass put there: numpy scalars and arrays, dtypes, symbolic sizes and graph objects become plain values."""
+    """Return a cell from whatever a pass put there: numpy scalars and arrays, dtypes, symbolic sizes and graph objects become plain
+    values.
+    """
     if type(value) in _PLAIN:
         return value  # type: ignore[return-value]  # exactly one of these types
     if isinstance(value, Quantity):
@@ -220,12 +222,12 @@ def _label(value: object) -> str | None:
 
 
 def bare(cell: Cell) -> Plain:
-    """The cell without what a Quantity says about it."""
+    """Return the cell without what a Quantity says about it."""
     return cell.shown if isinstance(cell, Quantity) else cell
 
 
 def json_value(cell: Cell) -> Json:
-    """The raw value as JSON has it: NaN and infinities as strings, integers exact whatever their size."""
+    """Return the raw value as JSON has it: NaN and infinities as strings, integers exact whatever their size."""
     if isinstance(cell, Quantity):
         cell = cell.shown
     if isinstance(cell, float):
@@ -245,7 +247,7 @@ def compact_json(value: object) -> str:
 
 
 def raw_text(cell: Cell, unknown: str = "") -> str:
-    """The raw value as text: full precision, no units; lists and dictionaries as JSON."""
+    """Return the raw value as text: full precision, no units; lists and dictionaries as JSON."""
     value = bare(cell)
     if value is None:
         return unknown
