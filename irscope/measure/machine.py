@@ -17,7 +17,7 @@ from irscope.recording.records import DeviceRecord, Header, Setting
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name as the system gives it."""
+    """Return the processor's name as the system gives it."""
     try:
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -47,7 +47,7 @@ LEAST_SECONDS = 1.5
 
 
 def cuda_device(device: str) -> DeviceRecord:
-    """A GPU by what NVML says, where PyTorch is not there to ask."""
+    """Return a GPU by what NVML says, where PyTorch is not there to ask."""
     handle = nvml_handle(device)
     if handle is None:
         return DeviceRecord("cuda", NAMELESS_GPU)
@@ -64,7 +64,7 @@ def driver_version() -> str:
 
 
 def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
-    """A reader of the joules that a GPU has used since its driver was loaded; None where it has no such counter."""
+    """Return a reader of the joules that a GPU has used since its driver was loaded; None where it has no such counter."""
     handle = _handle(_device_index(device), uuid)
     if handle is None:
         return None
@@ -81,7 +81,7 @@ def energy_counter(device: str, uuid: str = "") -> Callable[[], float] | None:
 
 
 def nvml_handle(device: str) -> tuple[Any, Any] | None:
-    """The library and its handle of a GPU such as cuda:1; None where it or its driver is missing."""
+    """Return the library and its handle of a GPU such as cuda:1; None where it or its driver is missing."""
     return _handle(_device_index(device), "")
 
 
@@ -102,7 +102,7 @@ def _handle(number: int, uuid: str) -> tuple[Any, Any] | None:
 
 
 def _library() -> Any:
-    """The package pynvml, ready to be asked; None where it or the driver is missing."""
+    """Return the package pynvml, ready to be asked; None where it or the driver is missing."""
     if importlib.util.find_spec("pynvml") is None:
         return None
     import pynvml
@@ -123,7 +123,7 @@ def _decoded(value: object) -> str:
 
 
 def header(request: Request, device: DeviceRecord, versions: dict[str, str], settings: dict[str, Setting]) -> Header:
-    """The first line of a recording."""
+    """Return the first line of a recording."""
     options = request.options
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     base = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
@@ -141,7 +141,7 @@ def header(request: Request, device: DeviceRecord, versions: dict[str, str], set
 
 
 def processor(threads: int) -> DeviceRecord:
-    """The processor as a device."""
+    """Return the processor as a device."""
     return DeviceRecord("cpu", processor_name(), memory_bytes(), threads)
 
 

@@ -177,7 +177,7 @@ class Monitor:
         )
 
     def _slowed(self) -> float | None:
-        """The median clock beside the fastest: of the GPU where that is recorded, else of the processor."""
+        """Return the median clock beside the fastest: of the GPU where that is recorded, else of the processor."""
         is_gpu = any(one.gpu_mhz is not None for one in self._seen)
         clocks = sorted(one for sample in self._seen if (one := sample.gpu_mhz if is_gpu else sample.mhz) is not None)
         fastest = max(clocks, default=None) if is_gpu else self._source.fastest
@@ -308,7 +308,7 @@ class Linux:
         return round(sum(speeds) / len(speeds), 1) if speeds else None
 
     def _fastest(self) -> float | None:
-        """The most that the governor allows at all; without cpufreq nobody tells."""
+        """Return the most that the governor allows at all; without cpufreq nobody tells."""
         speeds = [_number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/base_frequency") for cpu in self._cpus]
         speeds = [one for one in speeds if one] or [
             _number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in self._cpus
@@ -339,7 +339,7 @@ RAPL: Final = "RAPL's counters of the processor's packages, read before and afte
 
 
 def processor_energy() -> Callable[[], float] | None:
-    """A reader of the joules that the processor's packages have used; None where they may not be read."""
+    """Return a reader of the joules that the processor's packages have used; None where they may not be read."""
     if not Path("/sys/class/powercap").is_dir():
         return None
     source = Linux()

@@ -52,7 +52,7 @@ class Engine(Protocol):
         ...
 
     def product(self, dtype: str, size: int) -> Sample | None:
-        """A product of square matrices, in FLOPs; None where the library has none of this element type."""
+        """Return a product of square matrices, in FLOPs; None where the library has none of this element type."""
         ...
 
     def convolutions(self, kind: str, dtype: str) -> list[Sample]:
@@ -68,7 +68,7 @@ class Engine(Protocol):
         ...
 
     def operators(self) -> dict[str, Work]:
-        """The cheapest operator that computes and the cheapest that only makes a view, on a handful of elements."""
+        """Return the cheapest operator that computes and the cheapest that only makes a view, on a handful of elements."""
         ...
 
     def seconds(self, work: Work, times: int) -> float:
@@ -182,7 +182,7 @@ def measure(engine: Engine, seconds: float, clock: Callable[[], float] = time.pe
 
 
 def _product_rate(engine: Engine, dtype: str, share: float, clock: Callable[[], float]) -> Rate | None:
-    """The best rate over growing matrices; a size that would use up the share is not tried."""
+    """Return the best rate over growing matrices; a size that would use up the share is not tried."""
     end = clock() + share
     best: Rate | None = None
     for size in PRODUCT_SIZES:
@@ -203,7 +203,7 @@ def _convolutions(engine: Engine, kind: str, dtypes: Iterable[str], share: float
 
 
 def _best(engine: Engine, samples: Iterable[Sample], share: float, clock: Callable[[], float]) -> Rate:
-    """The fastest of several ways to do something."""
+    """Return the fastest of several ways to do something."""
     ways = list(samples)
     rates = [_rate(engine, way, share / len(ways), clock) for way in ways]
     return max(rates, key=lambda rate: rate.best)
@@ -237,7 +237,7 @@ _HOW = "irscope calibrate on this machine: lo is the median, hi the best that wa
 
 
 def record_of(engine: Engine, found: Measurement, date: str) -> dict[str, object]:
-    """The device file's content."""
+    """Return the device file's content."""
     best = _falling(found.streams)
     record: dict[str, object] = {
         "name": "this" if engine.kind == "cpu" else "this-gpu",

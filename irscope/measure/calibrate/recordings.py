@@ -84,12 +84,12 @@ class FittedRule:
 
 
 def kept_out_models(models: Iterable[str]) -> frozenset[str]:
-    """A third of the models, chosen by their names alone."""
+    """Return a third of the models, chosen by their names alone."""
     return frozenset(sorted(set(models))[KEPT_OUT - 1 :: KEPT_OUT])
 
 
 def fit_rules(convolutions: Sequence[Convolution], aside: frozenset[str]) -> list[FittedRule]:
-    """A rule for each kind and element type that the models of the fit have."""
+    """Return a rule for each kind and element type that the models of the fit have."""
     found: list[FittedRule] = []
     for kind, dtype in sorted({(one.kind, one.dtype) for one in convolutions}):
         alike = [one for one in convolutions if (one.kind, one.dtype) == (kind, dtype)]
@@ -121,7 +121,7 @@ def _total(factors: tuple[int, int, int], convolutions: Sequence[Convolution]) -
 
 
 def _distinct(convolutions: Iterable[Convolution]) -> list[Convolution]:
-    """Each convolution once: deep networks repeat the same one many times."""
+    """Return each convolution once: deep networks repeat the same one many times."""
     return list({(one.input, one.filter, one.output, one.workspace): one for one in convolutions}.values())
 
 
@@ -229,13 +229,13 @@ def read_gpu_folder(path: Path) -> GpuFolder:
 
 
 def workspace_of(events: Sequence[int], output: int) -> int:
-    """The peak of an operator's temporary memory, from its signed allocation sizes."""
+    """Return the peak of an operator's temporary memory, from its signed allocation sizes."""
     most = max(itertools.accumulate(events), default=0)
     return max(0, most - output)
 
 
 def _convolutions(row: Mapping[str, object], owners: Mapping[str, list[str]]) -> Iterator[Convolution]:
-    """A convolution for each model that has it; what it takes warm counts."""
+    """Yield a convolution for each model that has it; what it takes warm counts."""
     if row.get("op") != "conv2d" or "error" in row:
         return
     dtype = str(row.get("dtype"))
@@ -383,7 +383,7 @@ class Slowdown:
 
 
 def fit_slowdown(runs: Sequence[Run], aside: frozenset[str]) -> Slowdown | None:
-    """The factor for a device; None where there are too few models."""
+    """Return the factor for a device; None where there are too few models."""
     ratios = sorted(run.ratio for run in runs if run.model not in aside)
     if len(ratios) < _LEAST_MODELS:
         return None

@@ -127,7 +127,7 @@ class _Mapper:
         return None
 
     def _fused_into(self, last: int, op: str) -> list[int]:
-        """A node that is named after the last one it took in: those on the way back to the one whose operator it has."""
+        """Return a node that is named after the last one it took in: those on the way back to the one whose operator it has."""
         path = [last]
         while self.original[path[-1]].op != op and len(path) < _LONGEST:
             above = [self.maker[value] for value in self.original[path[-1]].inputs if value in self.maker]
@@ -223,7 +223,7 @@ class Session:
 
 
 def graph_of(path: Path) -> Graph:
-    """The nodes of a file; weights beside it are not read."""
+    """Return the nodes of a file; weights beside it are not read."""
     graph = onnx.load(path, load_external_data=False).graph
     weights = {tensor.name for tensor in graph.initializer}
     nodes = tuple(OnnxNode(node.op_type, node.name, tuple(node.input), tuple(node.output), node.domain) for node in graph.node)
@@ -232,7 +232,7 @@ def graph_of(path: Path) -> Graph:
 
 
 def open_session(request: Request, profile: Path | None = None, saved: Path | None = None) -> Session:
-    """A session of the model, its inputs bound; a profile and the graph that runs are written where that is asked for."""
+    """Return a session of the model, its inputs bound; a profile and the graph that runs are written where that is asked for."""
     options = _options(request, profile, saved)
     providers: list[Any] = [CPU]
     kind, _, number = request.options.device.partition(":")
@@ -471,7 +471,7 @@ def record_ort(request: Request, sink: Sink) -> None:
 
 
 def _profiled_runs(request: Request, session: Session, sink: Sink) -> tuple[Exception | None, list[float]]:
-    """A cold run, a warm one, those that warm up, and those that are timed."""
+    """Return a cold run, a warm one, those that warm up, and those that are timed."""
     sink.stage("operators")
     taken: list[float] = []
     try:

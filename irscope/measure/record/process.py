@@ -82,7 +82,7 @@ def _end_with(parent: int) -> None:
 
 
 def request_text(request: Request) -> str:
-    """A request as the process reads it."""
+    """Return a request as the process reads it."""
     return json.dumps(encode(request))
 
 

@@ -70,7 +70,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def problem_of(
     error: BaseException, ops: Sequence[OpRecord], events: Sequence[MemoryEvent], in_use: Sequence[Alive] | None = None
 ) -> Problem:
-    """The problem a run ended with; the operator that ran last is where it happened, where the error names none."""
+    """Return the problem a run ended with; the operator that ran last is where it happened, where the error names none."""
     last = ops[-1] if ops else None
     named = _ORT_NODE.search(str(error))
     alive = in_use if in_use is not None else [_alive_piece(event, ops) for event in alive_at(events, len(events) - 1)]
@@ -89,7 +89,7 @@ def problem_of(
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, with its kind."""
+    """Return the first line of an error's text, with its kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:500] if lines else ''}".rstrip(": ")
 

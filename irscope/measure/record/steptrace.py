@@ -54,7 +54,7 @@ class _Place:
 
 
 def step_trace(seen: Any) -> Trace:
-    """The calls and allocations of a step, of all threads that are the program's own or autograd's, in order of time."""
+    """Return the calls and allocations of a step, of all threads that are the program's own or autograd's, in order of time."""
     trace = Trace()
     operators: list[StepOperator] = []
     scopes: dict[int, str] = {}
@@ -176,7 +176,7 @@ class Resident:
 
 
 def residents(device: str, optimizers: Sequence[Any], modules: Sequence[nn.Module]) -> Resident:
-    """Every storage that Python reaches on a device, with its role; of several the first of state, gradient, parameter, buffer."""
+    """Return every storage that Python reaches on a device, with its role; of several the first of state, gradient, parameter, buffer."""
     made = Resident()
     names = {id(one): name for module in modules for name, one in module.named_parameters()}
     for tensor, category, name in _roles(optimizers, modules, names):

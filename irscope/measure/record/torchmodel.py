@@ -28,7 +28,7 @@ _TEXTS = {dtype: text for text, dtype in TORCH_DTYPES.items()}
 
 
 def type_text(dtype: torch.dtype, sizes: Sequence[int]) -> str:
-    """A tensor's type as irscope writes it."""
+    """Return a tensor's type as irscope writes it."""
     return f"{_TEXTS.get(dtype, '?')}[{','.join(map(str, sizes))}]"
 
 
@@ -57,7 +57,7 @@ class Runnable:
 
 
 def runnable(request: Request, device: torch.device) -> Runnable:
-    """The model that is asked for, on a device."""
+    """Return the model that is asked for, on a device."""
     progress = Progress.at(request.progress)
     if request.factory:
         return _made(request, device, progress)
@@ -69,7 +69,7 @@ def runnable(request: Request, device: torch.device) -> Runnable:
 def of_module(
     module: torch.nn.Module, arguments: Sequence[Any], keywords: dict[str, Any] | None = None, progress: Progress | None = None
 ) -> Runnable:
-    """A live module; its calls are marked with the path of the module that runs."""
+    """Return a live module; its calls are marked with the path of the module that runs."""
     named = keywords or {}
     tracker = ScopeTracker(module, progress or Progress.at(""))
 

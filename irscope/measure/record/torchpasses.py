@@ -98,7 +98,7 @@ class _Walker:
 
 
 def traces_of(profile: torch.profiler.profile) -> list[Trace]:
-    """The runs that a profile saw, in their order."""
+    """Return the runs that a profile saw, in their order."""
     walker = _Walker()
     profiler: Any = profile.profiler
     walker.walk(profiler.kineto_results.experimental_event_tree())

@@ -48,7 +48,7 @@ def record_torch(request: Request, sink: Sink) -> None:
 
 
 def with_inputs(request: Request, model: Runnable) -> Request:
-    """The request with the inputs that a named model was given."""
+    """Return the request with the inputs that a named model was given."""
     return replace(request, model=replace(request.model, inputs=model.inputs)) if model.inputs else request
 
 
@@ -116,7 +116,7 @@ def tell_failure(failed: Failed, model: Runnable, sink: Sink, place: str) -> Non
 
 
 def torch_header(request: Request, device: DeviceRecord, op_time: str, more: Mapping[str, Setting] | None = None) -> Header:
-    """The first line, with what else decides how PyTorch runs a model."""
+    """Return the first line, with what else decides how PyTorch runs a model."""
     settings: dict[str, Setting] = {"grad": False, **(more or {}), "threads": torch.get_num_threads(), "seed": request.options.seed}
     settings["op_time"] = op_time
     return header(request, device, torch_versions(), settings | environment(*_SETTINGS))
@@ -135,7 +135,7 @@ def resident_bytes(model: Runnable) -> int:
 
 
 def _summed(trace: Trace) -> tuple[int, int]:
-    """The highest sum of the run's blocks, and the sum at its end."""
+    """Return the highest sum of the run's blocks, and the sum at its end."""
     alive = peak = 0
     for one in trace.allocations:
         if one.device == "cpu":
@@ -211,7 +211,7 @@ def _same(seen: Sequence[Allocation], wanted: Sequence[Mapping[str, Any]]) -> bo
 
 
 def _made(event: Mapping[str, Any]) -> Allocation:
-    """A block that only the history knows: the operator is the one that ran at the time."""
+    """Return a block that only the history knows: the operator is the one that ran at the time."""
     return Allocation(int(event["time_us"]) * 1000, 0, 0, device="cuda", address=int(event["addr"]))
 
 
@@ -268,7 +268,7 @@ def record_on_cuda(model: Runnable, request: Request, device: torch.device, sink
 
 
 def cuda_device_of(text: str) -> torch.device:
-    """The GPU that is asked for. Raises UsageError with what is missing."""
+    """Return the GPU that is asked for. Raises UsageError with what is missing."""
     number = int(text.partition(":")[2] or 0)
     if torch.version.cuda is None:
         hint = "install PyTorch's CUDA build, or record with `--device cpu`"
@@ -294,7 +294,7 @@ def described(device: torch.device) -> DeviceRecord:
 
 
 def cuda_counters(run: str, device: torch.device) -> Counters:
-    """The allocator's counters now."""
+    """Return the allocator's counters now."""
     stats = torch.cuda.memory_stats(device)
     levels = [Level(int(stats.get(f"{name}_bytes.all.current", 0)), int(stats.get(f"{name}_bytes.all.peak", 0))) for name in COUNTERS]
     return Counters(run, *levels)

@@ -86,7 +86,7 @@ class _Scopes(ScopeTracker):
         self._forward: Any = None
 
     def entered(self, module: nn.Module) -> bool:
-        """A call begins; whether it is an outermost one."""
+        """Note that a call begins; return whether it is an outermost call."""
         if self.is_inside:
             self.enter(module)
             return False

@@ -88,7 +88,7 @@ class Trace:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A key that is equal for two runs of the same operators."""
+        """Return a key that is equal for two runs of the same operators."""
         return tuple(f"{operator.source}:{operator.name}" for operator in self.operators)
 
     def settle(self) -> None:
@@ -154,7 +154,7 @@ class Material:
 
 
 def op_records(material: Material) -> list[OpRecord]:
-    """A line for each operator of the warm run."""
+    """Return a line for each operator of the warm run."""
     durations = _durations(material)
     usage = _usage(material.warm, material.place)
     records: list[OpRecord] = []
@@ -188,7 +188,7 @@ def memory_events(material: Material) -> list[MemoryEvent]:
 
 
 def unstable(material: Material) -> Problem | None:
-    """A problem where the runs did not call the same operators."""
+    """Return a problem where the runs did not call the same operators."""
     names = material.warm.names
     runs = [("the cold run", material.cold), *((f"timed run {number}", trace) for number, trace in enumerate(material.timed))]
     odd = [title for title, trace in runs if trace.names != names]
