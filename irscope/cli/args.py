@@ -194,7 +194,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def step_words(args: argparse.Namespace) -> list[str]:
-    """The options of `add_step_arguments` that were given, as they are typed."""
+    """Return the options of `add_step_arguments` that were given, as they are typed."""
     parser = argparse.ArgumentParser()
     add_step_arguments(parser)
     defaults = vars(parser.parse_args([]))
@@ -266,7 +266,7 @@ def settle_output_files(args: argparse.Namespace) -> None:
 
 
 def settled_output(text: str, force: bool) -> str:
-    """The path to write to: with `force` where a link leads, else a link is refused. Says so where a file will be replaced."""
+    """Return the path to write to: with `force` where a link leads, else a link is refused. Says so where a file will be replaced."""
     path = Path(text)
     leads = link_target(path)
     if leads is not None and force:
@@ -334,7 +334,7 @@ def load_options(args: argparse.Namespace) -> LoadOptions:
 
 
 def models_from(args: argparse.Namespace, *, keep_calls: bool = False) -> list[Model]:
-    """The models that the arguments name; `keep_calls` as in LoadOptions."""
+    """Return the models that the arguments name; `keep_calls` as in LoadOptions."""
     return [open_from(argparse.Namespace(**{**vars(args), "model": path}), keep_calls=keep_calls) for path in args.model]
 
 
@@ -345,7 +345,7 @@ def open_from(
     keep_calls: bool = False,
     **manager_options: object,
 ) -> Model:
-    """The model that the arguments name; progress is shown on stderr.
+    """Return the model that the arguments name; progress is shown on stderr.
 
     `open_sizes` are those that a named model leaves open, with the sizes that they will have where these are known.
     """
@@ -380,7 +380,7 @@ def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) ->
 
 
 def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequence[Progress] = ()) -> Model:
-    """The captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
+    """Return the captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
     from irscope.tools.capture import StepSetup, Tuning, open_training
 
     if args.accumulate < 1:
@@ -415,7 +415,7 @@ def settings_from(args: argparse.Namespace) -> Settings:
 
 
 def opened_for(args: argparse.Namespace) -> Settings:
-    """The same with the device that the card is for, where it is not the default of all passes."""
+    """Return the same with the device that the card is for, where it is not the default of all passes."""
     is_session = args.use_ort or args.ort_level not in (None, "off")
     return settings_for(args.device, args.torch, args.alloc_conf, ort=args.ort, strict=args.strict, is_session=is_session)
 

@@ -81,7 +81,7 @@ def _from_recordings(args: argparse.Namespace) -> int:
 
 
 def engines(threads: int, only: str | None) -> list[Engine]:
-    """The devices that can be measured here. Raises UsageError where the one asked for is missing."""
+    """Return the devices that can be measured here. Raises UsageError where the one asked for is missing."""
     found: list[Engine] = []
     if importlib.util.find_spec("torch") is not None:
         import torch

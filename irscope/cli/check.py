@@ -236,7 +236,7 @@ def _plain(value: object) -> int | float | bool | None:
 
 
 def headline(checked: Checked) -> list[str]:
-    """The verdict, then what is behind it."""
+    """Return the verdict, then what is behind it."""
     exceeded, unjudged, failed = checked.of("exceeded"), checked.of("unjudged"), checked.failed_models
     total = len(checked.judged)
     if checked.is_passed:
@@ -255,7 +255,7 @@ def headline(checked: Checked) -> list[str]:
 
 
 def failures_of(checked: Checked) -> Iterator[str]:
-    """A line for everything that fails, the worst first."""
+    """Yield a line for everything that fails, the worst first."""
     for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
         if one.status != "ok":
             yield f"{one.key}: {one.budget.text}: {one.reason}"
@@ -266,7 +266,7 @@ def failures_of(checked: Checked) -> Iterator[str]:
 
 
 def check_document(checked: Checked) -> Document:
-    """The report; its JSON has a schema of its own."""
+    """Return the report; its JSON has a schema of its own."""
     rows = sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status])
     columns = [
         Column("verdict"),
@@ -371,7 +371,7 @@ def _case(model: str, name: str, outcome: str, kind: str, reason: str) -> str:
 
 
 def _xml(text: str) -> str:
-    """An attribute. Control characters, which XML cannot hold, are escaped as `printable` does."""
+    """Return an attribute. Control characters, which XML cannot hold, are escaped as `printable` does."""
     text = escape(well_formed(legible(text)), quote=False).replace('"', "&quot;")
     return f'"{text}"'
 
@@ -381,7 +381,7 @@ def _xml(text: str) -> str:
 
 
 def github(checked: Checked) -> Iterator[str]:
-    """A workflow command a failure: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
+    """Yield a workflow command a failure: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
         if one.status != "ok":
             yield _annotation(checked, one.budget.line, f"{one.key}: {one.budget.text}", one.reason)

@@ -189,7 +189,7 @@ class Command:
         return _exit_code(judge(limits, run_measures(compared)) if limits else None) or strict_code(args, [opened])
 
     def _with_step(self, model: str, recording: Recording, args: argparse.Namespace) -> int:
-        """A training step: of a model as `train-plan` captures it, of a script as `simulate` runs it."""
+        """Compare a training step: of a model as `train-plan` captures it, of a script as `simulate` runs it."""
         from irscope.tools.compare.steps import compare_step, open_step_for, simulated_beside  # it imports torch
 
         if is_loop(model):
@@ -210,7 +210,7 @@ def _open(path: str, options: LoadOptions, args: argparse.Namespace) -> Model:
 
 
 def _both(args: argparse.Namespace) -> tuple[argparse.Namespace, argparse.Namespace]:
-    """The arguments for each of the models."""
+    """Return the arguments for each of the models."""
     given = vars(args)
     a = {**given, "compile": False, "compile_with": ""} if args.compile_b else given
     b = {

@@ -68,7 +68,7 @@ class Command:
 
 
 def words(source: str) -> Iterable[str]:
-    """The names of a source."""
+    """Return the names of a source."""
     if source == "passes":
         from irscope.passkit.registry import default_registry
 
@@ -163,7 +163,7 @@ def _offered_values(command: str, argument: Mapping[str, Any], text: str, lead: 
 
 
 def _reply(shell: str, typed: Sequence[str]) -> Iterator[str]:
-    """The answer to a script. zsh keeps by itself what stays of the word, bash what stands before `=`."""
+    """Yield the answer to a script. zsh keeps by itself what stays of the word, bash what stands before `=`."""
     found = offers(typed)
     yield f"{'files' if found.files else ''} {'commas' if found.commas else ''}\n"
     lead = {"zsh": "", "bash": found.lead.rpartition("=")[2]}.get(shell, found.lead)

@@ -281,7 +281,7 @@ def as_file(args: argparse.Namespace, target: Path) -> Iterator[None]:
 
 
 def schedule_of(options: str) -> Schedule:
-    """The pass that --schedule and its options stand for."""
+    """Return the pass that --schedule and its options stand for."""
     text = options.strip().removeprefix("{").removesuffix("}")
     [found] = parse_pipeline(f"schedule{{{text}}}", default_registry())
     assert isinstance(found, Schedule)
@@ -306,7 +306,7 @@ def export_reordered(model: Model, schedule: Schedule, target: Path) -> ExitCode
 
 
 def _export_text(model: Model, schedule: Schedule, target: Path) -> ExitCode:
-    """The graph in the text form, its nodes reordered; any model has one."""
+    """Write the graph in the text form, its nodes reordered; any model has one."""
     options = {key: getattr(schedule, key) for key in ("model", "seconds", "seed", "latency", "inputs")}
     ordering = model.manager.get(schedule).ordering
     before, after = ordering.as_written, ordering.peak

@@ -131,7 +131,7 @@ class Command:
         return ExitCode.FINDINGS
 
     def _training(self, args: argparse.Namespace, free: list[str]) -> int:
-        """The same of a training step."""
+        """Answer for a training step."""
         from irscope.tools.fit_runs import fit_training  # it imports all that plans steps
 
         if free != ["batch"] or args.counter not in ("auto", "reserved"):
@@ -156,7 +156,7 @@ class Command:
         return found.exit_code
 
     def _generating(self, args: argparse.Namespace, free: list[str], how: How) -> int:
-        """The same of a language model that generates."""
+        """Answer for a language model that generates."""
         watching = progress_from(args)
         found = fit_generation(
             args.model,

@@ -41,7 +41,7 @@ def example_lines(examples: Iterable[Sequence[str]]) -> list[str]:
 
 
 def help_parser(name: str) -> argparse.ArgumentParser:
-    """A parser that prints the whole help of a command; it reads nothing."""
+    """Return a parser that prints the whole help of a command; it reads nothing."""
     entry = described(name)
     parser = argparse.ArgumentParser(
         prog=f"irscope {name}",
@@ -89,7 +89,7 @@ def short_help(name: str) -> str:
 
 
 def _paragraphs(description: str, lines: int, width: int) -> Iterator[str]:
-    """The first paragraph, and as many of the next ones as leave the help on one screen; lines with columns stay as they are."""
+    """Yield the first paragraph, and as many of the next ones as leave the help on one screen; lines with columns stay as they are."""
     for number, paragraph in enumerate(description.split("\n\n")):
         own = paragraph.splitlines()
         text = ([""] if number else []) + (own if "  " in paragraph else textwrap.wrap(" ".join(own), width, break_on_hyphens=False))
@@ -105,7 +105,7 @@ def _place(argument: Described) -> str:
 
 
 def _row(argument: Described, width: int) -> str:
-    """An argument in one line: its names, and the first clause of its help."""
+    """Return an argument in one line: its names, and the first clause of its help."""
     metavar = argument.get("metavar")
     choices = argument.get("choices") or (str(metavar).strip("{}").split(",") if str(metavar).startswith("{") else [])
     value = (
@@ -128,7 +128,7 @@ def _row(argument: Described, width: int) -> str:
 
 
 def describe(parser: argparse.ArgumentParser, examples: Sequence[tuple[str, str]], common: Sequence[str]) -> Described:
-    """The entry of the table for a command's parser; `common` are the options that are used most, by default the first ones."""
+    """Return the entry of the table for a command's parser; `common` are the options that are used most, by default the first ones."""
     formatter = parser._get_formatter()
     groups = [group for group in parser._action_groups if group._group_actions]
     group_of = {id(action): number for number, group in enumerate(groups) for action in group._group_actions}

@@ -80,7 +80,7 @@ class Config:
 
 
 def _settings_document() -> Document:
-    """Every setting, and the device that follows."""
+    """Return every setting, and the device that follows."""
     settings, chosen = read_config(), chosen_device()
     rows = [(key, settings.get(key, "not set"), meaning) for key, meaning in KEYS.items()]
     report = Report(

@@ -313,7 +313,7 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 
 def command_named(name: str) -> CommandType:
-    """The command of a name that COMMANDS has."""
+    """Return the command of a name that COMMANDS has."""
     module, kind = _SHARED.get(name, (name.replace("-", "_"), "Command"))
     return cast("CommandType", getattr(importlib.import_module(f"irscope.cli.{module}"), kind)())
 
@@ -337,7 +337,7 @@ def parser_of(name: str, command: CommandType) -> argparse.ArgumentParser:
 
 
 def overview() -> str:
-    """The text of `irscope --help`."""
+    """Return the text of `irscope --help`."""
     width = max(map(len, COMMANDS))
     lines: list[str] = []
     for question, commands in GROUPS.items():

@@ -69,7 +69,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _points(sweep: Sequence[str]) -> list[dict[str, int]]:
-    """Every combination of the sizes that --sweep gives; one without any where it gives none."""
+    """Return every combination of the sizes that --sweep gives; one without any where it gives none."""
     if not sweep:
         return [{}]
     from irscope.passes.memory.points import sizes_in
@@ -108,7 +108,7 @@ def _analysed(args: argparse.Namespace, asked: Sequence[tuple[str, Mapping[str, 
 def analyse(
     args: argparse.Namespace, model: str, sizes: Mapping[str, int], chosen: Chosen | None, watching: Sequence[Instrument] = ()
 ) -> Row:
-    """The row of one model. It holds nothing of the model itself."""
+    """Return the row of one model. It holds nothing of the model itself."""
     bind = [*args.bind, *(f"{name}={size}" for name, size in sizes.items())]
     try:
         opened = open_from(argparse.Namespace(**{**vars(args), "model": model, "bind": bind}), instruments=watching)
@@ -135,7 +135,7 @@ def analyse(
 
 
 def _error_of_row(row: Row) -> str:
-    """The error, with the model where it does not name it."""
+    """Return the error, with the model where it does not name it."""
     at = f" at {','.join(f'{name}={size}' for name, size in row.sizes.items())}" if row.sizes else ""
     said = str(row.error).partition("\n")[0]
     return said if row.error is not None and row.error.where and not at else f"{row.model}{at}: {said}"

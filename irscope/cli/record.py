@@ -304,7 +304,7 @@ def _named_request(args: argparse.Namespace, options: Options) -> Request:
 
 
 def _usual_sizes(program: Program) -> dict[str, int]:
-    """A usual size for each symbol without a chosen one, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
+    """Return a usual size for each symbol without a chosen one, within its bounds: a batch of 1, pictures of 224, other lengths 128."""
     places: dict[str, tuple[int, int]] = {}
     for value in program.graph.inputs:
         shape = value.type.shape
@@ -323,7 +323,7 @@ def _usual_size(name: str, axis: int, rank: int) -> int:
 
 
 def _within(size: int, symbol: SymDim) -> int:
-    """The nearest size that a symbol may have."""
+    """Return the nearest size that a symbol may have."""
     low, high = bounds(symbol)
     return max(1, low or 1, size if high is None else min(size, high))
 

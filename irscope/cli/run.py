@@ -189,8 +189,9 @@ _SESSION_PASS: Final = "ort-memory"
 
 
 def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pass]) -> tuple[Model | None, Sequence[Diagnostic]]:
-    """The model as a session of ONNX Runtime on a processor has it, for the pass that predicts what such a session counts: with its usual
-    optimisations, and on no GPU that nobody named. None where no pass asks for it."""
+    """Return the model as a session of ONNX Runtime on a processor has it, for the pass that predicts what such a session counts: with its
+    usual optimisations, and on no GPU that nobody named. None where no pass asks for it.
+    """
     program = model.program
     if program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
         return None, ()
@@ -216,7 +217,7 @@ def _as_it_was(before: ModelInfo, after: ModelInfo) -> ModelInfo:
 
 
 def _with_taken(document: Document, session: Model | None) -> Document:
-    """The document with what a session takes for granted beyond what the model does."""
+    """Return the document with what a session takes for granted beyond what the model does."""
     if session is None or document.model is None:
         return document
     known = document.model.assumed
@@ -227,7 +228,7 @@ def _with_taken(document: Document, session: Model | None) -> Document:
 def _run_all(
     model: Model, passes: Iterable[Pass], *, goes_on: bool, session: Model | None = None, shows_graphs: bool = False
 ) -> tuple[list[PassResult], PassError | None]:
-    """The results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
+    """Return the results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
     done: list[PassResult] = []
     failure: PassError | None = None
     model.manager.planned = passes = tuple(passes)
@@ -289,7 +290,7 @@ def _card_of(model: Model, chosen: Chosen, store_as: str) -> tuple[Card, tuple[R
 
 
 def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: Timing) -> int:
-    """The card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
+    """Print the card alone. What is to be said about the model comes first, so that the card is what a screen shows in the end."""
     card, _ = _card_of(model, chosen, args.store_as)
     report_diagnostics(card.diagnostics, args.verbose, _FEW_DIAGNOSTICS)
     document = Document(model=model.info(), card=card)
@@ -302,7 +303,7 @@ def _print_card(model: Model, chosen: Chosen, args: argparse.Namespace, timing: 
 
 
 def _print_recording(args: argparse.Namespace) -> int:
-    """The card of a run that was recorded: where its time and its memory went, and how far that can be trusted."""
+    """Print the card of a run that was recorded: where its time and its memory went, and how far that can be trusted."""
     from irscope.recording import read_recording
     from irscope.tools.recorded import recording_document
 
@@ -322,7 +323,7 @@ def _refuse_model_file(args: argparse.Namespace) -> None:
 
 
 def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:
-    """The sizes that --sweep gives, by the names that it has for symbols."""
+    """Return the sizes that --sweep gives, by the names that it has for symbols."""
     if not sweep:
         return {}
     from irscope.passes.memory.points import sizes_in
@@ -331,7 +332,7 @@ def _sizes_in(sweep: list[str]) -> dict[str, list[int]]:
 
 
 def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass, ...]:
-    """The pass that --sweep adds; it has the lifetimes of the liveness that runs with it."""
+    """Return the pass that --sweep adds; it has the lifetimes of the liveness that runs with it."""
     if not sweep:
         return ()
     from irscope.passes.memory.curve import Curve
@@ -342,7 +343,7 @@ def _sweeps(sweep: list[str], passes: str, registry: PassRegistry) -> tuple[Pass
 
 
 def _asked_for(args: argparse.Namespace, registry: PassRegistry) -> tuple[Pass, ...]:
-    """The passes that the arguments name, and those that other arguments bring along."""
+    """Return the passes that the arguments name, and those that other arguments bring along."""
     if args.format == "layers-json" and args.passes in ("", "default"):
         args.passes = "layers"
     pipeline = args.passes or "default"
@@ -357,7 +358,7 @@ def _asked_for(args: argparse.Namespace, registry: PassRegistry) -> tuple[Pass, 
 
 
 def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
-    """The passes that can explain a node, told to do so."""
+    """Return the passes that can explain a node, told to do so."""
     able = tuple(
         replace(one, explain=node)  # type: ignore[call-arg]  # the field is looked for
         for one in passes
@@ -421,7 +422,7 @@ DEFAULT_GRID: Final = "WORLD"
 
 
 def page_passes(grid: str) -> str:
-    """The pipeline, with carbon for a country's grid or so many grams of CO2 for each kWh."""
+    """Return the pipeline, with carbon for a country's grid or so many grams of CO2 for each kWh."""
     return f"modules,liveness,explain-peak,flops,roofline,energy{{{_grid_option(grid)}}},advise,params,shapes"
 
 
@@ -433,7 +434,7 @@ def _grid_option(grid: str) -> str:
 
 
 def at_stated_sizes(model: Model, card: Card) -> Model:
-    """The model with numbers for the sizes that the card is for; as it is where it cannot be read again."""
+    """Return the model with numbers for the sizes that the card is for; as it is where it cannot be read again."""
     wanted = {one.symbol: one.size for one in card.sizes if one.is_assumed}
     if not wanted:
         return model
@@ -447,7 +448,7 @@ def at_stated_sizes(model: Model, card: Card) -> Model:
 
 
 def with_graph(document: Document, model: Model, grid: str) -> Document:
-    """The document of a page: with the drawing of the graph, and what was taken for granted."""
+    """Return the document of a page: with the drawing of the graph, and what was taken for granted."""
     from irscope.tools.export import graph_drawing  # not at the top, where every run would import what draws
 
     taken = Assumed("grid", grid, "mean of the world; --grid GRID", is_guess=False)

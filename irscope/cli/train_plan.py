@@ -156,7 +156,7 @@ def _simulated(command: Command, args: argparse.Namespace) -> int:
 
 
 def _over_batches(args: argparse.Namespace, watching: Sequence[Progress]) -> tuple[Document, Mapping[int, Model]]:
-    """The step at several sizes of the batch; the size of the first does not stand for all."""
+    """Return the step at several sizes of the batch; the size of the first does not stand for all."""
     from irscope.tools.train import read_batches, sweep_batches
 
     if args.nodes_csv or args.activations_csv:
@@ -178,7 +178,7 @@ def _take_device(args: argparse.Namespace) -> None:
 
 
 def _with_times(args: argparse.Namespace, model: Model) -> Model:
-    """The step, its operators with the times that were recorded."""
+    """Return the step, its operators with the times that were recorded."""
     if args.times:
         from irscope.recording import read_recording
         from irscope.tools.compare.steps import measured_seconds
@@ -209,7 +209,7 @@ def _write_profiles(args: argparse.Namespace, model: Model) -> None:
 
 
 def _with_checkpoint(args: argparse.Namespace) -> str:
-    """The passes to run; with a budget or for the curve, first of all the planning of checkpoints, which is what was asked."""
+    """Return the passes to run; with a budget or for the curve, first of all the planning of checkpoints, which is what was asked."""
     if not (args.budget or args.curve):
         return str(args.passes)
     budget = f"budget={args.budget} " if args.budget else ""

@@ -91,7 +91,7 @@ def _check_more(args: argparse.Namespace) -> None:
 
 
 def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
-    """The file that is read at once, or the folder whose models are offered."""
+    """Return the file that is read at once, or the folder whose models are offered."""
     if args.model is None:
         return None, None
     path = Path(args.model)
@@ -152,7 +152,7 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
 
 
 def _explained(path: Path, other: str) -> Recording:
-    """A memory snapshot as the screen of recordings shows it; `other` is the script or the model that made it."""
+    """Return a memory snapshot as the screen of recordings shows it; `other` is the script or the model that made it."""
     from irscope.tools.explain import explain_file
     from irscope.tools.explain.recorded import recording_of_history
 
