@@ -106,7 +106,7 @@ def capture_training(
 def train_module(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: StepSetup, settings: Settings, name: str = ""
 ) -> Model:
-    """The model of a module's training step."""
+    """Return the model of a module's training step."""
     check_target(settings)
     sink = DiagnosticSink()
     return _model_of(_step_program(module, args, kwargs, made, settings, name, sink), settings, sink)
@@ -133,7 +133,7 @@ def _model_of(program: Program, settings: Settings, sink: DiagnosticSink) -> Mod
 
 
 def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
-    """The training step of a model.
+    """Return the training step of a model.
 
     It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
     """
@@ -154,7 +154,7 @@ def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Se
 
 
 def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
-    """A graph that holds forward and backward; torch is not needed."""
+    """Return a graph that holds forward and backward; torch is not needed."""
     model = open_model(path, options, settings=settings)
     with paused_gc():
         model.program.training = joint_trace(model.manager)
@@ -176,13 +176,13 @@ def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Set
 
 
 def _asked(made: StepSetup) -> str:
-    """A step's settings as text; nothing where they are the user's own functions, of which nobody knows what they follow from."""
+    """Return a step's settings as text; nothing where they are the user's own functions, of which nobody knows what they follow from."""
     own = (made.loss, made.optimizer, *made.options.values())
     return f"step {made}" if all(isinstance(one, str | int | float | None) for one in own) else ""
 
 
 def _named_step(text: str, options: LoadOptions, made: StepSetup, settings: Settings, sink: DiagnosticSink) -> Program:
-    """The step of a model whose large weights have no values; of a user's own one with values where its code wants them."""
+    """Return the step of a model whose large weights have no values; of a user's own one with values where its code wants them."""
     if not is_script(text):
         return _made_step(text, options, made, settings, sink, hollow=True)
     said = DiagnosticSink()
@@ -287,7 +287,7 @@ def tune(named: Made, tuning: Tuning, text: str) -> None:
 
 
 def with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup:
-    """The step with the loss and the optimizer that a user's function returned."""
+    """Return the step with the loss and the optimizer that a user's function returned."""
     if script.inputs is not None and "batch" in options.bind and not script.takes_batch:
         raise UsageError(
             f"{script.symbol}() makes its own inputs and takes no size of the batch",

@@ -96,8 +96,9 @@ _FIXED = "every size is fixed in the file"
 
 
 def card(model: Model | str | PathLike[str], *, device: str | None = None) -> Card:
-    """The card of a loaded model, or of a file or name, for a device: the one that is named, else the one the model was opened for,
-    else this machine's GPU, the one that `irscope config` set, or the default."""
+    """Return the card of a loaded model, or of a file or name, for a device: the one that is named, else the one the model was opened for,
+    else this machine's GPU, the one that `irscope config` set, or the default.
+    """
     opened = model if isinstance(model, Model) else open_model(Path(model), settings=settings_for(device or ""))
     found = make_card(opened, chosen_of(opened.manager.settings, device or opened.program.metadata.get("target", "")))
     if found.failure is not None:
@@ -161,7 +162,7 @@ class _Maker:
         self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
 
     def _bound(self, besides: Mapping[str, int] | None = None) -> Model:
-        """The model with a number for each open size, and for further names; as it is where it cannot be read again."""
+        """Return the model with a number for each open size, and for further names; as it is where it cannot be read again."""
         wanted = {one.symbol: one.size for one in self.sizes if one.is_open} | dict(besides or {})
         if not wanted:
             return self.model
@@ -178,7 +179,7 @@ class _Maker:
         return self.at.manager
 
     def _tried(self, make: Callable[[], Made], otherwise: Callable[[str], Made]) -> Made:
-        """A part of the card; where a pass fails, the failure is kept, and the part says so."""
+        """Return a part of the card; where a pass fails, the failure is kept, and the part says so."""
         try:
             return make()
         except Cancelled:
@@ -222,7 +223,7 @@ class _Maker:
             self.ctx.forget(Liveness(), but=(Shapes(), Alias()))
 
     def memory_card(self) -> Card:
-        """The card with memory alone."""
+        """Return the card with memory alone."""
         if not self.program.has_graph:
             return self._of_weights(count_parameters(self.program))
         program = self.program
@@ -444,7 +445,7 @@ class _Maker:
     # -- the largest size --------------------------------------------------------------------------------------
 
     def largest(self, memory: CardMemory) -> LargestSize:
-        """The largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
+        """Return the largest batch, or other open size, that fits; looked for only where that takes no time worth mentioning."""
         if "compiled" in self.program.metadata:
             return LargestSize("", None, None, None, "", "")  # it is another program for each size
         model = self._opened()
@@ -479,7 +480,7 @@ class _Maker:
         return LargestSize(free, found.largest, found.surely, None if found.exhaustive else found.bound, note, command)
 
     def _opened(self) -> Model:
-        """The model with an open size: as it was opened, else without the number that --bind gives its batch."""
+        """Return the model with an open size: as it was opened, else without the number that --bind gives its batch."""
         if self.program.symbols or not self.model.options.bind or is_name(self.program.path) or self.program.format in LIVE:
             return self.model
         options = self.model.options
@@ -541,7 +542,7 @@ class _Maker:
         )
 
     def _time(self, timing: Timing) -> Quantity:
-        """The predicted time; only its lower end where the time of some nodes is not known."""
+        """Return the predicted time; only its lower end where the time of some nodes is not known."""
         return self.marked(timing.quantity()) if timing.seconds else NOT_KNOWN
 
     def _least_time(self) -> Quantity:
@@ -556,7 +557,7 @@ class _Maker:
         return self.marked(quantity(joules)) if isinstance(joules, Quantity) else NOT_KNOWN
 
     def _with_formula(self, number: Quantity, measure: str) -> Quantity:
-        """The number with its formula in the open sizes."""
+        """Return the number with its formula in the open sizes."""
         number = self.marked(number)
         if self.at is self.model or number.formula is not None:
             return number
@@ -567,7 +568,7 @@ class _Maker:
 
     @cached_property
     def _open_tally(self) -> Tally:
-        """The sum of costs with open sizes."""
+        """Return the sum of costs with open sizes."""
         costs = self.model.manager.peek(NodeCosts())
         return tally_of(self.model.manager) if costs is None else costs.tally
 
@@ -614,7 +615,9 @@ class _Maker:
     # -- what to do next ---------------------------------------------------------------------------------------
 
     def next(self, memory: CardMemory, largest: LargestSize, unknown: CardUnknown) -> tuple[Command, ...]:
-        """The command that goes on from what the card says, and the one that shows everything; none where no command can name the model."""
+        """Return the command that goes on from what the card says, and the one that shows everything; none where no command can name the
+        model.
+        """
         if self._is_live:
             return ()
         options = self._options({one.symbol: one.size for one in self.sizes if one.is_open})
@@ -646,7 +649,7 @@ class _Maker:
         return first, Command(_command("run", options, "--all", self._path), "every report")
 
     def _generating(self) -> str:
-        """The options of a command that generates: what is said of the device and of the folder."""
+        """Return the options of a command that generates: what is said of the device and of the folder."""
         options = self.model.options
         found = [f"--base {shlex.quote(options.base)}"] if options.base else []
         return " ".join((*found, *(["--trust-remote-code"] if options.trust_remote_code else []), *self._of_device()))
@@ -660,12 +663,15 @@ class _Maker:
         return shlex.quote(self.program.path) if self.program.path else "MODEL"
 
     def _fit(self, *words: str) -> str:
-        """The command that looks for the largest size; how much memory there is has to be said where the device's profile does not."""
+        """Return the command that looks for the largest size; how much memory there is has to be said where the device's profile does
+        not.
+        """
         return _command("fit", *words, "" if self.device.room_bytes is not None else "--memory 24GiB", self._path)
 
     def _options(self, sizes: Mapping[str, int], *, alone: bool = False, opened: str = "") -> str:
-        """The options that give the same answer again, with numbers for open sizes, or with these `alone`; without the types of an input
-        that an option opens."""
+        """Return the options that give the same answer again, with numbers for open sizes, or with these `alone`; without the types of an
+        input that an option opens.
+        """
         found: list[str] = []
         options = self.model.options
         replaced = ("", shlex.split(opened)[1].rpartition("=")[0]) if opened else ()
@@ -703,7 +709,7 @@ class _Maker:
     # -- weights alone -----------------------------------------------------------------------------------------
 
     def _of_weights(self, totals: ParameterTotals) -> Card:
-        """The card of a file of weights: their sizes, and what holding them takes at least."""
+        """Return the card of a file of weights: their sizes, and what holding them takes at least."""
         held = plain_number(at_least(totals.every_byte, totals.is_complete()))
         room, least = self.device.room_bytes, _number(held.value)
         too_much = room is not None and least is not None and least > room
@@ -752,7 +758,7 @@ class _Maker:
         yield tally.moved, tally.moved_limits
 
     def marked(self, number: Quantity) -> Quantity:
-        """The number as an assumed one where something about the run was guessed; a symbolic one is its formula."""
+        """Return the number as an assumed one where something about the run was guessed; a symbolic one is its formula."""
         if isinstance(number.value, str):
             number = replace(number, value=None, formula=number.value)
         found = as_assumed(number) if self.is_guessed else number
@@ -791,7 +797,7 @@ class _Counters:
 
 
 def plain_number(cell: object) -> Quantity:
-    """A cell of a report as a number that says where it comes from."""
+    """Return a cell of a report as a number that says where it comes from."""
     found = plain(cell)
     if isinstance(found, Quantity):
         return found
@@ -813,7 +819,7 @@ def _card_input(value: Value) -> CardInput:
 
 
 def _command(name: str, *words: str) -> str:
-    """A command line of what there is to say."""
+    """Return a command line of what there is to say."""
     return " ".join(("irscope", name, *filter(None, words)))
 
 
@@ -841,7 +847,7 @@ def _largest_weights(totals: ParameterTotals) -> Iterator[HeldTensor]:
 
 
 def _size_on_disk(model: Model) -> int | None:
-    """The model's file, and the files beside it in which its weights lie."""
+    """Return the model's file, and the files beside it in which its weights lie."""
     path = Path(model.program.path)
     try:
         if not path.is_file():

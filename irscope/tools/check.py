@@ -97,7 +97,7 @@ class Budget:
 
 
 def read_budget(text: str, where: str = "budget", line: int = 0) -> Budget:
-    """A budget from its text; UsageError says what is wrong with it."""
+    """Return a budget from its text; UsageError says what is wrong with it."""
     found = parse_comparison(text, where, EXAMPLE, "IRS681")
     name = "_".join(found.column.casefold().replace("-", " ").replace("_", " ").split())
     name = ALIASES.get(name, name)
@@ -194,7 +194,7 @@ class Plan:
 
 
 def find_file(named: str = "") -> Path:
-    """The file that is named, else irscope.toml or pyproject.toml of this folder."""
+    """Return the file that is named, else irscope.toml or pyproject.toml of this folder."""
     if named:
         return Path(named, FILE) if Path(named).is_dir() else Path(named)
     for name in (FILE, PROJECT):
@@ -239,7 +239,7 @@ class _Reader:
         ]
 
     def line(self, words: str, entry: int | None = None) -> int:
-        """The first line, from 1, that has these words within an entry, or before all of them; the entry's own, else 0."""
+        """Return the first line, from 1, that has these words within an entry, or before all of them; the entry's own, else 0."""
         heads = self.heads
         start = 0 if entry is None or entry >= len(heads) else heads[entry]
         section = next((number for number, line in enumerate(self.lines) if re.match(r"\s*\[\s*tool\s*\.\s*irscope\b", line)), 0)
@@ -325,14 +325,14 @@ class _Reader:
                 yield Target(f"{title}@{key}", model, path, options, settings, budgets, surely, line)
 
     def models(self, text: str) -> list[str]:
-        """The model itself, or the files that a pattern means, in order."""
+        """Return the model itself, or the files that a pattern means, in order."""
         try:
             return [name if is_name(name) else Path(name).as_posix() for name in expanded([text], str(self.path.parent))]
         except UsageError:
             return []
 
     def budgets(self, settled: Settled, entry: Entry, number: int) -> tuple[Budget, ...]:
-        """An entry's own budgets, and those for all that are about other numbers."""
+        """Return an entry's own budgets, and those for all that are about other numbers."""
         own = [self.budget(text, f"models[{number}].budgets", number) for text in entry.budgets]
         theirs = {one.field for one in own}
         common = [self.budget(text, "budgets", None) for text in settled.budgets]
@@ -354,7 +354,7 @@ class _Reader:
 
 
 def _as_seen(path: Path) -> str:
-    """The path as seen from the working folder, which is the repository's in CI; its name alone where it lies elsewhere."""
+    """Return the path as seen from the working folder, which is the repository's in CI; its name alone where it lies elsewhere."""
     if not path.is_absolute():
         return path.as_posix()
     try:
@@ -364,7 +364,7 @@ def _as_seen(path: Path) -> str:
 
 
 def _spelled_out(table: object) -> object:
-    """The table with its short forms in full: a text among models is a path, a text for `input` is about the only one."""
+    """Return the table with its short forms in full: a text among models is a path, a text for `input` is about the only one."""
     listed = table.get("models") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(listed, str | list):
         return table
@@ -413,7 +413,7 @@ class Baseline:
 
 
 def read_baseline(path: Path, name: str) -> Baseline | None:
-    """The baseline; None where there is none yet. Raises UsageError for what is none, or of another schema."""
+    """Return the baseline; None where there is none yet. Raises UsageError for what is none, or of another schema."""
     hint = "`irscope check --update` writes it again"
     try:
         content = loads(path.read_bytes())
@@ -495,7 +495,7 @@ class Judged:
 
     @property
     def change(self) -> float | None:
-        """The share by which the number changed; None where that is not known or no share."""
+        """Return the share by which the number changed; None where that is not known or no share."""
         now, base = self.now.value, None if self.base is None else self.base.value
         if not _is_real_number(now) or not _is_real_number(base) or not base:
             return None
@@ -564,7 +564,7 @@ class Checked:
 
 
 def numbers_of(made: Card) -> dict[str, Quantity]:
-    """The numbers of a card that budgets may be about, with their intervals."""
+    """Return the numbers of a card that budgets may be about, with their intervals."""
     found = {name: one for name, one in made.quantities().items() if name in NUMBERS}
     flat = made.fields()
     for name in NUMBERS:
@@ -731,7 +731,7 @@ def _grown(new: Number, old: Number, kind: Kind) -> str:
 
 
 def _ends(now: Quantity, name: str) -> tuple[Number | bool | None, Number | bool | None]:
-    """The least and the most that a number may be."""
+    """Return the least and the most that a number may be."""
     if isinstance(now.value, bool) and now.provenance is Provenance.EXACT:
         return now.value, now.value
     if name == "least_time" and now.interval is None and now.provenance is Provenance.MODELLED:

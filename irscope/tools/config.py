@@ -65,7 +65,7 @@ def _broken(path: Path, what: str) -> UsageError:
 
 
 def configured_device(named: str) -> str:
-    """The device that is named, else the one that was set once, whatever GPU is here; empty for the default."""
+    """Return the device that is named, else the one that was set once, whatever GPU is here; empty for the default."""
     return named or read_config().get("device", "")
 
 
@@ -115,12 +115,14 @@ class Chosen:
 
     @property
     def short(self) -> str:
-        """The reason in a word or two, empty where somebody named it."""
+        """Return the reason in a word or two, empty where somebody named it."""
         return "" if self.reason.startswith(_NAMED) else self.reason.partition(",")[0].removeprefix("the ")
 
 
 def chosen_device(named: str = "") -> Chosen:
-    """The device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the reason."""
+    """Return the device that somebody named, else this machine's GPU, else the one that was set once, else the default; always with the
+    reason.
+    """
     if named:
         return Chosen(find_device(named), _NAMED, named, is_to_be_named=True)
     unlisted = ""
@@ -168,18 +170,18 @@ def target_settings(program: Program, settings: Settings, chosen: Chosen | None 
 
 
 def targeted(model: Model) -> Model:
-    """The model, its settings completed."""
+    """Return the model, its settings completed."""
     model.manager.settings = target_settings(model.program, model.manager.settings)
     return model
 
 
 def chosen_of(settings: Settings, device: str = "") -> Chosen:
-    """The device that was named, else that of settings, with the reason why it is this one."""
+    """Return the device that was named, else that of settings, with the reason why it is this one."""
     return chosen_device(device or ("" if settings.chosen else settings.device))
 
 
 def chosen_for(program: Program, chosen: Chosen) -> Chosen:
-    """The device for generated code: that of its kind where nobody named one, as the code runs on no other; else it is said."""
+    """Return the device for generated code: that of its kind where nobody named one, as the code runs on no other; else it is said."""
     kinds = program.metadata.get("device", "") if program.traits.is_plan else ""
     if kinds not in ("cpu", "cuda") or (kinds == "cpu") == (chosen.device.kind == "cpu"):
         return chosen
@@ -211,7 +213,7 @@ def _device_of(title: str) -> DeviceProfile | None:
 
 
 def local_gpu() -> str:
-    """The name of this machine's first GPU as its driver gives it; empty where there is none that programs may use.
+    """Return the name of this machine's first GPU as its driver gives it; empty where there is none that programs may use.
 
     NVIDIA's management library is asked where its package is installed, else what the driver shows in /proc, else its tool. torch is
     not imported.
@@ -246,7 +248,7 @@ def _names_in_proc() -> list[str]:
 
 
 def _names_of_tool() -> list[str]:
-    """The same from nvidia-smi, which is there where /proc is not: on Windows and in its subsystem for Linux."""
+    """Return the same from nvidia-smi, which is there where /proc is not: on Windows and in its subsystem for Linux."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []

@@ -72,7 +72,7 @@ def devices_report(devices: Sequence[DeviceProfile]) -> Report:
 
 
 def device_report(device: DeviceProfile) -> Report:
-    """Every figure of a device with its source."""
+    """Return every figure of a device with its source."""
     provenance = Provenance.MEASURED if device.calibrated else Provenance.EXACT
     low, high = (Column(key, Kind.NUMBER, provenance=provenance) for key in ("low", "high"))
     facts = Table.of(_figures(device), ["figure:text", low, high, "unit:text", "source:text", "date:text"], title="figures")
@@ -141,7 +141,7 @@ def _source(device: DeviceProfile, field: str) -> tuple[str, str]:
 
 
 def _ends(figure: Figure, scale: float) -> tuple[float, float]:
-    """The figure's interval in a unit; a single number has it twice."""
+    """Return the figure's interval in a unit; a single number has it twice."""
     low, high = (float(f"{value / scale:.5g}") for value in (figure.lo, figure.hi))
     return low, high
 
@@ -172,7 +172,9 @@ class Material:
 
 
 def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object], Report]:
-    """The device file's content and what was found. Raises UsageError where the recordings are of several devices or tell nothing."""
+    """Return the device file's content and what was found. Raises UsageError where the recordings are of several devices or tell
+    nothing.
+    """
     material = _collect_material(paths, base)
     base = base or material.device
     record = device_record(base)
@@ -243,7 +245,7 @@ def _add_recording(found: Material, recording: Recording, base: str) -> None:
 
 
 def _least_seconds(recording: Recording, base: str) -> float:
-    """The least time of the model that was recorded, on the device."""
+    """Return the least time of the model that was recorded, on the device."""
     device = find_device(base)
     if _KINDS.get(device.kind) != recording.header.device.kind:
         raise UsageError(f"{device.title} is no {recording.header.device.kind} device", code="IRS651")

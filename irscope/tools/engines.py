@@ -57,7 +57,7 @@ class Engine:
     """Settings that the user named."""
 
     def on(self, device: DeviceProfile) -> Engine:
-        """The same with what the engine takes on a device where nobody says otherwise."""
+        """Return the same with what the engine takes on a device where nobody says otherwise."""
         is_large = (device.memory_bytes or 0) >= _LARGE and "a100" not in device.name
         if self.name != "vllm" or not is_large:
             return self
@@ -69,7 +69,7 @@ class Engine:
         return self.settings[key]
 
     def whole(self, key: str) -> int:
-        """A setting that counts something."""
+        """Return a setting that counts something."""
         return int(self.settings[key])
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ _CACHE_DTYPES: Final = ("auto", "fp8")
 
 
 def engine_of(text: str) -> Engine:
-    """An engine from `vllm{util=0.9,block=16}`; settings that are not given are the engine's usual ones."""
+    """Return an engine from `vllm{util=0.9,block=16}`; settings that are not given are the engine's usual ones."""
     name, brace, rest = text.partition("{")
     if name not in _DEFAULTS:
         raise UsageError(f"there is no engine {name!r}", code="IRS698", hint=", ".join(_DEFAULTS))
@@ -158,7 +158,7 @@ class Stage:
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """The fewest and the most that the rest holds."""
+        """Return the fewest and the most blocks that the rest holds."""
         low, high = self.left.ends
         assert low is not None  # all parts have two ends
         assert high is not None
@@ -184,7 +184,7 @@ class Serving:
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """All stages have as many as the one that has fewest."""
+        """Return the fewest and the most blocks: all stages have as many as the stage that has fewest."""
         low, high = zip(*(stage.blocks for stage in self.stages), strict=True)
         return min(low), min(high)
 
@@ -225,7 +225,7 @@ class Serving:
 
     @property
     def why_wide(self) -> str:
-        """The parts that keep the ends of the answer apart; empty where they are near."""
+        """Return the parts that keep the ends of the answer apart; empty where they are near."""
         low, high = self.blocks
         if high <= _WIDE * low:
             return ""
@@ -283,11 +283,11 @@ class Serving:
         yield Table.of(rows, columns, "groups of layers that share numbers of blocks")
 
     def document(self) -> Document:
-        """The report alone."""
+        """Return the report alone."""
         return Document("", ModelInfo("", ""), (self.report(),))
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `--format json`."""
+        """Return the document of `--format json`."""
         return {
             "schema": SCHEMA,
             "model": self.wish.model,

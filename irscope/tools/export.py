@@ -52,7 +52,7 @@ class View:
 
 
 def graph_drawing(model: Model, view: View | None = None) -> Drawing:
-    """The drawing of a model's graph, for `svg_file`, `html_file` and `graph_part` of irscope.report.drawing."""
+    """Return the drawing of a model's graph, for `svg_file`, `html_file` and `graph_part` of irscope.report.drawing."""
     view = view or View()
     if not model.program.has_graph or not len(model.graph):
         raise UsageError(
@@ -110,7 +110,7 @@ def _near(model: Model, view: View) -> set[Node]:
 
 
 def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[str, ...]]:
-    """The text of a picture file, and what there is to say of it."""
+    """Return the text of a picture file, and what there is to say of it."""
     drawing = graph_drawing(model, view)
     if kind == "mmd":
         text, drawing = _mermaid(drawing)
@@ -120,7 +120,7 @@ def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[s
 
 
 def _mermaid(drawing: Drawing) -> tuple[str, Drawing]:
-    """The flowchart, folded as far as Mermaid's limits want."""
+    """Return the flowchart, folded as far as Mermaid's limits want."""
     text = mermaid(drawing)
     if mermaid_fits(text):
         return text, drawing

@@ -159,7 +159,7 @@ class Fit:
         return self.following if self.following is not None and self.fits else self.peak
 
     def report(self) -> Report:
-        """The same as numbers with their kinds, for people."""
+        """Return the same as numbers with their kinds, for people."""
         return _fit_report(self)
 
     def _repr_html_(self) -> str:
@@ -167,7 +167,7 @@ class Fit:
         return self.report()._repr_html_()
 
     def to_json(self) -> dict[str, object]:
-        """The document that `irscope fit --format json` prints."""
+        """Return the document that `irscope fit --format json` prints."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -244,7 +244,7 @@ def fit(
     torch: str = "",
     alloc_conf: str = "",
 ) -> Fit:
-    """The largest size of a symbol at which a model fits into so much memory, such as "24GiB"; None is what the device has.
+    """Return the largest size of a symbol at which a model fits into so much memory, such as "24GiB"; None is what the device has.
 
     `counter` says what has to fit: "reserved", "allocated" or "requested" as torch.cuda.memory_stats() counts them in the worse of
     the first two forward passes, or "activation" for what is alive beyond weights and inputs. "auto" is the first that is known.
@@ -290,7 +290,7 @@ class Search:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The timeline with open symbols, from which all formulas come."""
+        """Return the timeline with open symbols, from which all formulas come."""
         found = self.model.manager.get(Liveness())
         check_known(found, self.model.manager.get(Shapes()))
         return found
@@ -323,7 +323,7 @@ class Search:
         return room_of(memory, self.target)
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
-        """The largest size of one symbol that fits, with sizes for others."""
+        """Return the largest size of one symbol that fits, with sizes for others."""
         if self._memory != memory:
             self._needs.clear()
             self._arenas.clear()
@@ -415,7 +415,7 @@ class Search:
         return found
 
     def _settled(self, memory: int, span: _Span, bound: Largest, end: _End) -> Largest:
-        """The largest size by replaying requests that were found once; by analyses of their own where these find something else."""
+        """Return the largest size by replaying requests that were found once; by analyses of their own where these find something else."""
         assert bound.size is not None
         replayed, analysed = self._measures(span, end)
         is_replayed = self._is_replayed or self._replays_arena(span)
@@ -430,7 +430,7 @@ class Search:
         return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
 
     def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
-        """The largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
+        """Return the largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
         if found.size is None or not (self._is_replayed or self._has_arena):
             return found
         at = self.need(span.symbol, found.size, span.others)
@@ -472,7 +472,7 @@ class Search:
         return self._has_arena and self.counter != "activation" and self._arena_at(span, span.low) is not None
 
     def _arena_at(self, span: _Span, size: int) -> tuple[CudaSession, OrtFigures] | None:
-        """The arena at a size, with the order and the buffers that hold for all sizes; None where one of them is unknown."""
+        """Return the arena at a size, with the order and the buffers that hold for all sizes; None where one of them is unknown."""
         sizes = {**span.others, span.symbol: size}
         key = _key(sizes)
         if key not in self._arenas:
@@ -628,7 +628,7 @@ class _Span:
         return Points({name: [number] for name, number in {**self.others, self.symbol: size}.items()}, {})
 
     def around(self, size: int | None) -> list[int]:
-        """A size and the next, as far as the model allows them."""
+        """Return a size and the next, as far as the model allows them."""
         first = self.low - 1 if size is None else size
         return [one for one in (first, first + 1) if one >= self.low and (self.high is None or one <= self.high)]
 
@@ -691,7 +691,7 @@ def fit_document(found: Fit, model: ModelInfo, search: Search) -> Document:
 
 
 def _times(found: Fit, model: Model) -> dict[int, Quantity]:
-    """The predicted time of a run at the sizes of the answer; nothing for a size at which it cannot be predicted."""
+    """Return the predicted time of a run at the sizes of the answer; nothing for a size at which it cannot be predicted."""
     sizes = sorted({size for size in (found.surely, found.largest) if size})
     try:
         timings = {size: Time().at(model.program.graph, model.manager, {**found.bind, found.symbol: size}) for size in sizes}
@@ -705,7 +705,9 @@ _PICTURED: Final = 12
 
 
 def _around_limit(found: Fit, model: Model) -> tuple[Series, ...]:
-    """The peak by size, from the smallest one to some way beyond the largest that fits; nothing where it cannot be computed for all."""
+    """Return the peak by size, from the smallest one to some way beyond the largest that fits; nothing where it cannot be computed for
+    all.
+    """
     if not found.largest:
         return ()
     last = found.largest if found.limit == "range" else max(found.largest + found.largest // 4, found.largest + 1)
@@ -726,7 +728,7 @@ def frontier_document(rows: Sequence[Fit], free: Sequence[str], second: str, mod
 
 
 def best_of(rows: Sequence[Fit]) -> Fit:
-    """The row with the largest size."""
+    """Return the row with the largest size."""
     return max(rows, key=lambda row: row.largest or 0)
 
 
@@ -749,7 +751,7 @@ def unfit_lines(found: Fit) -> list[str]:
 
 
 def _fit_report(found: Fit) -> Report:
-    """The answer, then where it comes from."""
+    """Return the answer, then where it comes from."""
     if found.largest is None:
         headline = f"{found.free}: any size fits {bytes_text(found.memory)}; what the model needs does not depend on it"
         return Report("fit", headline=(headline,))
@@ -837,7 +839,7 @@ def _goes_on(found: Fit) -> str:
 
 
 def _frontier_report(rows: Sequence[Fit], free: Sequence[str], second: str) -> Report:
-    """A row for each size of the second symbol."""
+    """Return a row for each size of the second symbol."""
     is_modelled = any(row.peak.is_modelled for row in rows)
     device = f", for {rows[0].target}" if _is_counted(rows[0]) else ""
     headline = f"the largest {free[0]} for each {free[1]} in {bytes_text(rows[0].memory)}, counted as {rows[0].counter}{device}"
@@ -863,7 +865,7 @@ def _frontier_report(rows: Sequence[Fit], free: Sequence[str], second: str) -> R
 
 
 def _frontier_json(rows: Sequence[Fit], free: Sequence[str], second: str) -> dict[str, object]:
-    """The document for two symbols: that of the row with the largest first symbol, with all rows."""
+    """Return the document for two symbols: that of the row with the largest first symbol, with all rows."""
     best = best_of(rows)
     frontier = [
         {free[0]: row.largest, free[1]: row.bind[second], "peak_bytes": row.peak.bytes, "limited_by": row.limited_by.node} for row in rows

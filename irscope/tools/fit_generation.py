@@ -95,7 +95,7 @@ class GenerationFit(Reported):
         return "" if look is None else f"{humanise(look.reserved, Kind.BYTES)} ({look.reserved:,} bytes)"
 
     def report(self) -> Report:
-        """The same for people."""
+        """Return the same for people."""
         wish = self.wish
         if self.rows:
             return self._table()
@@ -143,11 +143,11 @@ class GenerationFit(Reported):
         return Report("fit", headline=(headline,), summary=summary, tables=(table,), pictures=lambda: (curve,) if len(cells) > 1 else ())
 
     def document(self) -> Document:
-        """The report alone; its JSON is of the schema irscope.generation-fit/1."""
+        """Return the report alone; its JSON is of the schema irscope.generation-fit/1."""
         return Document(model=ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
 
     def to_json(self) -> dict[str, object]:
-        """The document that `irscope fit --format json` prints for a language model."""
+        """Return the document that `irscope fit --format json` prints for a language model."""
         wish = self.wish
         found: dict[str, object] = {
             "schema": SCHEMA,
@@ -200,7 +200,7 @@ def fit_generation(
     alloc_conf: str = "",
     told: Told | None = None,
 ) -> GenerationFit:
-    """The largest size with which a language model generates in so much memory, such as "24GiB"; None is what the device has.
+    """Return the largest size with which a language model generates in so much memory, such as "24GiB"; None is what the device has.
 
     `free` is "context", which is prompt and new tokens together, "batch" or "new"; "batch,context" gives the largest context for batches
     of 1, 2, 4 and so on. What is not free is as given: one new token and a batch of 1 unless said otherwise. How the model is loaded and
@@ -261,7 +261,7 @@ class _Search:
     # -- one size ----------------------------------------------------------------------------------------------------
 
     def _largest(self, made: Generator, wish: Wish, free: str, guess: int = 0) -> GenerationFit:
-        """The largest size that fits: what the first steps alone reserve bounds it from above, whole replays decide."""
+        """Return the largest size that fits: what the first steps alone reserve bounds it from above, whole replays decide."""
         found = GenerationFit(wish, free, self._memory, self._target)
         bound = _MOST
         if free == "context":
@@ -303,7 +303,7 @@ class _Search:
         return found
 
     def _most_new(self, made: Generator, wish: Wish, first: Callable[[int], int]) -> tuple[int, int]:
-        """The most tokens to replay, and, where more may fit, the most of which not too much is asked for."""
+        """Return the most tokens to replay, and, where more may fit, the most of which not too much is asked for."""
         if first(1) > self._memory:
             return 0, 0
         run = made.run(wish.prompt, _FIRST, _STEPS)
@@ -383,7 +383,8 @@ def _sized(wish: Wish, free: str, size: int) -> Wish:
 
 
 def last_below(measure: Callable[[int], int | None], most: int, low: int, high: int, guess: int, above: int | None = None) -> int:
-    """The last number at which a measure that mostly grows is at most so much: by straight lines at first, then by halves; 0 for none.
+    """Return the last number at which a measure that mostly grows is at most so much: by straight lines at first, then by halves; 0 for
+    none.
 
     A measure of None is more than that, nobody knows by how much. `above` is the measure at `high` + 1, where that is known.
     """

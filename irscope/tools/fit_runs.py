@@ -59,12 +59,12 @@ class RunFit:
 
     @property
     def at(self) -> Tried | None:
-        """The largest that fits."""
+        """Return the largest that fits."""
         return next((one for one in reversed(self.tried) if one.outcome == "fits"), None)
 
     @property
     def following(self) -> Tried | None:
-        """The smallest above it that does not."""
+        """Return the smallest above it that does not."""
         return next((one for one in self.tried if one.size > self.largest and one.outcome != "fits"), None)
 
     @property
@@ -89,7 +89,7 @@ class RunFit:
 
     @property
     def answer(self) -> str:
-        """The same in a line."""
+        """Return the same in a line."""
         memory, at, over = humanise(self.memory, Kind.BYTES), self.at, self.following
         if at is None:
             said = (
@@ -108,7 +108,7 @@ class RunFit:
         return f"{self.free} {self.largest:,} is the largest that {fits}"
 
     def report(self) -> Report:
-        """The same for people."""
+        """Return the same for people."""
         at, over = self.at, self.following
         summary: dict[str, object] = {"counted": f"{self.subject}: the most that is {self.counter}"}
         if at is not None and at.needed is not None:
@@ -130,11 +130,11 @@ class RunFit:
         return Report("fit", headline=(self.answer,), summary=summary, units={"needed": Kind.BYTES}, tables=(table,))
 
     def document(self, model: ModelInfo | None = None) -> Document:
-        """The report alone; its JSON is of the schema irscope.fit/1."""
+        """Return the report alone; its JSON is of the schema irscope.fit/1."""
         return Document(model=model or ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """The document that `--format json` prints."""
+        """Return the document that `--format json` prints."""
         at, over = self.at, self.following
         modelled = [
             one for one in (at, over) if one is not None and one.needed is not None and one.needed.provenance is not Provenance.EXACT
@@ -176,7 +176,7 @@ def _needed(one: Tried) -> str:
 
 
 def fit_training(capture: Callable[[int], Model], memory: int, start: int = 4) -> tuple[RunFit, ModelInfo]:
-    """The largest batch of a training step, which `capture` captures at a size; and the model as its header says it."""
+    """Return the largest batch of a training step, which `capture` captures at a size; and the model as its header says it."""
     captures = Captures(capture)
     for batch in (start, 2 * start):
         captures.needs(batch)
@@ -208,7 +208,7 @@ class Range:
 
     @classmethod
     def parse(cls, text: str) -> Range:
-        """The sizes that the text of --fit names."""
+        """Return the sizes that the text of --fit names."""
         found = re.fullmatch(r"(?P<name>[A-Za-z_][\w-]*)(?:=(?P<low>\d+)(?:\.\.(?P<high>\d+)))?", text)
         if found is None:
             raise UsageError(f"--fit {text!r} is not of the form NAME=LOW..HIGH", code="IRS643", hint="`--fit batch=1..512`")
@@ -219,7 +219,7 @@ class Range:
 
 
 def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
-    """The largest size with which a program ends on the device; each size is a run of it, stopped after `options.steps` steps."""
+    """Return the largest size with which a program ends on the device; each size is a run of it, stopped after `options.steps` steps."""
     program.check_place("--fit", sizes.name, f"{sizes.low}..{sizes.high}", "where the size goes")
     target = target_for(options)
     room = room_of(None, target)

@@ -104,12 +104,12 @@ class Generation(Reported):
 
     @property
     def peak_formula(self) -> str:
-        """The requested peak of the phase in which it is highest; empty where no formula was found."""
+        """Return the requested peak of the phase in which it is highest; empty where no formula was found."""
         name = max(self.phases, key=lambda one: self.phases[one].peak.requested, default="")
         return str(self.peak_formulas[name]) if name in self.peak_formulas else ""
 
     def peak(self, counter: str) -> int:
-        """The most that a counter is, from loading on."""
+        """Return the most that a counter is, from loading on."""
         return max((phase.peak[counter] for phase in self.phases.values()), default=0)
 
     @property
@@ -165,7 +165,7 @@ class Generation(Reported):
         return [*self.of_folder, *(one for one in self.simulation.diagnostics if one.code != "IRS646")]
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `--format json`."""
+        """Return the document of `--format json`."""
         wish, loaded = self.wish, self.loaded
         return {
             "schema": SCHEMA,
@@ -355,7 +355,7 @@ def _check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> No
 
 
 def generate_as(wish: Wish, options: Options) -> Generation:
-    """The same of a wish."""
+    """Return the same of a wish."""
     captured = Capture(wish)
     simulation = run_own(captured.program, wish.model, options)
     for model in (captured.loaded, captured.assistant):
@@ -523,7 +523,7 @@ class Capture:
         return self.inner.get(number, [0] * self.rhythm.unit)
 
     def whole(self, tape: Tape[Any], begin: int | None = None) -> Tape[Any]:
-        """All of it with a span for each step; `begin` is where inputs are made, if that is not when the model is loaded."""
+        """Return all of it with a span for each step; `begin` is where inputs are made, if that is not when the model is loaded."""
         wish, main, loaded, growth, unit = self._wish, self.main, self.loaded, self.growth, self.rhythm.unit
         assert main is not None
         assert loaded is not None
@@ -621,7 +621,7 @@ def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequenc
 
 
 def _by_owner(cache: Sequence[CacheLayer]) -> tuple[list[CacheLayer], list[CacheLayer]]:
-    """The model's own layers, and its assistant's."""
+    """Return the model's own layers, and its assistant's."""
     from irscope.frontends.generation.program import DRAFT
 
     own, draft = ([one for one in cache if one.kind.startswith(DRAFT) == whose] for whose in (False, True))
@@ -741,13 +741,13 @@ def _assistant_json(found: Generation) -> dict[str, Any]:
 
 
 def _short(line: str) -> str:
-    """A place in an installed package, from the package on."""
+    """Return a place in an installed package, from the package on."""
     folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
     return line.removeprefix(max(folders, key=len, default=""))
 
 
 def _formula_rows(found: Generation) -> Iterator[tuple[str, str]]:
-    """The requested peak of each phase by batch, prompt and new tokens; lines of their own, since tables cut what is long."""
+    """Yield the requested peak of each phase by batch, prompt and new tokens; lines of their own, since tables cut what is long."""
     names = {"prefill": "requested_for_the_prompt", "decode": "requested_in_decoding"}
     for name, known in found.peak_formulas.items():
         held = ", ".join(f"{first:,} to {last:,}" for first, last in known.held)
@@ -765,7 +765,7 @@ def weights_rows(loaded: Loaded) -> dict[str, str]:
 
 
 def how_text(wish: Wish, loaded: Loaded | None) -> str:
-    """The cache and the kind of attention."""
+    """Return the cache and the kind of attention."""
     return (
         f"{wish.cache} cache"
         + (f" ({wish.cache_from})" if wish.cache_from else "")

@@ -36,7 +36,7 @@ class _Stretch:
         self.counted[at] = highest_by_origin(tape, first, end)
 
     def peaks(self) -> dict[Sizes, int]:
-        """The moment of each run at which most is alive."""
+        """Return the moment of each run at which most is alive."""
         return {at: max(one, key=one.__getitem__) for at, one in self.counted.items()}
 
     def formula(self, powers: Sequence[tuple[int, int, int]]) -> dict[int, Polynomial]:
@@ -74,7 +74,7 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
 
 
 def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:
-    """The highest moments of the last step, and those of the first where more is alive in a run."""
+    """Return the highest moments of the last step, and those of the first where more is alive in a run."""
     highest = last.formula(BY_BOTH)
     if not _tells(last, highest):
         return {}

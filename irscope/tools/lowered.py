@@ -43,7 +43,7 @@ _READ: Final = "inductor."
 
 
 def eager_of(model: Model) -> Model:
-    """The program of a compiled model as it runs eagerly, at the same sizes. Raises UsageError where that cannot be read."""
+    """Return the program of a compiled model as it runs eagerly, at the same sizes. Raises UsageError where that cannot be read."""
     is_step = model.program.training is not None
     if is_step or not is_name(model.program.path):
         raise UsageError(
@@ -183,7 +183,7 @@ class Lowered:
         return (same[0],) if len(same) == 1 else ()
 
     def _places(self) -> dict[tuple[int, str, str], int]:
-        """The eager node of each call in the compiler's graphs: in a module the calls of a name are in the same order in both.
+        """Return the eager node of each call in the compiler's graphs: in a module the calls of a name are in the same order in both.
 
         Where their numbers differ, nobody can tell which is which, so that none is named.
         """
@@ -282,7 +282,7 @@ def _plain(name: str) -> str:
 
 
 def _call(name: str) -> tuple[str, int]:
-    """A call by the name of its operator, and the place among those of the graph: of batch_norm_1 that is batch_norm and 1."""
+    """Return a call by the name of its operator, and the place among those of the graph: of batch_norm_1 that is batch_norm and 1."""
     found = re.fullmatch(r"(.+?)(?:_(\d+))?", name)
     assert found is not None
     own = found[1].rstrip("_") or found[1]

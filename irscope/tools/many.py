@@ -33,7 +33,7 @@ SCHEMA: Final = "irscope.table/1"
 
 
 def expanded(texts: Sequence[str], folder: str = "") -> list[str]:
-    """The models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order.
+    """Return the models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order.
 
     Files are looked for, and named, relative to `folder`; without one to the working folder.
     """
@@ -105,7 +105,9 @@ _DETAILS: Final = (
 
 
 def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = False) -> Document:
-    """The rows as a document: of cards, or of the summaries of passes. A `short` one, for a terminal, has short names and no intervals."""
+    """Return the rows as a document: of cards, or of the summaries of passes. A `short` one, for a terminal, has short names and no
+    intervals.
+    """
     names, said = short_names([row.model for row in rows]) if short else ([row.model for row in rows], "")
     notes = [f"a model's name is the * of {said}"] if said else []
     if short and any(one.interval is not None for row in rows if row.card for key, one in row.card.quantities().items() if key != "energy"):
@@ -149,7 +151,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
 
 
 def _cells_of(card: Card | None, *, short: bool) -> dict[str, object]:
-    """The fields, numbers with their provenance."""
+    """Return the fields, numbers with their provenance."""
     if card is None:
         return {}
     numbers = card.quantities()
@@ -161,7 +163,7 @@ def _cells_of(card: Card | None, *, short: bool) -> dict[str, object]:
 
 
 def _with_errors(rows: Sequence[Row], columns: Sequence[Column], cells: Iterable[tuple[object, ...]], title: str) -> Table:
-    """The table with what went wrong."""
+    """Return the table with what went wrong."""
     failed = any(row.error is not None for row in rows)
     # The code stands beside the name, where no width drops it.
     ordered = [columns[0], Column("error", detail=not failed), *columns[1:], Column("why", detail=True)]
@@ -173,7 +175,7 @@ def _with_errors(rows: Sequence[Row], columns: Sequence[Column], cells: Iterable
 
 
 def _summary_reports(rows: Sequence[Row], names: Sequence[str]) -> Iterable[Report]:
-    """A report for each pass, its table with a row for each model and a column for each number of the summary."""
+    """Yield a report for each pass, its table with a row for each model and a column for each number of the summary."""
     passes = dict.fromkeys((report.options or report.pass_name) for row in rows for report in row.reports)
     for number, name in enumerate(passes or {"models": None}):
         found = [next((one for one in row.reports if (one.options or one.pass_name) == name), None) for row in rows]

@@ -72,7 +72,7 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """The installed version, None where it is absent."""
+        """Return the installed version, None where it is absent."""
         try:
             return metadata.version(self.package)
         except metadata.PackageNotFoundError:
@@ -217,7 +217,7 @@ def reconcile(costs: Costs, counted: Counted, peer: str, labels: Mapping[Node, s
 
 
 def _explained_parts(product: int, other: int, theirs: float) -> Iterator[tuple[str, int, float]]:
-    """A node's FLOPs in products and besides, against the counter's: parts that agree, and parts with the reason they do not."""
+    """Yield a node's FLOPs in products and besides, against the counter's: parts that agree, and parts with the reason they do not."""
     if theirs == 0:
         if product:
             yield _MISSED, product, 0
@@ -299,7 +299,7 @@ class CountedModel:
 
     @property
     def report(self) -> Report:
-        """The same as a report."""
+        """Return the same as a report."""
         costs = self.costs
         report = Report(
             "compare-flops",

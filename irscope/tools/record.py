@@ -21,7 +21,7 @@ _LONGEST = 10
 
 
 def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple[Any, tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
-    """A named model with random weights, its arguments by position and by name, and what the inputs are called."""
+    """Return a named model with random weights, its arguments by position and by name, and what the inputs are called."""
     from irscope.frontends.zoo.load import make_named  # it imports torch
 
     types = {key: parse_type(text) for key, text in inputs.items()}
@@ -46,7 +46,7 @@ class RealStep:
 
 
 def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], wanted: StepOptions, device: Any) -> RealStep:
-    """A step as `irscope train-plan` captures it, of a model with random weights or of what a user's function returned."""
+    """Return a step as `irscope train-plan` captures it, of a model with random weights or of what a user's function returned."""
     import torch  # what runs here is real
 
     from irscope.frontends.eager.steps import AUTOCAST, Auto, check_loss, check_trainable, maker_of, objective_of

@@ -54,7 +54,7 @@ class Trust:
     """True where the machine was observed."""
 
     def seconds(self, times: Times, note: str = "") -> Quantity:
-        """A median with the interval it lies in: from the least to the 95th percentile, wider below where others held it up."""
+        """Return a median with the interval it lies in: from the least to the 95th percentile, wider below where others held it up."""
         low, median, high = (value / 1e6 for value in (times.min_us, times.median_us, times.p95_us))
         return Quantity(median, _MEASURED, note=note, lo=low * self.shrink, hi=high)
 
@@ -79,7 +79,7 @@ def trust_of(recording: Recording) -> Trust:
 
 
 def trust_lines(recording: Recording) -> list[str]:
-    """The same in words; nothing where nobody looked."""
+    """Return the same in words; nothing where nobody looked."""
     machine, trust = recording.machine, trust_of(recording)
     if machine is None:
         return []
@@ -303,17 +303,17 @@ _NUMBERS: Final = (
 
 
 def module_of(op: OpRecord) -> str:
-    """The module call that an operator belongs to, as users write it."""
+    """Return the module call that an operator belongs to, as users write it."""
     return op.scope.replace("/", ".") or (_STEP if op.phase == "optimizer" else _MODEL)
 
 
 def type_of(op: OpRecord) -> str:
-    """The operator without its namespace."""
+    """Return the operator without its namespace."""
     return op.op.rpartition("::")[2]
 
 
 def time_tables(spent: Spent, top: int = _TOP) -> Iterator[Table]:
-    """The operators that take longest (all for 0), all by phase, by type and by module; each table adds up to the run."""
+    """Yield the operators that take longest (all for 0), all by phase, by type and by module; each table adds up to the run."""
     known = [op for op in spent.recording.ops if op.time is not None]
     known.sort(key=lambda op: -(op.time.median_us if op.time is not None else 0))
     has_phase, has_line = any(op.phase for op in known), any(op.code for op in known)
@@ -374,7 +374,7 @@ def recording_document(recording: Recording, device: str = "", rows: int | None 
 
 
 def recording_report(recording: Recording, device: str = "", rows: int | None = None) -> Report:
-    """The same as a report."""
+    """Return the same as a report."""
     header, trust = recording.header, trust_of(recording)
     spent = spent_of(recording, device)
     summary: dict[str, object] = {"run_by": f"{_versions_text(recording)} on {header.device.name}", "operators": _operators(recording)}
@@ -460,7 +460,7 @@ def unread_notes(recording: Recording) -> list[str]:
 
 
 def machine_tables(recording: Recording) -> Iterator[Table]:
-    """The samples of the machine by what was recorded then; columns of which nothing was read are left out."""
+    """Yield the samples of the machine by what was recorded then; columns of which nothing was read are left out."""
     stages: dict[str, list[Sample]] = {}
     if not recording.samples:
         return
@@ -630,7 +630,7 @@ def machine_series(recording: Recording) -> Iterator[Series]:
 
 
 def machine_panels(recording: Recording) -> list[Panel]:
-    """The same as pictures, below those of the run."""
+    """Return the same as pictures, below those of the run."""
     return [panel for series in machine_series(recording) for panel in panels_of(series)]
 
 
@@ -715,7 +715,7 @@ def phase_seconds(recording: Recording) -> dict[str, float]:
 
 
 def batches_series(found: Mapping[int, Recording]) -> Series:
-    """The time of a step by batch."""
+    """Return the time of a step by batch."""
     plain = [one.times("plain") for one in found.values()]
     columns = [Column("step", Kind.SECONDS, provenance=_MEASURED)]
     data: dict[str, Sequence[object]] = {

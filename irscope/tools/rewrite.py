@@ -240,7 +240,7 @@ class FileOrder:
 
     @property
     def verdict(self) -> str:
-        """The benefit of the order, in one sentence."""
+        """Return the benefit of the order, in one sentence."""
         if self.unsized:
             return f"{self.unsized} tensors have no known size and do not count: with them, the order may not be better"
         if self.after == self.before:
@@ -252,7 +252,7 @@ class FileOrder:
 
 
 def file_order(model: Model, nodes: NodeFile, schedule: Schedule) -> FileOrder:
-    """The order for the nodes of the file that the model was read from."""
+    """Return the order for the nodes of the file that the model was read from."""
     if schedule.model == "eager":
         raise UsageError(
             "the program in a file frees tensors after their last use, which is not what model=eager stands for",
@@ -299,7 +299,7 @@ def _expanded(order: Sequence[int], members: dict[int, list[int]], last: list[in
 def _with_rest(
     order: Sequence[int], members: dict[int, list[int]], before: Sequence[Sequence[int]], numbers: Sequence[int], nodes: NodeFile
 ) -> list[int]:
-    """The order with the file's other nodes: each runs as soon as it can."""
+    """Return the order with the file's other nodes: each runs as soon as it can."""
     keys = [-1] * len(nodes.needs)
     for place, number in enumerate(order):
         keys[number] = place
@@ -320,7 +320,7 @@ def write_reordered(model: Model, nodes: NodeFile, found: FileOrder, target: Pat
 
 
 def open_nodes_of(model: Model) -> NodeFile:
-    """The nodes of the file that the model was read from."""
+    """Return the nodes of the file that the model was read from."""
     return open_nodes(Path(model.program.path), model.options.method)
 
 
@@ -336,7 +336,7 @@ class Groups:
     """Groups in an order that is valid as it stands."""
 
     def expanded(self, order: Sequence[int]) -> list[int]:
-        """An order of groups as one of operators."""
+        """Return an order of groups as one of operators."""
         return [op for group in order for op in self.members[group]]
 
     @property
@@ -346,7 +346,9 @@ class Groups:
 
 
 def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
-    """The problem of ordering the groups. What a group makes and drops again is its workspace, with all else that it touches alive."""
+    """Return the problem of ordering the groups. What a group makes and drops again is its workspace, with all else that it touches
+    alive.
+    """
     group_of = {op: number for number, group in enumerate(groups.members) for op in group}
     before: list[set[int]] = [set() for _ in groups.members]
     for op, earlier in enumerate(problem.before):
@@ -371,7 +373,7 @@ def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
 
 
 def group_order(problem: OrderProblem, groups: Groups, wanted: Sequence[int], seconds: float, seed: int) -> list[int]:
-    """The order of groups that needs least: near an order of operators that is known to be good, or from a new search."""
+    """Return the order of groups that needs least: near an order of operators that is known to be good, or from a new search."""
     place = {op: at for at, op in enumerate(wanted)}
     last = [max(place[op] for op in group) for group in groups.members]
     whole = contracted(problem, groups)
@@ -429,7 +431,8 @@ def scheduled(
     latency: str = "",
     **kwargs: Any,
 ) -> ScheduledProgram:
-    """The module or exported program with its operators in the order that needs least memory. A module is exported for its arguments.
+    """Return the module or exported program with its operators in the order that needs least memory. A module is exported for its
+    arguments.
 
     `bind` gives sizes of symbols for which the order is to be good; it is valid for all.
     """

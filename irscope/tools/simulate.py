@@ -280,7 +280,7 @@ def _history(process: Process, watch: Watch, options: Options, begin: int) -> li
 
 
 def _tape_of(tape: Tape[Any], watch: Watch) -> Tape[Origin]:
-    """A copy of what was written so far, with names in place of objects, and a span for each step."""
+    """Return a copy of what was written so far, with names in place of objects, and a span for each step."""
     from irscope.frontends.simulation.watch import line_text
 
     end = tape.cut()
@@ -329,7 +329,7 @@ def _number(size: Quantity | int) -> int:
 
 
 def current_process() -> Process:
-    """The simulated device that a program runs on."""
+    """Return the simulated device that a program runs on."""
     assert _process is not None, "no program is simulated"
     return _process
 

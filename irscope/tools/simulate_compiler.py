@@ -128,11 +128,11 @@ class CompilerTried:
 
     @property
     def base(self) -> BudgetRow | None:
-        """The program as it is."""
+        """Return the program as it is."""
         return next((one for one in self.rows if one.budget == self.own), None)
 
     def best(self) -> BudgetRow | None:
-        """The budget with the lowest peak of those that lower it; of equal ones the one that recomputes least."""
+        """Return the budget with the lowest peak of those that lower it; of equal ones the one that recomputes least."""
         base = self.base
         now = None if base is None else base.peak()
         if now is None:

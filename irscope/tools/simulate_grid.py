@@ -108,13 +108,13 @@ class Grid:
 
     @property
     def front(self) -> list[Combination]:
-        """The combinations that surely fit and than which none is better in memory or time and worse in none."""
+        """Return the combinations that surely fit and than which none is better in memory or time and worse in none."""
         known = [one for one in self.runs if one.outcome == "fits" and one.throughput is not None]
         return [one for one in known if not any(_beats(other, one) for other in known)]
 
     @property
     def fastest(self) -> Combination | None:
-        """The fastest of those that surely fit."""
+        """Return the fastest of those that surely fit."""
         return max(self.front, key=lambda one: one.throughput or 0.0, default=None)
 
     @property
@@ -142,7 +142,7 @@ class Grid:
         return "no combination fits"
 
     def report(self) -> Report:
-        """The same for people."""
+        """Return the same for people."""
         front = {id(one) for one in self.front}
         columns = [Column(axis.name) for axis in self.axes]
         columns += [Column("fits"), Column("reserved", Kind.BYTES), Column("step", Kind.SECONDS), Column(f"{self.unit}/s", Kind.NUMBER)]
@@ -179,11 +179,11 @@ class Grid:
         return (Series("the front", x, (y,), data, stacked=False, sampled=True, names=[one.text for one in points]),)
 
     def document(self) -> Document:
-        """The report alone; its JSON is of the schema irscope.grid/1."""
+        """Return the report alone; its JSON is of the schema irscope.grid/1."""
         return Document(model=ModelInfo("", ""), reports=(self.report(),), own_json=lambda _: self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """The document that `--format json` prints."""
+        """Return the document that `--format json` prints."""
         front = {id(one) for one in self.front}
         return {
             "schema": SCHEMA,

@@ -90,7 +90,7 @@ def how_it_ended(document: Mapping[str, Any]) -> tuple[Literal["fits", "oom", "f
 
 
 def arguments_of(program: Program, options: Options, *more: str) -> list[str]:
-    """The arguments of `irscope` that simulate one rank; `more` are further options."""
+    """Return the arguments of `irscope` that simulate one rank; `more` are further options."""
     line = ["simulate", *(["--world", str(options.world), "--rank", str(options.rank)] if options.world else [])]
     line += ["--events", _events(options), "--local", str(options.local)]
     line += ["--steps", str(options.steps), "--time", str(options.seconds)]
@@ -127,7 +127,7 @@ class _Server:
         self._changing = threading.Lock()
 
     def run(self, line: Sequence[str], said: Path) -> int:
-        """The exit status of an `irscope` command line; its standard error goes to a file, its standard output nowhere."""
+        """Return the exit status of an `irscope` command line; its standard error goes to a file, its standard output nowhere."""
         try:
             self._requests.write(json.dumps({"line": list(line), "stderr": str(said)}) + "\n")
             self._requests.flush()
@@ -202,7 +202,8 @@ class Children:
             one.close()
 
     def run(self, several: Sequence[Options], what: str = "ranks", programs: Sequence[Program] = ()) -> list[dict[str, Any]]:
-        """The JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says why.
+        """Return the JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says
+        why.
 
         `programs` are run in the place of the one, each with its options.
         """
@@ -252,25 +253,25 @@ class Children:
 
 
 def run_otherwise(program: Program, options: Options, what: str) -> dict[str, Any] | None:
-    """The document of a program at another end of what nobody computes; None where it fails then."""
+    """Return the document of a program at another end of what nobody computes; None where it fails then."""
     with Children(program) as children:
         [document] = children.run([replace(options, both_ends=False, keep_files=False)], what)
     return document if document["outcome"] in ("finished", "steps") else None
 
 
 def peak_of(document: Mapping[str, Any], key: str) -> int:
-    """The highest peak of a counter; 0 where nothing was simulated."""
+    """Return the highest peak of a counter; 0 where nothing was simulated."""
     found: int = document.get("peak", {}).get(key, 0)
     return found
 
 
 def most_reserved(document: Mapping[str, Any]) -> int:
-    """The highest peak of reserved, at either end of when work on other streams is done."""
+    """Return the highest peak of reserved, at either end of when work on other streams is done."""
     return max(peak_of(one or {}, "reserved") for one in (document, document.get("lazy"), document.get("in_flight")))
 
 
 def traffic_seconds(document: Mapping[str, Any], link: float) -> float:
-    """The least time that a device needs to send or receive its part of all collectives whose part is known."""
+    """Return the least time that a device needs to send or receive its part of all collectives whose part is known."""
     found = (least_seconds(one["op"], len(_members(one["ranks"])), one["bytes"], link) for one in document["collectives"])
     return sum(one or 0 for one in found)
 
@@ -287,13 +288,13 @@ class Axis(NamedTuple):
 
 
 def _stretch(members: Sequence[int]) -> tuple[int, int]:
-    """The stride and the number of ranks that lie evenly; stride 0 where they do not."""
+    """Return the stride and the number of ranks that lie evenly; stride 0 where they do not."""
     strides = {b - a for a, b in itertools.pairwise(members)}
     return (strides.pop() if len(strides) == 1 else 0), len(members)
 
 
 def axes_of(world: int, groups: Iterable[tuple[str, Sequence[int]]]) -> list[Axis]:
-    """The dimensions that the groups of some ranks show, outermost first; one for all ranks where they are no grid."""
+    """Return the dimensions that the groups of some ranks show, outermost first; one for all ranks where they are no grid."""
     names: dict[tuple[int, int], str] = {}
     cuts = {1, world}
     for name, members in groups:
@@ -363,7 +364,7 @@ class Ranks(Reported):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The document of the worst rank, and `ranks`: the classes."""
+        """Return the document of the worst rank, and `ranks`: the classes."""
         worst = {key: value for key, value in self.classes[0].document.items() if key != "exit_code"}
         made = [
             {
@@ -390,7 +391,7 @@ class Ranks(Reported):
                 yield f"rank {one.document['rank']}: ", one.document
 
     def report(self) -> Report:
-        """The worst rank, and a row for each class."""
+        """Return the worst rank, and a row for each class."""
         worst = self.classes[0]
         summary: dict[str, Any] = {
             "verdict": self._verdict(),
@@ -405,7 +406,7 @@ class Ranks(Reported):
         return Report("simulate", summary=summary, tables=tables, diagnostics=tuple(self.diagnostics), pictures=self._pictures)
 
     def _pictures(self) -> list[Panel]:
-        """The peaks of the classes beside each other."""
+        """Return the peaks of the classes beside each other."""
         names = [f"rank {one.document['rank']}{f': {one.name}' if one.name else ''}" for one in self.classes]
         columns = [(Column(key, Kind.BYTES), [peak_of(one.document, key) for one in self.classes]) for key in COUNTERS]
         found = largest_bars("peaks of the classes of ranks", names, columns)
@@ -484,7 +485,7 @@ class _Search:
         return one in self.found and other in self.found and _signature(self.found[one]) == _signature(self.found[other])
 
     def axes(self) -> list[Axis]:
-        """The dimensions of the world, as the groups of what was simulated show them."""
+        """Return the dimensions of the world, as the groups of what was simulated show them."""
         groups = [(one["group"], _members(one["ranks"])) for made in self.found.values() for one in made["collectives"]]
         return axes_of(self._options.ranks, groups)
 
@@ -562,7 +563,7 @@ def named_ranks(program: Program, world: int, axes: Sequence[Axis]) -> list[int]
 
 
 def _sources(program: Program) -> Iterator[Path]:
-    """The program's own files: the script, and modules that lie beside it."""
+    """Yield the program's own files: the script, and modules that lie beside it."""
     if program.is_module:
         with contextlib.suppress(ImportError, ValueError):
             found = importlib.util.find_spec(program.script)
@@ -575,7 +576,7 @@ def _sources(program: Program) -> Iterator[Path]:
 
 
 def _members(text: str) -> list[int]:
-    """The ranks that `ranks_text` wrote."""
+    """Return the ranks that `ranks_text` wrote."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         stretch, _, step = part.partition(":")
@@ -635,7 +636,7 @@ def _place(rank: int, axis: Axis) -> int:
 
 
 def _named(ranks: Sequence[int], axes: Sequence[Axis]) -> str:
-    """The places that a class has along each axis, where it does not have them all."""
+    """Return the places that a class has along each axis, where it does not have them all."""
     parts = []
     for axis in axes if len(axes) > 1 else ():
         places = sorted({_place(rank, axis) for rank in ranks})

@@ -99,7 +99,7 @@ class Tried:
 
     @property
     def needed(self) -> int | None:
-        """The most that the program reserves as it is, where the device has room for everything."""
+        """Return the most that the program reserves as it is, where the device has room for everything."""
         return peak_of(self.before, "reserved") if self.before["outcome"] in _ENDED else None
 
     def best(self) -> Trial | None:
@@ -162,7 +162,7 @@ class Tried:
         return (*(f"{one.name}: {one.settings[0].code}" for one in single), *more)
 
     def with_report(self, report: Report) -> Document:
-        """The report of the program as it is, with what was tried behind its verdict."""
+        """Return the report of the program as it is, with what was tried behind its verdict."""
         summary: dict[str, object] = {}
         for key, value in report.summary.items():
             summary[key] = value
@@ -329,7 +329,7 @@ def _of_compiler(document: Mapping[str, Any], left_out: list[str], budgets: Sequ
 
 
 def own_budget(document: Mapping[str, Any]) -> float | None:
-    """The activation memory budget that a program has, where all of its graphs have the same."""
+    """Return the activation memory budget that a program has, where all of its graphs have the same."""
     found = {one["budget"] for one in document.get("compiled", {}).get("partitions", ())}
     return found.pop() if len(found) == 1 else None
 

@@ -233,12 +233,12 @@ class Simulation(Reported):
         return "; ".join((self.options.launcher, *self.started))
 
     def peak(self, key: str) -> int:
-        """The most that a counter was."""
+        """Return the most that a counter was."""
         return max([self.now.get(f"{key}_peak", 0), *(step.peak[key] for _, step in self.parts)])
 
     @property
     def parts(self) -> list[tuple[str, Step]]:
-        """Every step by its number, and what came after the last one where that was higher; all of a program without steps."""
+        """Return every step by its number, and what came after the last one where that was higher; all of a program without steps."""
         found = [(str(number), step) for number, step in enumerate(self.steps, 1)]
         rest = self.rest
         if (
@@ -251,7 +251,7 @@ class Simulation(Reported):
 
     @functools.cached_property
     def lazy(self) -> Replayed | None:
-        """The same requests where work on other streams is done only when the host waits for it; None where that changes nothing."""
+        """Return the same requests where work on other streams is done only when the host waits for it; None where that changes nothing."""
         shared = any(one.verb == "record" for one in self.tape.actions)
         if not shared or not self.options.both_ends or self.options.pending_frees != "next_malloc" or self.outcome == "oom":
             return None
@@ -259,7 +259,7 @@ class Simulation(Reported):
 
     @functools.cached_property
     def in_flight(self) -> Replayed | None:
-        """The same requests where NCCL's watchdog sees a step's works only a step later; None where that changes nothing.
+        """Return the same requests where NCCL's watchdog sees a step's works only a step later; None where that changes nothing.
 
         It looks ten times a second, and only at what the device has finished: what a step's collectives hold may still be there in the
         next one, where the program itself lets go of it.
@@ -335,7 +335,7 @@ class Simulation(Reported):
         return sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `--format json`."""
+        """Return the document of `--format json`."""
         options = self.options
         return {
             "schema": SCHEMA,
@@ -401,7 +401,7 @@ class Simulation(Reported):
 
     @property
     def _step_times(self) -> list[ClockedStep | None]:
-        """The times of the steps, without that of what was before them."""
+        """Return the times of the steps, without that of what was before them."""
         found = self.clock.steps
         return [*found[-len(self.steps) :]] if self.steps and found else [None] * len(self.steps)
 
@@ -442,7 +442,7 @@ class Simulation(Reported):
         )
 
     def brief(self) -> Report:
-        """The verdict and the lines that decide it; the rest is in `report`."""
+        """Return the verdict and the lines that decide it; the rest is in `report`."""
         whole = self.report()
         summary: dict[str, Any] = {"verdict": whole.summary["verdict"], "ran": self._ran()}
         if self.outcome not in ("finished", "steps"):
@@ -456,14 +456,14 @@ class Simulation(Reported):
         return replace(whole, summary=summary, tables=(), notes=(*whole.notes, *hints))
 
     def _ran(self) -> str:
-        """The program in a line: for how long, as which rank, on what."""
+        """Return the program in a line: for how long, as which rank, on what."""
         steps = len(self.steps)
         what = f"{self.script}, {steps} step{'' if steps == 1 else 's'}" if steps else self.script
         rank = f", rank {self.options.rank} of {self.options.ranks}" if self.options.world else ""
         return f"{what}{rank}, as {self.launched_as}, {self.target.rules}"
 
     def _deciding(self) -> Iterator[tuple[str, str]]:
-        """The highest step, what it is made of, and what of it is the most."""
+        """Yield the highest step, what it is made of, and what of it is the most."""
         parts = self.parts
         if not parts:
             return
@@ -526,7 +526,7 @@ def blocks_of(alive: Sequence[Row], classes: Mapping[str, str]) -> list[dict[str
 
 
 def _above(path: str) -> Iterator[str]:
-    """A path and those of the modules that it is in."""
+    """Yield a path and those of the modules that it is in."""
     yield path
     while "." in path:
         path = path.rpartition(".")[0]
@@ -657,12 +657,12 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
 
 
 def error_line(error: str) -> str:
-    """A message in one line."""
+    """Return a message in one line."""
     return one_line(" ".join(error.split()))
 
 
 def _short(error: str) -> str:
-    """The first two sentences of torch's message at most: "CUDA out of memory. Tried to allocate 1.00 GiB." """
+    """Return the first two sentences of torch's message at most: "CUDA out of memory. Tried to allocate 1.00 GiB." """
     return ". ".join(error.split(". ")[:2]).removeprefix("CUDA out of memory. ")
 
 
@@ -805,19 +805,19 @@ Number = TypeVar("Number", int, float)
 
 
 def _largest(rows: Mapping[tuple[object, ...], Sequence[int | None]]) -> list[tuple[object, ...]]:
-    """Each with the number of tensors and their bytes, those of which nobody knows the bytes last."""
+    """Return each with the number of tensors and their bytes, those of which nobody knows the bytes last."""
     sums = {key: whole(sizes) for key, sizes in rows.items()}
     return [(*key, len(rows[key]), sums[key]) for key in sorted(rows, key=lambda key: (sums[key] is None, -(sums[key] or 0)))]
 
 
 def whole(parts: Iterable[Number | None]) -> Number | None:
-    """A sum, which is not known where a part of it is not."""
+    """Return a sum, which is not known where a part of it is not."""
     known = list(parts)
     return None if None in known else cast("Number", sum(one for one in known if one is not None))
 
 
 def _kernel_seconds(kernel: Kernel, target: Target) -> float | None:
-    """The least time by the device's bandwidth and rate; None where one of them is not known."""
+    """Return the least time by the device's bandwidth and rate; None where one of them is not known."""
     device = target.device
     if kernel.bytes is None or device.bandwidth is None:
         return None
@@ -937,7 +937,7 @@ def least_seconds(op: str, ranks: int, size: int, link: float) -> float | None:
 
 
 def _times_json(time: ClockedStep | None) -> dict[str, Any]:
-    """The times of a step; null where they are not known, as the upper end is where an operator is not."""
+    """Return the times of a step; null where they are not known, as the upper end is where an operator is not."""
     if time is None:
         return {"seconds": None, "seconds_interval": None}
     return {"seconds": time.seconds, "seconds_interval": [time.low, None if math.isinf(time.high) else time.high]}

@@ -73,7 +73,7 @@ def _refusal(simulation: Simulation) -> Refusal | None:
 
 
 def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recording:
-    """The last step as the warm run, the first one as the cold run; of a program without steps all of it."""
+    """Return the last step as the warm run, the first one as the cold run; of a program without steps all of it."""
     replayed = simulation.replay()
     counted = [*replayed.outcomes[: len(simulation.steps)]] or replayed.outcomes
     tape = simulation.tape
@@ -94,14 +94,14 @@ def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recordi
 
 
 def said_of(report: Report) -> Said:
-    """The numbers and texts that the report begins with."""
+    """Return the numbers and texts that the report begins with."""
     cells = {key: _cell(cell) for key, cell in report.summary.items() if isinstance(cell, str | int | float | Quantity)}
     remarks = [f"{one.code}: {one.message}" for one in report.diagnostics]
     return Said({key: cell for key, cell in cells.items() if cell is not None}, (*report.notes, *remarks))
 
 
 def table_said(table: Table) -> SaidTable:
-    """A table as recordings have it: a column of texts holds nothing else, such as the number of a compiled graph."""
+    """Return a table as recordings have it: a column of texts holds nothing else, such as the number of a compiled graph."""
     columns = [f"{column.heading}:{column.kind.value}" for column in table.columns]
     are_texts = [not column.kind.is_number for column in table.columns]
     rows = [

@@ -62,7 +62,7 @@ def without_data() -> Iterator[None]:
 
 
 def as_torch(value: object, device: str = "meta") -> Any:
-    """An argument with tensors in place of their types."""
+    """Return an argument with tensors in place of their types."""
     if isinstance(value, TensorType):
         assert value.shape is not None
         return torch.empty([int(size) for size in value.shape if isinstance(size, int)], dtype=_DTYPES[value.dtype], device=device)
@@ -74,7 +74,7 @@ def as_torch(value: object, device: str = "meta") -> Any:
 
 
 def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Counted:
-    """The answer of a counter that takes one call at a time."""
+    """Return the answer of a counter that takes one call at a time."""
     if not model.program.calls:
         model = open_model(Path(model.program.path), replace(model.options, keep_calls=True), settings=model.manager.settings)
     types, labels = model.manager.get(Shapes), labels_of(model.graph)
@@ -100,13 +100,13 @@ def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Co
 
 
 def _function(operator: str) -> Any:
-    """The ATen operator of a name; None for those of others."""
+    """Return the ATen operator of a name; None for those of others."""
     name, _, overload = operator.rpartition(".")
     return None if "::" in name else getattr(getattr(torch.ops.aten, name, None), overload, None)
 
 
 def _call(function: Any, called: Called, types: Inferred) -> Call:
-    """The call as somebody would write it: without what has its default at the end, and by name only what has to be."""
+    """Return the call as somebody would write it: without what has its default at the end, and by name only what has to be."""
     args: list[object] = []
     named: dict[str, object] = {}
     wanted = 0
@@ -129,7 +129,7 @@ def _call(function: Any, called: Called, types: Inferred) -> Call:
 
 
 def _operand_with_type(given: object, is_tensor: bool, types: Inferred) -> object:
-    """An argument with types for tensors and numbers for formulas; raises CannotCount where a size is open."""
+    """Return an argument with types for tensors and numbers for formulas; raises CannotCount where a size is open."""
     if isinstance(given, tuple | list):
         return [_operand_with_type(item, is_tensor, types) for item in given]
     if isinstance(given, SymDim):
@@ -177,7 +177,7 @@ class _One(nn.Module):
         self._function, self._args, self._named = function, args, named
 
     def forward(self, *tensors: Tensor) -> Any:
-        """The call with these tensors in place of its own."""
+        """Run the call with these tensors in place of its own."""
         given = iter(tensors)
 
         def filled(value: Any) -> Any:
@@ -252,7 +252,7 @@ _ARGUMENTS: dict[str, Callable[[list[Any], dict[str, Any]], tuple[list[Any], dic
 
 
 def _public(name: str) -> Callable[..., Any] | None:
-    """The function as the counter may have replaced it, so looked up at every call."""
+    """Return the function as the counter may have replaced it, so looked up at every call."""
     for module in (F, torch):
         found: Callable[..., Any] | None = getattr(module, name, None)
         if found is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def memory_of(model: Model) -> StepMemory:
-    """The step's memory."""
+    """Return the step's memory."""
     found: StepMemory = model.manager.get(TrainingMemory())
     return found
 
@@ -71,12 +71,12 @@ def compiled_report(model: Model) -> Report | None:
 
 
 def node_lines(model: Model, link: float) -> str:
-    """The CSV of operators."""
+    """Return the CSV of operators."""
     return nodes_csv(memory_of(model), kept_of(model, link).times)
 
 
 def activation_lines(model: Model, link: float) -> str:
-    """The CSV of kept activations."""
+    """Return the CSV of kept activations."""
     found = kept_of(model, link)
     return activations_csv(memory_of(model), found.kept, found.times)
 
@@ -109,7 +109,7 @@ class Size:
 
     @property
     def least(self) -> int:
-        """The same as a number to search by."""
+        """Return the same as a number to search by."""
         assert isinstance(self.needed.value, int)
         return self.needed.value
 
@@ -129,14 +129,14 @@ class BatchSweep:
 
     @property
     def model(self) -> Model:
-        """The first of them."""
+        """Return the first of them."""
         return next(iter(self.models.values()))
 
 
 def sweep_batches(
     capture: Callable[[int], Model], batches: Sequence[int] = (), memory: int | None = None, start: int = 4, seconds: float = 10
 ) -> BatchSweep:
-    """The step at several sizes of the batch, each captured anew by `capture`; with `memory` the largest batch that fits into it.
+    """Return the step at several sizes of the batch, each captured anew by `capture`; with `memory` the largest batch that fits into it.
 
     That is searched for from `start` on where no sizes are named, without recomputing and with plans of what to recompute, each found
     within so many seconds.
@@ -211,7 +211,7 @@ class Captures:
         self._models: dict[int, Model] = {}
 
     def memory(self, batch: int) -> StepMemory:
-        """The step's memory at a size."""
+        """Return the step's memory at a size."""
         if batch not in self.found:
             model = self._capture(batch)
             self.found[batch] = memory_of(model)
@@ -222,7 +222,7 @@ class Captures:
         return self.found[batch]
 
     def model(self, batch: int) -> Model:
-        """The step at a size; one that was only tried on the way to another is captured again."""
+        """Return the step at a size; one that was only tried on the way to another is captured again."""
         return self._models.get(batch) or self._capture(batch)
 
     @property
@@ -236,7 +236,7 @@ class Captures:
         return memory.central.worst(memory.taken)
 
     def reserved(self, batch: int) -> Quantity:
-        """The same with where it comes from."""
+        """Return the same with where it comes from."""
         memory = self.memory(batch)
         return memory.worst(memory.taken)
 
@@ -281,7 +281,7 @@ def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
 
 
 def search_batches(room: int, needs: Callable[[int], int], known: dict[int, int], most: int = 0) -> tuple[int, int]:
-    """The largest size that needs no more than the room, and the smallest known one that needs more.
+    """Return the largest size that needs no more than the room, and the smallest known one that needs more.
 
     0 stands for none. Memory grows nearly in proportion, so the next size is where the line through two known ones meets the limit.
     """
@@ -415,7 +415,7 @@ def picture_title(picture: str, model: Model) -> str:
 
 
 def picture_lines(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float, encoding: str) -> Iterator[str]:
-    """A picture in the terminal."""
+    """Yield a picture in the terminal."""
     if picture in ("categories", "idle"):
         raise UsageError(f"the picture {picture!r} has bars and is drawn into a file", code="IRS387", hint="`--plot FILE.svg`")
     if picture == "batch":

@@ -55,7 +55,7 @@ class Known:
 
 
 def need_parquet() -> Any:
-    """The library that reads and writes Parquet."""
+    """Return the library that reads and writes Parquet."""
     try:
         import_module("pyarrow.parquet")
         return import_module("pyarrow")
@@ -270,7 +270,7 @@ class Dataset:
             raise
 
     def _type_of(self, key: str, table: str, values: Sequence[Scalar]) -> Any:
-        """The type of a column, the same in every part."""
+        """Return the type of a column, the same in every part."""
         arrow, key = self._arrow, key.partition("@")[0]
         if table == OPERATORS:
             return {"count": arrow.int64(), "known": arrow.bool_()}.get(key, arrow.string())
@@ -289,7 +289,7 @@ class Dataset:
         return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and any(one.glob("part-*.parquet")))
 
     def read(self, table: str = MODELS, columns: Sequence[str] | None = None) -> Any:
-        """A whole table of the dataset, as pyarrow's."""
+        """Return a whole table of the dataset, as pyarrow's."""
         files = sorted(str(path) for path in (self.folder / table).glob("part-*.parquet"))
         if not files:
             known = self.tables()
@@ -317,13 +317,13 @@ class Dataset:
 
 
 def _folder_of(name: str) -> str:
-    """A folder for a pass as it was written, options and all."""
+    """Return a folder for a pass as it was written, options and all."""
     made = re.sub(r"[^A-Za-z0-9_.=-]+", "_", name).strip("._") or "pass"
     return f"{made}_pass" if made in (MODELS, OPERATORS) else made
 
 
 def _packed(item: Item, key: str, found: Found) -> bytes:
-    """A model's rows; which file they are about is added here, since two files of one content have the same rows."""
+    """Return a model's rows; which file they are about is added here, since two files of one content have the same rows."""
     row = {
         **found.model,
         "uri": well_formed(item.uri),
@@ -339,7 +339,7 @@ def _unpacked(packed: bytes) -> Found:
 
 
 def _cell(value: Scalar, type_: Any, arrow: Any) -> Scalar:
-    """A value as its column takes it; what does not fit is not there, and never another number."""
+    """Return a value as its column takes it; what does not fit is not there, and never another number."""
     if value is None:
         return None
     if arrow.types.is_null(type_):

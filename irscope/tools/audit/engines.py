@@ -165,7 +165,7 @@ class Engine(Protocol):
 
 
 def make_engine(name: str, setup: Setup, jobs: int, address: str = "") -> Engine:
-    """The engine of a name; UsageError where it is none or cannot be had."""
+    """Return the engine of a name; UsageError where it is none or cannot be had."""
     if not 1 <= jobs <= _MOST_JOBS:
         raise UsageError(f"--jobs is 1 to {_MOST_JOBS}", code="IRS721")
     if name == "local":

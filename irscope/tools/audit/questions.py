@@ -33,7 +33,7 @@ _MOST_IN_CELL: Final = 4
 
 
 def column_of(key: str, *, detail: bool = False) -> Column:
-    """The column of a table for one of the dataset's."""
+    """Return the column of a table for one of the dataset's."""
     plain, _, device = key.partition("@")
     heading = _HEADINGS.get(plain, "")
     return Column(key, FIELD_KINDS.get(plain, Kind.TEXT), f"{heading or plain} on {device}" if device else heading, detail=detail)
@@ -50,7 +50,7 @@ def hub_name(uri: str) -> str:
 
 
 def models_table(found: Columns, title: str = "models") -> Table:
-    """The models, one row each, with every column; a terminal shows those that decide, under names without what all have."""
+    """Return the models, one row each, with every column; a terminal shows those that decide, under names without what all have."""
     names, _ = short_names([hub_name(uri) for uri in found["uri"]])
     shown = [one for key in _SHOWN for one in found if one.partition("@")[0] == key]
     order = ["uri", *shown, *(key for key in found if key not in shown and key != "uri")]
@@ -62,7 +62,7 @@ def models_table(found: Columns, title: str = "models") -> Table:
 
 
 def models_of(dataset: Dataset) -> Table:
-    """Every model with the columns of its card."""
+    """Return every model with the columns of its card."""
     return models_table(_columns(dataset.read()))
 
 
@@ -200,7 +200,7 @@ SETS: Final[Mapping[str, tuple[str, Callable[[Dataset], Table]]]] = {
 
 
 def answer(dataset: Dataset, name: str) -> Document:
-    """The table of a question."""
+    """Return the table of a question."""
     if name not in SETS:
         raise UsageError(f"there is no set {name!r}", code="IRS725", hint=f"sets: {', '.join(SETS)}")
     table = SETS[name][1](dataset)
@@ -216,7 +216,7 @@ def _subjects(dataset: Dataset) -> tuple[Subject, ...]:
 
 
 def verdict_lines(found: Columns, devices: Sequence[str]) -> Iterable[str]:
-    """The answer in words: how many models fit, for each device that was asked for."""
+    """Yield the answer in words: how many models fit, for each device that was asked for."""
     ok = [at for at, status in enumerate(found["status"]) if status == "ok"]
     yield f"{len(found['uri']):,} models, {len(found['uri']) - len(ok):,} not ok"
     for number, device in enumerate(devices):

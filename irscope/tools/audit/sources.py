@@ -89,7 +89,7 @@ class Item:
 
     @property
     def uri(self) -> str:
-        """The place as it is shown: a whole path, a URL, ARCHIVE!MEMBER, or a name. Two places may look alike."""
+        """Return the place as it is shown: a whole path, a URL, ARCHIVE!MEMBER, or a name. Two places may look alike."""
         place = self.place
         if isinstance(place, Packed):
             return f"{_text_of(place.archive)}{_MEMBER}{place.name}" + (f"#{place.number}" if place.number > 1 else "")
@@ -97,7 +97,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """The last part of the place."""
+        """Return the last part of the place."""
         return os.path.basename(self.place.name if isinstance(self.place, Packed) else _text_of(self.place))
 
     @property
@@ -128,7 +128,7 @@ class Listing:
 
 
 def list_items(sources: Sequence[str], listing: Listing) -> Iterator[Item]:
-    """Every model of the sources, each once where a source names it once; UsageError for a source that is none."""
+    """Yield every model of the sources, each once where a source names it once; UsageError for a source that is none."""
     for source in sources:
         yield from _of_source(source, listing)
 
@@ -217,7 +217,7 @@ def _version_of(name: str) -> str:
 
 
 def _of_folder(text: str, listing: Listing, *, is_top: bool = False) -> Iterator[Item]:
-    """The models below a folder; a hub's folder is one model, beside the graphs that lie in it."""
+    """Yield the models below a folder; a hub's folder is one model, beside the graphs that lie in it."""
     try:
         here = os.stat(text)
         if (here.st_dev, here.st_ino) in listing.seen:
@@ -263,7 +263,7 @@ def _archive_in_folder(archive: Local | Remote, listing: Listing) -> Iterator[It
 
 
 def _of_hub_folder(folder: str, names: Sequence[str]) -> tuple[Item | None, frozenset[str]]:
-    """The model that a folder as a whole is, and the files of it that are no models of their own."""
+    """Return the model that a folder as a whole is, and the files of it that are no models of their own."""
     if not any(name in names for name in _STEM_FILES):
         return None, frozenset(name for name in names if _is_later_part(name))
     try:
@@ -356,7 +356,7 @@ def _opened(place: Local | Remote) -> Iterator[IO[bytes]]:
 
 
 def _store_of(uri: str) -> tuple[Any, str]:
-    """The file system of fsspec that a URL is of, and the path in it; credentials are what its own environment says."""
+    """Return the file system of fsspec that a URL is of, and the path in it; credentials are what its own environment says."""
     try:
         core = import_module("fsspec.core")
     except ImportError as error:
@@ -427,7 +427,7 @@ def readable(item: Item, fetch: int = DEFAULT_FETCH, *, whole: bool = False) -> 
 
 
 def _staged(item: Item, place: Remote | Packed, staging: Staging) -> Path:
-    """The model's file, and what lies beside it."""
+    """Return the model's file, and what lies beside it."""
     if isinstance(place, Packed):
         with _opened(place.archive) as file, Archive(file, _text_of(place.archive)) as opened:
             found = [one for one in opened.members if one.name == place.name]
@@ -458,7 +458,7 @@ def _lies_beside(one: Member, member: Member) -> bool:
 
 
 def content_key(item: Item, *, reads_values: bool = False) -> str:
-    """A text that two files share where they surely have the same content, as far as passes look at it.
+    """Return a text that two files share where they surely have the same content, as far as passes look at it.
 
     It is measured: the digest of the whole file, or of the header and size where nothing behind the header is looked at. No name and
     no checksum in a file says so, since whoever made the file chose it. What lies in an archive or a store is known by its place.
@@ -505,5 +505,5 @@ def _is_zip(file: IO[bytes]) -> bool:
 
 
 def short_digest(*parts: str) -> str:
-    """A short text for parts that are compared for equality alone."""
+    """Return a short text for parts that are compared for equality alone."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]

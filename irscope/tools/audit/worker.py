@@ -85,7 +85,7 @@ _MISSING_DATA: Final = "IRS156"
 
 
 def failure(reason: str, code: str, message: str) -> Found:
-    """The row of a model that could not be analysed."""
+    """Return the row of a model that could not be analysed."""
     return Found({"status": "failed", "reason": reason, "code": code, "message": one_line(message)})
 
 
@@ -157,7 +157,7 @@ def _card_row(card: Card) -> Row:
 
 
 def _pass_row(report: Report) -> Row:
-    """The summary of a pass; a number that is a formula stands in a column of its own, so that a column has numbers or texts."""
+    """Return the summary of a pass; a number that is a formula stands in a column of its own, so that a column has numbers or texts."""
     row: Row = {}
     for entry in report.entries():
         value = json_value(plain(entry.cell))

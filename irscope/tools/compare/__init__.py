@@ -40,7 +40,7 @@ __all__ = [
 
 
 def model_comparison(compared: ModelComparison, *, everything: bool = False) -> Document:
-    """The document of two models; `everything` lists what is equal too."""
+    """Return the document of two models; `everything` lists what is equal too."""
     a, b = compared.a.model, compared.b.model
     with paused_gc():
         report = b.marked(a.marked(model_report(compared, everything=everything)))
@@ -48,7 +48,7 @@ def model_comparison(compared: ModelComparison, *, everything: bool = False) -> 
 
 
 def run_comparison(compared: RunComparison) -> Document:
-    """The document of a model and a recording."""
+    """Return the document of a model and a recording."""
     model = compared.side.model
     report = model.marked(run_report(compared))
     return comparison_document("recording", model.info(), recording_json(compared.recording), report, recording_parts(compared.recording))
@@ -61,7 +61,7 @@ _INPUTS_DO_NOT_FIT: Final = ("IRS148", "IRS623")
 def open_for(
     path: Path, recording: Recording, options: LoadOptions | None = None, settings: Settings | None = None, *, as_in_file: bool = False
 ) -> Model:
-    """The model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first.
+    """Return the model of a file with the inputs, sizes, device and version of a recording; what the user gives goes first.
 
     Where ONNX Runtime optimised the graph, the model is the graph that it is predicted to have run, unless it is to be `as_in_file`.
     """

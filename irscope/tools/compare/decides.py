@@ -57,7 +57,7 @@ class Decision:
 
 
 def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
-    """The cards of both models at the sizes that the first one's card is for."""
+    """Return the cards of both models at the sizes that the first one's card is for."""
     from irscope.tools.card import make_card  # not at the top: `irscope compare --help` does without all that it looks up
 
     first, second = compared.a.model, compared.b.model
@@ -78,7 +78,7 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
 
 
 def _at_sizes(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
-    """The model at these sizes; as it is, and why, where it cannot have them."""
+    """Return the model at these sizes; as it is, and why, where it cannot have them."""
     if not sizes:
         return model, ""
     try:
@@ -92,7 +92,7 @@ def _at_sizes(model: Model, sizes: Mapping[str, int]) -> tuple[Model, str]:
 
 
 def decisive_document(compared: ModelComparison, decision: Decision, *, everything: bool = False) -> Document:
-    """The document of two models: what decides, where they differ, how they were matched."""
+    """Return the document of two models: what decides, where they differ, how they were matched."""
     document = model_comparison(compared, everything=everything)
     (report,) = document.reports
     compiled = compared.b.is_compiled and not compared.a.is_compiled
@@ -237,7 +237,7 @@ def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
 
 
 def plain(cell: Cell) -> Cell:
-    """A number without its interval, which JSON has: two of them side by side are wider than a terminal."""
+    """Return a number without its interval, which JSON has: two of them side by side are wider than a terminal."""
     if not isinstance(cell, Quantity) or cell.interval is None or cell.value is None:
         return cell
     sign = Provenance.MODELLED if cell.provenance is Provenance.EXACT else cell.provenance

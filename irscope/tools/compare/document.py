@@ -43,7 +43,7 @@ _SMALL = 0.0005
 
 
 def change_text(share: float) -> str:
-    """A change as a share, with its sign; a small one is no "-0.0%"."""
+    """Return a change as a share, with its sign; a small one is no "-0.0%"."""
     return f"{share:+.1%}" if abs(share) >= _SMALL else f"{100 * share:+.1g}%"
 
 
@@ -52,7 +52,7 @@ def _of_model(name: str, model: ModelInfo) -> Subject:
 
 
 def _unknown_as_details(table: Table) -> Table:
-    """A table whose columns are details where nothing in them is known: most of what can be compared is the same, or on no side."""
+    """Return a table whose columns are details where nothing in them is known: most of what can be compared is the same, or on no side."""
     known = {column.key for column in table.columns if any(bare(cell) not in (None, "") for cell in table.cells(column.key))}
     return replace(table, columns=tuple(column if column.key in known else replace(column, detail=True) for column in table.columns))
 
@@ -121,7 +121,7 @@ class Threshold:
 
 
 def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Threshold]:
-    """The limits that arguments name; UsageError for what makes no sense."""
+    """Return the limits that arguments name; UsageError for what makes no sense."""
     found: list[Threshold] = []
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         term = _TERM.fullmatch(part)

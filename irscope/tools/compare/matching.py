@@ -50,13 +50,13 @@ class Side:
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """Every node in order, those inside regions and functions included."""
+        """Return every node in order, those inside regions and functions included."""
         program = self.model.program
         return [node for body in (program.graph, *program.functions.values()) for node in body.walk()]
 
     @cached_property
     def number(self) -> dict[Node, int]:
-        """The place of each node among `nodes`."""
+        """Return the place of each node among `nodes`."""
         return {node: number for number, node in enumerate(self.nodes)}
 
     @cached_property
@@ -89,7 +89,7 @@ class Side:
 
     @cached_property
     def modules(self) -> dict[Node, str]:
-        """The dotted path of the module that each node belongs to."""
+        """Return the dotted path of the module that each node belongs to."""
         known: dict[Scope, str] = {}
         found: dict[Node, str] = {}
         for node in self.nodes:
@@ -101,7 +101,7 @@ class Side:
 
     @cached_property
     def places(self) -> dict[Node, tuple[str, ...]]:
-        """The regions around each node by name, outermost first."""
+        """Return the regions around each node by name, outermost first."""
         of_graph: dict[Graph, tuple[str, ...]] = {}
         found: dict[Node, tuple[str, ...]] = {}
         for node in self.nodes:
@@ -134,7 +134,7 @@ class Side:
 
 
 def weights_of(node: Node) -> list[Value]:
-    """The weights that a node reads, in the order of its operands."""
+    """Return the weights that a node reads, in the order of its operands."""
     return [value for value in node.inputs if value is not None and value.role in WEIGHTS]
 
 
@@ -156,7 +156,7 @@ def align(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest increasing subsequence of index pairs."""
+    """Return the longest increasing subsequence of index pairs."""
     tails: list[int] = []
     last: list[int] = []
     before: list[int] = []
@@ -221,7 +221,7 @@ def _shortest(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _stretch(a: Sequence[int], b: Sequence[int], from_a: int, from_b: int) -> tuple[list[tuple[int, int]], int, int]:
-    """A shortest edit path from here of bounded length: its matches, and where it ends."""
+    """Return a shortest edit path from here of bounded length: its matches, and where it ends."""
     length_a, length_b = len(a) - from_a, len(b) - from_b
     reach = {1: 0}
     history: list[dict[int, int]] = []
@@ -326,11 +326,11 @@ class Matching:
         self.mate_a[a], self.mate_b[b], self.how[a] = b, a, how
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """All pairs in the order of the first model."""
+        """Return all pairs in the order of the first model."""
         return ((a, b) for a, b in enumerate(self.mate_a) if b >= 0)
 
     def spine(self) -> list[tuple[int, int]]:
-        """A longest list of pairs in the same order on both sides."""
+        """Return a longest list of pairs in the same order on both sides."""
         return rising(list(self.pairs()))
 
 
@@ -472,7 +472,7 @@ class _Matcher:
         return value if value in self._common else value.type.text
 
     def _reference_b(self, value: Value | None) -> Hashable:
-        """The value of the first model that corresponds to the operand; None where it is not known."""
+        """Return the value of the first model that corresponds to the operand; None where it is not known."""
         if value is None:
             return 0
         if value.node is not None:

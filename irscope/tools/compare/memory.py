@@ -68,7 +68,7 @@ class MemoryRun:
 
     @property
     def highest(self) -> dict[str, int]:
-        """The peaks of all parts."""
+        """Return the peaks of all parts."""
         parts = [found for name, found in self.levels.items() if name != "before"]
         return {key: max(one[key] for one in parts if key in one) for key in COUNTERS if any(key in one for one in parts)}
 
@@ -86,7 +86,7 @@ def read_run(path: Path) -> MemoryRun:
 
 
 def of_recording(recording: Recording) -> MemoryRun:
-    """The warm run's requests, and the counters of all runs."""
+    """Return the warm run's requests, and the counters of all runs."""
     header = recording.header
     simulated = bool(header.settings.get("simulated"))
     levels: dict[str, dict[str, int]] = {}
@@ -112,14 +112,14 @@ def of_recording(recording: Recording) -> MemoryRun:
 
 
 def _without_workspaces(recording: Recording, levels: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """The counters of a processor, which are sums of events, without what kernels took for themselves."""
+    """Return the counters of a processor, which are sums of events, without what kernels took for themselves."""
     before = {"before": levels["before"]["requested"], COLD: levels["before"]["requested"], WARM: sum(one.bytes for one in recording.held)}
     peaks = {run: before[run] + peak_of(without_workspaces(recording.run(run))).bytes for run in levels if run != "before"}
     return {run: {"requested": peaks.get(run, before[run])} for run in levels}
 
 
 def of_snapshot(snapshot: Snapshot) -> MemoryRun:
-    """All that was traced; peaks follow from the segments at its end and the way there."""
+    """Return all that was traced; peaks follow from the segments at its end and the way there."""
     held = snapshot.held()
     used = [block for segment in held for block in segment.blocks if block.state != "inactive"]
     requested = sum(block.requested for block in used if block.state == "active_allocated")
@@ -187,7 +187,7 @@ class MemoryComparison:
 
     @property
     def freed(self) -> int | None:
-        """The first of the same requests before which one run has given back what the other still holds."""
+        """Return the first of the same requests before which one run has given back what the other still holds."""
         a, b = self.sides
         first = a[0][1] - b[0][1] if a and b else 0
         return next((at for at in range(self.same) if a[at][1] - b[at][1] != first), None)
@@ -250,7 +250,7 @@ class MemoryComparison:
         yield from self._asked()
 
     def _around(self) -> Table:
-        """The requests around the first that differs."""
+        """Return the requests around the first that differs."""
         rows = []
         for number in range(max(self.same - _CONTEXT, 0), self.same + _CONTEXT + 1):
             both = [one[number][0] if number < len(one) else None for one in self.sides]

@@ -28,7 +28,7 @@ _FATES = (Fate.FUSED.value, Fate.SPLIT.value, Fate.REPLACED.value, Fate.REMOVED.
 
 
 def model_report(compared: ModelComparison, *, everything: bool = False, diagnostics: Sequence[Diagnostic] = ()) -> Report:
-    """The report; `everything` lists what is equal too."""
+    """Return the report; `everything` lists what is equal too."""
     found = totals(compared)
     a, b = compared.matched
     return Report(
@@ -55,7 +55,7 @@ def model_report(compared: ModelComparison, *, everything: bool = False, diagnos
 
 
 def model_headline(compared: ModelComparison) -> list[str]:
-    """The headline, in a few lines."""
+    """Return the headline, in a few lines."""
     known = {total.key: total for total in totals(compared)}
     if not compared.has_graph:
         return [*weights_headline(compared), _said(known["parameter_bytes"], "parameters")]
@@ -173,7 +173,7 @@ def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
 
 
 def nodes_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Every node of both models in order, or those that differ, by decreasing cost."""
+    """Return every node of both models in order, or those that differ, by decreasing cost."""
     rows = [row for row in compared.rows if everything or row.kind != SAME]
     if not everything:
         rows.sort(key=_Price(compared).of, reverse=True)
@@ -214,18 +214,18 @@ def _row_cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
 
 
 def name_of(compared: ModelComparison, row: Row) -> str:
-    """A row by its first node."""
+    """Return a row by its first node."""
     return compared.a.nodes[row.a[0]].name if row.a else compared.b.nodes[row.b[0]].name
 
 
 def operator(compared: ModelComparison, row: Row) -> str:
-    """The operators of a row, before and after where they are not the same."""
+    """Return the operators of a row, before and after where they are not the same."""
     a, b = ops_text(compared.a, row.a), ops_text(compared.b, row.b)
     return a if a == b or not b else b if not a else f"{a} -> {b}"
 
 
 def what(compared: ModelComparison, row: Row) -> str:
-    """The differences of a row in words."""
+    """Return the differences of a row in words."""
     found: list[str] = []
     for change in row.changes:
         if change.aspect != "flops":
@@ -276,7 +276,7 @@ def timelines(compared: ModelComparison) -> tuple[list[int], list[int]] | None:
 
 
 def _shown_places(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """All positions, or of many the highest of either side in each interval."""
+    """Return all positions, or of many the highest of either side in each interval."""
     count = len(a)
     if count <= _MOST_POINTS:
         return list(range(count))

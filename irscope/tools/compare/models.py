@@ -58,7 +58,7 @@ class Group:
 
 
 def groups(a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> list[Group]:
-    """All unmatched nodes, in program order; `changed` tells whether matched nodes differ in their operation."""
+    """Return all unmatched nodes, in program order; `changed` tells whether matched nodes differ in their operation."""
     return _Grouper(a, b, found, changed).run()
 
 
@@ -144,7 +144,7 @@ class _Grouper:
 
 
 def ops_text(side: Side, numbers: tuple[int, ...]) -> str:
-    """The operators of some nodes, in order, repeated ones counted; of many the most frequent."""
+    """Return the operators of some nodes, in order, repeated ones counted; of many the most frequent."""
     ops = [side.nodes[number].op for number in numbers]
     if len(ops) <= _MOST_NAMED:
         return " + ".join(ops)
@@ -175,12 +175,12 @@ class Change:
 
     @property
     def text(self) -> str:
-        """The difference in words."""
+        """Return the difference in words."""
         return f"{_cut_text(self.before)}{_ARROW}{_cut_text(self.after)}"
 
 
 def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
-    """Every difference between two matched nodes except their module."""
+    """Return every difference between two matched nodes except their module."""
     found = [*_types(one, other), *_attribute_changes(one, other), *_weight_changes(one, other)]
     flops = a.flops(one), b.flops(other)
     if flops[0] != flops[1]:
@@ -223,7 +223,7 @@ _MISSING = object()
 
 
 def _attr_text(node: Node, key: str, value: Attr) -> str:
-    """The text of an attribute; empty where it is not set, or has its default."""
+    """Return the text of an attribute; empty where it is not set, or has its default."""
     if value is _MISSING or value is None:
         return ""
     if isinstance(value, tuple) and value and (all(one == _IDLE.get(key) for one in value) or _follows(node, key, value)):
@@ -447,7 +447,7 @@ class ModelComparison:
         return _total_over_nodes(self.a.moved, self.a, row.a), _total_over_nodes(self.b.moved, self.b, row.b)
 
     def alive(self, row: Row) -> tuple[Dim | None, Dim | None]:
-        """The most bytes alive at the steps of a row on each side."""
+        """Return the most bytes alive at the steps of a row on each side."""
         return _alive_of_group(self.a, row.a), _alive_of_group(self.b, row.b)
 
     def weight_bytes(self, row: Row) -> tuple[Dim | None, Dim | None]:
@@ -455,7 +455,7 @@ class ModelComparison:
         return _weight_bytes(self.a, row.a), _weight_bytes(self.b, row.b)
 
     def module(self, row: Row) -> str:
-        """The module that a row belongs to: where partners stand in different ones, that of their weights, else the first side's."""
+        """Return the module that a row belongs to: where partners stand in different ones, that of their weights, else the first side's."""
         first = self.a.modules[self.a.nodes[row.a[0]]] if row.a else ""
         second = self.b.modules[self.b.nodes[row.b[0]]] if row.b else ""
         if first == second or not row.b or not row.a:
@@ -464,7 +464,7 @@ class ModelComparison:
 
     @cached_property
     def places(self) -> tuple[dict[int, str], dict[int, str]]:
-        """The module of each node on each side; partners have one, so that what an exporter moved does not count as a difference."""
+        """Return the module of each node on each side; partners have one, so that what an exporter moved does not count as a difference."""
         found: tuple[dict[int, str], dict[int, str]] = ({}, {})
         for row in self.rows:
             shared = self.module(row) if row.how is not None else None
@@ -510,7 +510,9 @@ class ModelComparison:
 
     @cached_property
     def axis(self) -> list[tuple[int, int]]:
-        """The steps of both models along one axis: partners share a place, what lies between them is spread over as many as it needs."""
+        """Return the steps of both models along one axis: partners share a place, what lies between them is spread over as many as it
+        needs.
+        """
         step_a, step_b = self.a.step, self.b.step
         pairs = [
             (step_a[one], step_b[other])
@@ -568,7 +570,7 @@ def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:
 
 
 def _nearest_matched(found: Matching, number: int) -> int:
-    """The match of the nearest matched predecessor; -1 where there is none."""
+    """Return the match of the nearest matched predecessor; -1 where there is none."""
     while number >= 0 and found.mate_b[number] < 0:
         number -= 1
     return found.mate_b[number] if number >= 0 else -1
@@ -620,7 +622,7 @@ def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]
 
 @lru_cache(maxsize=100_000)
 def _outwards(path: str) -> tuple[str, ...]:
-    """The model, then every module on the way to this one."""
+    """Return the model, then every module on the way to this one."""
     parts = path.split(".") if path else []
     return ("", *(".".join(parts[: length + 1]) for length in range(len(parts))))
 
@@ -654,7 +656,7 @@ class Total:
 
     @property
     def change(self) -> float | None:
-        """The difference as a share of A, infinite where A has none; None where it is not known, or another one at every size."""
+        """Return the difference as a share of A, infinite where A has none; None where it is not known, or another one at every size."""
         if self.a is None or self.b is None:
             return None
         if self.a == 0 and isinstance(self.b, int):
@@ -680,7 +682,7 @@ class Total:
 
 
 def totals(compared: ModelComparison) -> list[Total]:
-    """Every measure that both sides have, and those that one of them has."""
+    """Return every measure that both sides have, and those that one of them has."""
     found = [
         _both(compared, "nodes", Kind.COUNT, lambda side: len(side.nodes) if side.has_graph else None),
         _both(compared, "parameters", Kind.COUNT, lambda side: side.totals.known_count),

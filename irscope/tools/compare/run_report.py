@@ -37,7 +37,7 @@ _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
 
 
 def run_report(compared: RunComparison) -> Report:
-    """The report."""
+    """Return the report."""
     nodes, ops = compared.matched
     return Report(
         pass_name="compare",
@@ -66,7 +66,7 @@ def _not_run(compared: RunComparison) -> tuple[str, ...]:
 
 
 def run_headline(compared: RunComparison) -> list[str]:
-    """The headline, in a few lines."""
+    """Return the headline, in a few lines."""
     run = _runs(compared)[-1]
     lines: list[str] = []
     for figure in compared.figures(run):
@@ -146,12 +146,12 @@ def recording_json(recording: Recording) -> RecordingJson:
 
 
 def least_seconds(compared: RunComparison) -> float | None:
-    """The least time of the whole model on the recorded device."""
+    """Return the least time of the whole model on the recorded device."""
     return sum(compared.expected.seconds.values()) if compared.expected.seconds else None
 
 
 def _runs(compared: RunComparison) -> list[str]:
-    """The runs with data in the recording; both where there is none."""
+    """Return the runs with data in the recording; both where there is none."""
     known = {event.run for event in compared.recording.events} | {one.run for one in compared.recording.counters}
     return [run for run in (COLD, WARM) if run in known] or [COLD, WARM]
 
@@ -177,7 +177,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def figure_cells(figure: Figure) -> dict[str, object]:
-    """A figure as predicted and as measured, with their difference."""
+    """Return a figure as predicted and as measured, with their difference."""
     measured = Quantity(figure.measured, _MEASURED)
     return {
         "predicted": figure.predicted,
@@ -310,7 +310,7 @@ _NUMBERS = (
 
 
 def number_cells(compared: RunComparison, steps: Sequence[int], measured: Measured | None = None) -> tuple[object, ...]:
-    """The cells of `_NUMBERS` for some nodes."""
+    """Return the cells of `_NUMBERS` for some nodes."""
     nodes = [compared.steps[step] for step in steps]
     found = compared.measured(list(steps)) if measured is None else measured
     expected = compared.expected
@@ -381,7 +381,7 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 def modules_table(compared: RunComparison) -> Table:
-    """The same by module, the longest time first; an operator that works for several modules counts for the first."""
+    """Return the same by module, the longest time first; an operator that works for several modules counts for the first."""
     steps_of: dict[str, list[int]] = {}
     ops_of: dict[str, dict[int, None]] = {}
     taken: set[int] = set()
@@ -416,7 +416,7 @@ def run_series(compared: RunComparison) -> tuple[Series, ...]:
 
 
 def run_panels(compared: RunComparison) -> list[Panel]:
-    """A prediction and a recording: what the nodes took beside their predicted and their least time."""
+    """Return a prediction and a recording: what the nodes took beside their predicted and their least time."""
     table = nodes_table(compared)
     pairs = zip(table.cells("module"), table.cells("node"), strict=True)
     names = [f"{module}: {node}" if module else str(node) for module, node in pairs]

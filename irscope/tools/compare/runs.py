@@ -71,14 +71,14 @@ class Expected:
 
 
 def lifetime_of(recording: Recording) -> str:
-    """The note on the lifetime model of the recorded run."""
+    """Return the note on the lifetime model of the recorded run."""
     if recording.header.executor.startswith("ort"):
         return "ort"
     return _LIFETIMES.get(recording.header.model.format, "eager")
 
 
 def settings_of(recording: Recording, given: Settings) -> Settings:
-    """The device and version that were recorded, unless the user names others."""
+    """Return the device and version that were recorded, unless the user names others."""
     header = recording.header
     device = given.device
     if not device and header.executor == "torch-cuda":
@@ -371,7 +371,7 @@ def _by_order(
 
 
 def spine(found: RunMatching) -> list[tuple[int, int]]:
-    """A longest list of pairs of step and operator in the same order on both sides; a fused operator counts with its first step."""
+    """Return a longest list of pairs of step and operator in the same order on both sides; a fused operator counts with its first step."""
     first: dict[int, int] = {}
     for op, steps in sorted(found.nodes_of.items()):
         first.setdefault(min(steps), op)
@@ -379,7 +379,7 @@ def spine(found: RunMatching) -> list[tuple[int, int]]:
 
 
 def _bare_operator(name: str) -> str:
-    """An operator without the parts that say whose it is: aten::relu_, onnx::Conv@11, com.microsoft::Gelu."""
+    """Return an operator without the parts that say whose it is: aten::relu_, onnx::Conv@11, com.microsoft::Gelu."""
     return name.rpartition("::")[2].partition("@")[0].partition(".")[0].strip("_").lower()
 
 
@@ -471,7 +471,7 @@ class Figure:
 
     @property
     def error(self) -> float | None:
-        """The difference as a share of `of`; None where one of them is not known."""
+        """Return the difference as a share of `of`; None where one of them is not known."""
         if self.difference is None or self.of is None:
             return None
         return self.difference / self.of if self.of else (0.0 if self.difference == 0 else None)
@@ -505,7 +505,9 @@ class RunComparison:
 
     @property
     def run(self) -> str:
-        """The run that is compared with the prediction: the warm one, on ONNX Runtime the first, which allocates tensors one by one."""
+        """Return the run that is compared with the prediction: the warm one, on ONNX Runtime the first, which allocates tensors one by
+        one.
+        """
         first, second = (COLD, WARM) if self.recording.header.executor.startswith("ort") else (WARM, COLD)
         return first if self.recording.run(first) or not self.recording.run(second) else second
 
@@ -602,7 +604,7 @@ class RunComparison:
         return self.of_ops([self.recording.ops[index] for index in indices])
 
     def of_ops(self, ops: list[OpRecord]) -> Measured:
-        """The same for operators."""
+        """Return the same for operators."""
         times = [op.time.median_us for op in ops if op.time is not None]
         made = [op.made for op in ops if op.made is not None]
         spaces = [op.workspace for op in ops if op.workspace is not None]

@@ -49,7 +49,7 @@ def is_step(recording: Recording) -> bool:
 
 
 def open_step_for(name: str, recording: Recording, options: LoadOptions, settings: Settings) -> Model:
-    """The training step of a model as it was recorded: its inputs, sizes, optimizer, loss, and a device of its kind."""
+    """Return the training step of a model as it was recorded: its inputs, sizes, optimizer, loss, and a device of its kind."""
     header = recording.header
     inputs, bind = dict(options.inputs), dict(options.bind)
     if not inputs and not bind:
@@ -82,14 +82,16 @@ def step_setup(recording: Recording) -> StepSetup:
 
 
 def device_settings(recording: Recording, given: Settings) -> Settings:
-    """The device that was recorded. Bytes of tensors are the same on all processors: one stands for those that irscope does not know."""
+    """Return the device that was recorded. Bytes of tensors are the same on all processors: one stands for those that irscope does not
+    know.
+    """
     if recording.header.device.kind != "cpu" or given.device:
         return settings_of(recording, given)
     return replace(given, device=known_processor(recording) or next(one.name for one in all_devices() if one.kind == "cpu"))
 
 
 def known_processor(recording: Recording) -> str:
-    """The name of the processor that was recorded, where its figures are known: as it was measured here, or in the catalogue."""
+    """Return the name of the processor that was recorded, where its figures are known: as it was measured here, or in the catalogue."""
     if calibration_file("this").is_file():
         return "this"
     found = catalogued(recording.header.device.name)
@@ -193,7 +195,7 @@ class StepComparison:
         return None if other is None else self.recording.ops[other]
 
     def record_of(self, op: StepOp) -> OpRecord | None:
-        """The recorded operator of a captured one."""
+        """Return the recorded operator of a captured one."""
         return self._record(op)
 
     # -- what is printed ---------------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ class StepComparison:
         return comparison_document("recording", self.model.info(), recording_json(self.recording), report, recording_parts(self.recording))
 
     def report(self) -> Report:
-        """The same as a report."""
+        """Return the same as a report."""
         recording = self.recording
         plain, profiled = recording.times("plain"), recording.times("profiled")
         summary: dict[str, object] = {run: {one.name: figure_cells(one) for one in self.figures(run)} for run in self.runs()}
@@ -385,7 +387,7 @@ def compare_step(model: Model, recording: Recording, *, is_chosen: bool = False)
 
 
 def simulated_beside(script: Path, recording: Recording, device: str = "") -> MemoryComparison:
-    """A script as `irscope simulate` runs it, in a process of its own, beside a recording of it."""
+    """Return a script as `irscope simulate` runs it, in a process of its own, beside a recording of it."""
     arguments = shlex.split(str(recording.header.settings.get("arguments", "")))
     steps = max(3, recording.header.warmup + 1)
     with tempfile.TemporaryDirectory(prefix="irscope-simulated-") as folder:

@@ -65,7 +65,7 @@ class TrainingSide:
 
 
 def side_of_step(model: Model) -> TrainingSide:
-    """A captured step."""
+    """Return a captured step."""
     memory: StepMemory = model.manager.get(TrainingMemory())
     trace, tape = memory.trace, memory.tape
     times = StepTimes(memory.target.device, trace)
@@ -177,7 +177,7 @@ def _number(item: object) -> Quantity:
 
 
 def _least(kernels: Sequence[Mapping[str, Any]], name: str) -> Quantity:
-    """The least time of kernels once each, as the report of the simulation has it."""
+    """Return the least time of kernels once each, as the report of the simulation has it."""
     device = find_device(name)
     if device.bandwidth is None:
         return UNKNOWN
@@ -219,7 +219,7 @@ class TrainingComparison:
         return found
 
     def document(self) -> Document:
-        """The answer, and figures, phases and categories beside each other."""
+        """Return the answer, and figures, phases and categories beside each other."""
         rows = self.rows
         shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
         units = {**{name: _ROWS[name] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}

@@ -103,7 +103,7 @@ def _cells(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | Non
 
 
 def _told(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None) -> str:
-    """The change with what a type or shape became."""
+    """Return the change with what a type or shape became."""
     a, b = row.a, row.b
     words = weight_change(row, values).split(", ")
     if a is None or b is None:
@@ -117,7 +117,7 @@ def _dtype(weight: Value) -> str:
 
 
 def _shape_text(weight: Value) -> str:
-    """The sizes of a type's text."""
+    """Return the sizes of a type's text."""
     text = weight.type.text
     return text[text.find("[") :] if "[" in text else text
 

@@ -187,7 +187,7 @@ class Prediction:
         return at, little
 
     def parting(self) -> tuple[int, Request | None, Request | None] | None:
-        """The number of the first request that differs, with what was expected and what happened; None where all are as expected."""
+        """Return the number of the first request that differs, with what was expected and what happened; None where all are as expected."""
         at = self.agreed[0]
         both = [side[at][0] if at < len(side) else None for side in self.compared.sides]
         return None if both == [None, None] else (at + 1, both[0], both[1])
@@ -253,7 +253,7 @@ class Explanation(Reported):
 
     @cached_property
     def tried(self) -> tuple[Outcome | None, list[Outcome], str]:
-        """The same requests with other settings."""
+        """Return the same requests with other settings."""
         return try_changes(self.history, self.faults, self.release)
 
     @property
@@ -362,7 +362,7 @@ class Explanation(Reported):
     # Tables
 
     def tables(self) -> Iterator[Table]:
-        """All that is told."""
+        """Yield all that is told."""
         history = self.history
         where = "where memory was refused" if history.refused is not None else "at the peak"
         if self.faults:
@@ -456,7 +456,7 @@ class Explanation(Reported):
         return (Series("memory asked for, by category", Column("entry", Kind.COUNT), columns, data),)
 
     def report(self) -> Report:
-        """The report."""
+        """Return the report."""
         _, _, why = self.tried
         history = self.history
         notes = [f"{fault.kind} ({fault.place}): {fault.fix}" for fault in self.faults]
@@ -475,7 +475,7 @@ class Explanation(Reported):
         return Report("explain", summary=self.summary(), tables=tuple(self.tables()), notes=tuple(notes), pictures=self.pictures)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of `irscope explain --format json`: what is alive, and the faults as data, beside the report."""
+        """Return the document of `irscope explain --format json`: what is alive, and the faults as data, beside the report."""
         findings = [
             {"kind": one.kind, "line": one.line, "keeper": one.keeper, "bytes": one.bytes, "why": one.text, "fix": one.fix}
             for one in self.faults
@@ -534,7 +534,7 @@ def explain(
     device: int | None = None,
     tries: bool = True,
 ) -> Explanation:
-    """The same of one that was read."""
+    """Return the same of one that was read."""
     if device is not None:
         if device not in snapshot.devices:
             known = ", ".join(map(str, snapshot.devices)) or "none"

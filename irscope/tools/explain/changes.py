@@ -161,7 +161,9 @@ def _conf_of(history: History, release: str) -> tuple[str, str]:
 
 
 def try_changes(history: History, faults: list[Fault], release: str) -> tuple[Outcome | None, list[Outcome], str]:
-    """The requests as they were, and with each change; the most saved first. Or why nothing was asked again; or what was left out."""
+    """Return the requests as they were, and with each change; the most saved first. Or why nothing was asked again; or what was left
+    out.
+    """
     replays = Replays(history, release)
     if replays.why_not:
         return None, [], f"no changes were tried: {replays.why_not}"
@@ -189,7 +191,7 @@ def try_changes(history: History, faults: list[Fault], release: str) -> tuple[Ou
 
 
 def _batch(replays: Replays, limit: int) -> Outcome | None:
-    """The largest part of the batch that fits."""
+    """Return the largest part of the batch that fits."""
     low, high = 0.0, 1.0
     best: Outcome | None = None
     while high - low > _FINEST:

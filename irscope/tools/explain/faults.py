@@ -135,7 +135,7 @@ class _Finder:
         return bool(usual >= 2 and (np.abs(stayed - usual) <= 1).mean() >= _COVERED)
 
     def growing(self) -> Iterator[Fault]:
-        """A graph that is kept, what hooks keep, tensors in a list, caches."""
+        """Yield a graph that is kept, what hooks keep, tensors in a list, caches."""
         inside: dict[str, list[tuple[int, Numbers]]] = {}
         outside: list[tuple[int, Numbers]] = []
         for stack, blocks in self._leaks:
@@ -545,7 +545,7 @@ class _Finder:
         yield Fault("fragmentation by varying sizes", line, text, free, fix)
 
     def _first_that_varies(self) -> str:
-        """The line that asks first, of those in each round, for a size that is not always the same."""
+        """Return the line that asks first, of those in each round, for a size that is not always the same."""
         history, blocks = self._history, self._blocks
         candidates = (blocks.born >= 0) & (history.born_in == FORWARD) & (blocks.stack >= 0) & (blocks.size > _NO_SCALAR)
         best: tuple[float, str] | None = None
@@ -574,6 +574,6 @@ _HALF: Final = 0.35
 
 
 def blocks_born(blocks: Blocks, some: Numbers) -> Numbers:
-    """The entries that asked for some blocks."""
+    """Return the entries that asked for some blocks."""
     found: Numbers = blocks.born[some]
     return found

@@ -83,7 +83,9 @@ def _is_python(frame: Frame) -> bool:
 
 
 def _told(frames: Sequence[Frame]) -> Stack | None:
-    """The stack of an entry that irscope wrote: the operator, the line with the module, and the line that calls the outermost one."""
+    """Return the stack of an entry that irscope wrote: the operator, the line with the module, and the line that calls the outermost
+    one.
+    """
     if not frames or frames[0].line or frames[0].file not in _CATEGORIES:
         return None
     category, operator = frames[0].file, frames[0].name.removeprefix(frames[0].file).strip()
@@ -202,7 +204,7 @@ class History:
     # Births and deaths
 
     def _pair(self) -> Blocks:
-        """Each request with what gives it back: the next entry about its address."""
+        """Return each request with what gives it back: the next entry about its address."""
         allocs = np.flatnonzero(self.acts("alloc"))
         frees = np.flatnonzero(self.acts("free_requested", "free"))
         both = np.concatenate((allocs, frees))
@@ -235,7 +237,7 @@ class History:
         )
 
     def _stack_of(self, block: SnapshotBlock) -> int:
-        """A number for the stack of a block that the trace does not have; below -1, as they are not of the file's table."""
+        """Return a number for the stack of a block that the trace does not have; below -1, as they are not of the file's table."""
         if not block.frames:
             return -1
         if block.frames not in self._own_stacks:
@@ -255,7 +257,7 @@ class History:
 
     @cached_property
     def _distinct(self) -> tuple[Numbers, Numbers]:
-        """The numbers of stacks in order, and for each block which of them it has."""
+        """Return the numbers of stacks in order, and for each block which of them it has."""
         found, which = np.unique(self.blocks.stack, return_inverse=True)
         return found, which
 
@@ -284,13 +286,13 @@ class History:
 
     @cached_property
     def refused(self) -> int | None:
-        """The last entry that says that memory ran out."""
+        """Return the last entry that says that memory ran out."""
         found = np.flatnonzero(self.acts("oom"))
         return int(found[-1]) if len(found) else None
 
     @property
     def refused_line(self) -> str:
-        """The line that asked for what was refused."""
+        """Return the line that asked for what was refused."""
         if self.refused is None:
             return ""
         number = int(self._stack[self.refused])
@@ -309,7 +311,7 @@ class History:
 
     @cached_property
     def moment(self) -> int:
-        """The number of entries after which things are explained: when memory ran out, else when most was asked for."""
+        """Return the number of entries after which things are explained: when memory ran out, else when most was asked for."""
         return self.refused if self.refused is not None else int(np.argmax(self.totals))
 
     @cached_property
@@ -376,7 +378,7 @@ class History:
 
     @cached_property
     def born_in(self) -> Numbers:
-        """The phase that each block was asked for in."""
+        """Return the phase that each block was asked for in."""
         return np.where(self.blocks.born >= 0, self.phase[np.maximum(self.blocks.born, 0)] if self.length else 0, FORWARD)
 
     @cached_property
@@ -505,7 +507,7 @@ class History:
     # Texts
 
     def module(self, block: int) -> str:
-        """The module that was at work, or what somebody called it."""
+        """Return the module that was at work, or what somebody called it."""
         note = self.snapshot.columns.notes[int(self.blocks.note[block])] if len(self.snapshot.columns.notes) else ""
         return self.stack(block).module or (note if note not in _CATEGORIES else "")
 
@@ -515,7 +517,7 @@ class History:
         return summed(((self.category[one], self.module(one), self.line(one)), size) for one, size in zip(numbers, sizes, strict=True))
 
     def line(self, block: int) -> str:
-        """The line that asked; of threads that have none, that of the forward before it, which they go back through."""
+        """Return the line that asked; of threads that have none, that of the forward before it, which they go back through."""
         own = self.stack(block).line
         if own or self.blocks.born[block] < 0 or not self.has_stacks:
             return own

@@ -35,7 +35,7 @@ _BEYOND: Final = 2_000
 
 
 def snapshot_of(recording: Recording) -> Snapshot:
-    """The recorded run as what the allocator did."""
+    """Return the recorded run as what the allocator did."""
     stacks: dict[tuple[str, str, str, str], int] = {}
     frames: dict[Frame, int] = {}
     listed: list[tuple[int, ...]] = []
@@ -100,7 +100,7 @@ def _phases(phases: list[str]) -> list[Annotation]:
 
 
 def recording_of_history(history: History, report: Report, verdict: str) -> Recording:
-    """A snapshot as the screen of a recording shows it: its history around the moment that is explained, and the report's tables."""
+    """Return a snapshot as the screen of a recording shows it: its history around the moment that is explained, and the report's tables."""
     blocks = history.blocks
     end = min(history.length, max(history.moment + _BEYOND, _MOST_SHOWN))
     first = max(end - _MOST_SHOWN, 0)

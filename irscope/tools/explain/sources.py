@@ -32,12 +32,12 @@ class Source:
         return [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt)]
 
     def at(self, line: int) -> ast.stmt | None:
-        """The smallest statement that a line is part of."""
+        """Return the smallest statement that a line is part of."""
         found = [one for one in self.statements if one.lineno <= line <= (one.end_lineno or one.lineno)]
         return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
 
     def keeper(self, line: int, deep: int = 3) -> int | None:
-        """The line of the statement that keeps what the one at a line made: puts it into a container, an attribute or a sum."""
+        """Return the line of the statement that keeps what the one at a line made: puts it into a container, an attribute or a sum."""
         made = self.at(line)
         found = None if made is None else self._keeper(made)
         if made is None or found is not None or not deep:
@@ -52,7 +52,7 @@ class Source:
         return None
 
     def _returned_by(self, made: ast.stmt) -> str:
-        """The function that returns what a statement makes; empty for none."""
+        """Return the function that returns what a statement makes; empty for none."""
         for one in ast.walk(self.tree):
             if isinstance(one, ast.FunctionDef) and one.lineno <= made.lineno <= (one.end_lineno or one.lineno):
                 names = set(_targets(made))
@@ -176,7 +176,7 @@ def _stored_in(body: ast.AST) -> list[int]:
 
 
 def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without those of statements in it."""
+    """Yield the expressions of a statement, without those of statements in it."""
     for one in ast.iter_child_nodes(statement):
         if isinstance(one, ast.expr | ast.withitem | ast.keyword):
             yield from ast.walk(one)
@@ -212,7 +212,7 @@ class Sources:
         self._known: dict[str, Source | None] = {}
 
     def of(self, file: str) -> Source | None:
-        """The source of a file that a stack names, if it lies beside the script; nothing else is opened."""
+        """Return the source of a file that a stack names, if it lies beside the script; nothing else is opened."""
         if self._folder is None or not file.endswith((".py", ".pyw")):
             return None
         if file not in self._known:
