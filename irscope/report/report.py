@@ -113,7 +113,7 @@ class Report:
         return (*self.series, *(self.pictures() if self.pictures is not None else ()))
 
     def table(self, title: str = "") -> Table:
-        """Return one of the tables by its title; the first without one. UsageError (IRS451) where there is none of that title."""
+        """Return a table by its title; the first without one. UsageError (IRS451) where there is none of that title."""
         wanted = title.casefold()
         found = next((table for table in self.tables if not title or table.title.casefold() == wanted), None)
         if found is None:
@@ -126,7 +126,7 @@ class Report:
         return found
 
     def to_pandas(self, title: str = "") -> Any:
-        """Return one of the tables, as `table` finds it, as a pandas DataFrame."""
+        """Return a table, as `table` finds it, as a pandas DataFrame."""
         return self.table(title).to_pandas()
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ class Report:
         return [entry.assumed() for entry in found] if self.is_assumed else list(found)
 
     def assumed(self) -> Report:
-        """Return the report of a model about whose run something was guessed: its numbers depend on that."""
+        """Return the report with numbers that depend on a guess."""
         return replace(
             self,
             is_assumed=True,
@@ -161,7 +161,7 @@ class Report:
         )
 
     def without_graph(self, known: Collection[str]) -> Report:
-        """Return the report of a file of weights alone: it has no graph, so only these parts of the summary and these tables hold."""
+        """Return the report of a file without a graph: these parts of the summary and these tables alone."""
         found = self.entries()
         return replace(
             self,
@@ -175,7 +175,7 @@ class Report:
         )
 
     def to_json(self) -> ReportJson:
-        """Return the report as it stands in the JSON document."""
+        """Return the report's part of the JSON document."""
         made: ReportJson = built(self._json_parts())
         return made
 

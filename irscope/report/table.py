@@ -38,12 +38,12 @@ class Column:
         return self.title or self.key.replace("_", " ")
 
     def assumed(self) -> Column:
-        """Return the column, its numbers as ones that depend on a guess."""
+        """Return the column, with numbers that depend on a guess."""
         return replace(self, provenance=assumed_from(self.provenance)) if self.kind.can_be_assumed else self
 
     @classmethod
     def parse(cls, text: str) -> Column:
-        """Return a column from `key:kind`, or from `key` alone: then a key that is a kind's own name has that kind, any other is text."""
+        """Return a column from `key:kind`, or from `key` alone: a key named like a kind has that kind, any other is text."""
         key, colon, kind = text.partition(":")
         try:
             return cls(key, Kind(kind if colon else key))
@@ -135,7 +135,7 @@ class Table:
         return column_cells(self.data[key])
 
     def assumed(self) -> Table:
-        """Return the table, its numbers as ones that depend on a guess."""
+        """Return the table, with numbers that depend on a guess."""
         return replace(self, columns=tuple(column.assumed() for column in self.columns), data=_assumed_data(self.data, self.columns))
 
     def rows(self) -> Iterator[tuple[Cell, ...]]:
@@ -151,7 +151,7 @@ class Table:
         return [dict(zip(keys, map(bare, row), strict=True)) for row in self.rows()]
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame, a column for each; what is unknown is missing there."""
+        """Return the rows as a pandas DataFrame; unknown cells are missing."""
         try:
             from pandas import DataFrame  # type: ignore[import-untyped]  # irscope does without its stubs
         except ImportError:
@@ -258,7 +258,7 @@ class Series:
         return column_cells(self.data[key])
 
     def assumed(self) -> Series:
-        """Return the series, its numbers as ones that depend on a guess."""
+        """Return the series, with numbers that depend on a guess."""
         y = tuple(column.assumed() for column in self.y)
         return replace(self, y=y, data=_assumed_data(self.data, self.y))
 
@@ -364,7 +364,7 @@ class Entry:
         return ".".join(self.path)
 
     def assumed(self) -> Entry:
-        """Return the entry, its number as one that depends on a guess."""
+        """Return the entry, with a number that depends on a guess."""
         return replace(self, cell=as_assumed(self.cell)) if self.kind.can_be_assumed else self
 
 

@@ -74,7 +74,7 @@ class Quantity:
 
     @property
     def ends(self) -> tuple[Number | None, Number | None]:
-        """Return the least and the most that the number may be as far as that is known: None where nothing bounds it.
+        """Return the lower and the upper bound of the number: None where nothing bounds it.
 
         A modelled number without an interval may be anything.
         """
