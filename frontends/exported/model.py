@@ -166,14 +166,14 @@ class BodyReader:
             self._add_operator(node, target)
 
     def _add_function(self, node: Json, target: str) -> None:
-        """A Python function: arithmetic on sizes, which are known as expressions, or something unknown that makes tensors."""
+        """Lower a Python function: arithmetic on sizes, which are known as expressions, or something unknown that makes tensors."""
         types, names = self.results(node)
         if any(isinstance(type_, TensorType) for type_ in types):
             inputs, attrs = foreign_attrs({str(item["name"]): self.argument(item["arg"]) for item in node["inputs"]})
             self.append(node, Lowered(target, inputs, attrs), types, names, target)
 
     def _add_query(self, node: Json, target: str) -> None:
-        """A node whose result is a number: only reading a tensor's value is work, sizes are known."""
+        """Lower a node whose result is a number: only reading a tensor's value is work, sizes are known."""
         if not target.startswith(("torch.ops.aten.item.", "torch.ops.aten._local_scalar_dense.")):
             return
         argument = self.argument(node["inputs"][0]["arg"])
@@ -400,13 +400,13 @@ def _while_loop(body: BodyReader, node: Json) -> None:
 
 
 def _scan(body: BodyReader, node: Json) -> None:
-    """`scan(step, state, sequences, captured)`: the first axis of the sequences is gone through."""
+    """Lower `scan(step, state, sequences, captured)`, which loops over the first axis of the sequences."""
     (step,), (state, sequences, *captured) = _graph_arguments(body, node)
     _add_scan(body, node, step, _flat_values([state]), _flat_values([sequences]), _flat_values(captured))
 
 
 def _map(body: BodyReader, node: Json) -> None:
-    """`map(step, sequences, captured)` is a scan without a state."""
+    """Lower `map(step, sequences, captured)`: a scan without a state."""
     (step,), (sequences, *captured) = _graph_arguments(body, node)
     _add_scan(body, node, step, [], _flat_values([sequences]), _flat_values(captured))
 
@@ -442,7 +442,7 @@ def _inline(body: BodyReader, node: Json) -> None:
 
 
 def _foreign(body: BodyReader, node: Json) -> None:
-    """An operator that irscope does not know: its graphs are left out."""
+    """Lower an operator that irscope does not know: its graphs are left out."""
     name = str(node["target"]).rpartition(".")[2]
     _, others = _graph_arguments(body, node)
     inputs, attrs = foreign_attrs({str(index): value for index, value in enumerate(others)})

@@ -33,7 +33,7 @@ _ROTARY = "nn.rotary_embedding 0 2 3 1 ; num_heads rotary_dim=rotary_embedding_d
 
 
 def _gemma_rotary(call: Call) -> None:
-    """Two tensors turned by angles of which sine and cosine are taken here."""
+    """Lower the rotation of two tensors by angles whose sine and cosine are computed here."""
     angles = call.needed(0)
     waves = [call.value("math.cos", [angles]), call.value("math.sin", [angles])]
     cos, sin = (call.value("view.unsqueeze", [part], {"axes": (1,)}) for part in waves)
@@ -98,7 +98,7 @@ def _skip_group_norm(call: Call) -> None:
 
 
 def _quantized_embeddings(call: Call) -> None:
-    """Tables as 8-bit integers with scale and zero point each: dequantized, then looked up as floats."""
+    """Lower a lookup in tables of 8-bit integers with scale and zero point each: dequantized, then looked up as floats."""
 
     def real(table: int, scale: int, zero_point: int) -> Value | None:
         if call.operand(table) is None:
@@ -113,7 +113,7 @@ def _quantized_embeddings(call: Call) -> None:
 
 
 def _ordered_matmul(call: Call) -> None:
-    """A product of 8-bit integers in a layout of their own, whose sizes are the usual ones."""
+    """Lower a product of 8-bit integers in a layout of their own, whose sizes are the usual ones."""
     call.mark(Role.BUFFER, 1, 3, 4, 7)
     left, right = call.value("quant.dequantize", call.operands(0, 1)), call.value("quant.dequantize", call.operands(2, 3))
     total = call.value("math.matmul", [left, right])
@@ -191,7 +191,7 @@ _FP4_BITS = 4
 
 
 def _qkv(call: Call) -> None:
-    """A normalization and three products with quantized weights, fused."""
+    """Lower a normalization and three products with quantized weights, fused."""
     k, bits, block = call.integer("K"), call.integer("bits", 4), call.integer("block_size", 32)
     epsilon = {"epsilon": call.number("epsilon", 1e-5)}
     summed = _with_skip(call)
@@ -212,7 +212,7 @@ def _with_skip(call: Call) -> Value:
 
 
 def _mlp(call: Call) -> None:
-    """An optional addition and normalization, two products with quantized weights, and a gate."""
+    """Lower an optional addition and normalization, two products with quantized weights, and a gate."""
     x = summed = _with_skip(call)
     if call.operand(2) is not None:
         x = call.value("nn.rms_norm", [x, call.operand(2)], {"epsilon": call.number("epsilon", 1e-5)})
@@ -230,7 +230,7 @@ def _mlp(call: Call) -> None:
 
 
 def _matmul_fp_q4(call: Call) -> None:
-    """Weights in blocks of 32 whose shape stands in a constant."""
+    """Lower a product with weights in blocks of 32, whose shape is in a constant."""
     shape = call.body.model.graph.data.get(call.needed(2))
     if not isinstance(shape, Literal) or len(shape.values) != 2:
         raise Mismatch("the shape of its weights is not a constant")
@@ -271,7 +271,7 @@ def _qlinear_concat(call: Call) -> None:
 
 
 def _qlinear_reduce_mean(call: Call) -> None:
-    """The mean of the real numbers, quantized again."""
+    """Lower the mean of the dequantized numbers, quantized again."""
     lines = "real = quant.dequantize 0 1 2 ; ; buffer 1 2 3 4\nmean = reduce.mean real ; axes keepdims?true\nquant.quantize mean 3 4"
     lower_as(call, lines if len(call.operands(3, 4)) > 1 else f"{lines} ; dtype:u8")
 
@@ -368,7 +368,7 @@ def _reorder_input(call: Call) -> None:
 
 
 def _reorder_output(call: Call) -> None:
-    """Back to the usual layout: the channels that only fill up the last block go."""
+    """Lower a reordering to the usual layout, which drops the channels that only fill up the last block."""
     channels = call.integer("channels")
     cut = call.value("view.slice", [call.needed(0)], {"starts": (0,), "ends": (channels,), "axes": (1,)})
     if call.flag("channels_last"):

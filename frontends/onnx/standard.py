@@ -61,7 +61,7 @@ def _shift(call: Call) -> None:
 
 
 def _lower_cast(call: Call) -> None:
-    """Before operator set 6 the type was a text."""
+    """Lower a Cast, whose type was a text before operator set 6."""
     to = call.attrs.get("to")
     if isinstance(to, str):
         dtype = DTYPES_BY_NAME.get(to.upper())
@@ -135,7 +135,7 @@ _ELEMENTS: Table = {
 
 
 def _lower_constant(call: Call) -> None:
-    """A Constant becomes a weight, shared by all calls where it stands in a function."""
+    """Lower a Constant to a weight, shared by all calls where it stands in a function."""
     body = call.body
     name = call.outputs[0] if call.outputs else ""
     shared = body.constants
@@ -345,7 +345,7 @@ def _arg(op: str) -> Lower:
 
 
 def old_softmax(call: Call, op: str, inputs: list[Operand]) -> None:
-    """Softmax over all axes from one on, as before operator set 13."""
+    """Lower a softmax over all axes from a given axis on, as before operator set 13."""
     axis = call.integer("axis", 1)
     call.last(op, inputs, {"axis": axis} if axis == -1 else {"axis": axis, "from_axis": True})
 
@@ -575,7 +575,7 @@ def _scan(call: Call) -> None:
 
 
 def _batched_scan(call: Call, given: list[Value], attrs: dict[str, Attr]) -> None:
-    """Scan of operator set 8 has a batch axis in front: a scan over the batch, around one over the sequence."""
+    """Lower the Scan of operator set 8, which has a leading batch axis: a scan over the batch, around one over the sequence."""
     outer = call.node("cf.scan", given, {"num_scan_inputs": len(given)})
     region = call.body.graph.add_region(outer, "batch")
     slices = [region.add_input(UNKNOWN_TENSOR) for _ in given]
@@ -601,7 +601,7 @@ def _sequence_map(call: Call) -> None:
 
 
 def _flex_attention(call: Call) -> None:
-    """Its functions of scores and weights become regions; what they read from around them is seen there."""
+    """Turn its functions of scores and weights into regions; what they read from around them is seen there."""
     node = call.node("nn.flex_attention", call.inputs, read_attrs(call, "nn.flex_attention ; scale"))
     for name in ("score_mod", "prob_mod"):
         if call.has(name):

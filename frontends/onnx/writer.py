@@ -491,7 +491,7 @@ class _Plan:
         self.items.append(_Item([source], [name], -1, helper.make_node("Identity", [source], [name], name=f"{name}/Identity")))
 
     def _end_in_the_outputs(self) -> None:
-        """The model's results keep their names."""
+        """Keep the names of the model's results."""
         made = {name for item in self.items for name in item.outputs}
         for info, value in zip(self.file.proto.graph.output, self.graph.outputs, strict=True):
             if self.values.get(info.name) is value and not (value.role in WEIGHT_ROLES and self._is_new_weight(value)):
@@ -504,7 +504,7 @@ class _Plan:
                 made.add(info.name)
 
     def _add_aliases(self, kept: Mapping[int, Mapping[Value, Value]]) -> None:
-        """Names that graphs inside nodes read, for what took the place of their values."""
+        """Add names that inner graphs read, for what replaced their values."""
         made = {name for item in self.items for name in item.outputs}
         for number in kept:
             for node in self.rows[number].nodes:
@@ -518,7 +518,7 @@ class _Plan:
                                 made.add(name)
 
     def _add_what_is_read(self) -> None:
-        """The file's nodes that the program has no nodes for, constants among them, where something reads what they make."""
+        """Add the file's nodes without nodes in the program, constants among them, where something reads their results."""
         made = {name for item in self.items for name in item.outputs} | set(self.weight_names.values())
         todo = [name for item in self.items for name in (*item.inputs, *item.reads)]
         todo += [info.name for info in self.file.proto.graph.output]
@@ -630,7 +630,7 @@ class _Writer:
         return [path, data_path]
 
     def _check_attributes(self) -> None:
-        """Tensors in attributes keep the places of their data, which are relative to the model."""
+        """Refuse to write into another folder where tensors in attributes lie in files, whose places are relative to the model."""
         if self.target.parent.resolve() == Path(self.plan.program.path).resolve().parent:
             return
         for item in self.plan.items:

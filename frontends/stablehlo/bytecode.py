@@ -545,7 +545,7 @@ class _Reader:
         return made
 
     def _use_lists(self, stream: _Stream, values: int) -> None:
-        """Orders of uses, which mean nothing here: they are stepped over."""
+        """Skip the orders of uses, which mean nothing here."""
         for _ in range(stream.count("orders of uses") if values > 1 else 1):
             if values > 1:
                 stream.number()

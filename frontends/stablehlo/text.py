@@ -193,7 +193,7 @@ class _Reader:
             self._top(module)
 
     def _top(self, module: Module) -> None:
-        """An operation of the module: a function, a mesh, or something that is left alone."""
+        """Read an operation of the module: a function, a mesh, or something that is left alone."""
         if self.token in ("func.func", "func"):
             function = self._function()
             self._add(module, function)
@@ -259,7 +259,7 @@ class _Reader:
     # -- operations -----------------------------------------------------------------------------------------------
 
     def _block(self, region: Region) -> None:
-        """Operations up to the brace that ends the region."""
+        """Read operations up to the brace that ends the region."""
         self._enter()
         if self.kind == "block":
             self._block_head(region)
@@ -279,7 +279,7 @@ class _Reader:
         self._expect(":")
 
     def _arguments(self, region: Region) -> None:
-        """`%a: type loc, %b: type)`"""
+        """Read `%a: type loc, %b: type)`"""
         while not self._accept(")"):
             region.arguments.append(self._advance())
             self._expect(":")
@@ -413,7 +413,7 @@ class _Reader:
         return True
 
     def _pretty_region(self, made: Operation, form: _Form) -> None:
-        """`{ ... }` of a loop, whose arguments are those in its head; or `(%a: type, %b: type) (...) { ... }` of a reduction, which
+        """Read `{ ... }` of a loop, whose arguments are those in its head; or `(%a: type, %b: type) (...) { ... }` of a reduction, which
         has its arguments in pairs: what is so far, and what comes."""
         region = Region()
         if self.token == "{":
@@ -701,7 +701,7 @@ class _Reader:
     # -- resources ------------------------------------------------------------------------------------------------
 
     def _resources(self, module: Module) -> None:
-        """`{-# dialect_resources: { builtin: { name: "0x..." } } #-}`"""
+        """Read `{-# dialect_resources: { builtin: { name: "0x..." } } #-}`"""
         self._advance()
         while self.token != "#-}":
             if self.kind == "end":

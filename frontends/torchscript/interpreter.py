@@ -228,7 +228,7 @@ class Interpreter:
             raise self.error(f"an assignment to {type(target).__name__} is not understood")
 
     def _name(self, item: Item, name: str) -> None:
-        """Variables' names become names of values; those of the printer's temporaries do not."""
+        """Give values the names of variables, but not those of the printer's temporaries."""
         if isinstance(item, Value) and item.node is not None and item.name is None and not _TEMPORARY.fullmatch(name):
             assert self.frame is not None
             self.emitter.graph.rename(item, self.emitter.names.unique(self.frame.function.spelled(name)))

@@ -185,7 +185,7 @@ class PlaceReader:
         self._locs: dict[str, Loc] = {}
 
     def begin(self, root: Scope) -> None:
-        """Scopes belong to another tree from here on."""
+        """Start another tree of scopes."""
         self.root = root
         self._scopes = {}
 

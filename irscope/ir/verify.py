@@ -78,7 +78,7 @@ _CODE = "IRS120"
 
 
 def check_links(program: Program, findings: Findings) -> None:
-    """Nodes form one list a graph in rising order, and every region is owned by just one node."""
+    """Check that the nodes of a graph form a list in rising order, and that a single node owns each region."""
     seen: set[Graph] = set()
     for name, body in [("", program.graph), *program.functions.items()]:
         if name and body.name != name:
@@ -243,14 +243,14 @@ class ValueChecker:
         self._open.pop()
 
     def finish(self) -> None:
-        """Once every reader was seen: no value lists others."""
+        """Check that no value lists other users, once every reader was seen."""
         for value in self._defined:
             if value.users and sum(value.users.values()) != self._reads.get(value, 0):
                 self._findings.add("IRS123", f"{self._findings.name(value)} lists readers that do not read it", value.node)
 
 
 def check_names(body: Graph, findings: Findings) -> None:
-    """A name stands for one value in a graph and all graphs around it; regions side by side may repeat names."""
+    """Check that a name stands for a single value in a graph and all graphs around it; sibling regions may repeat names."""
     taken: set[str] = set()
     levels: list[set[str]] = []
     for run in runs(body):
@@ -310,7 +310,7 @@ def check(program: Program) -> None:
 
 
 def _check_nodes(body: Graph, program: Program, findings: Findings) -> None:
-    """Attributes are of the kinds the IR has, scopes belong to the body's tree, called functions exist."""
+    """Check that attributes are of the IR's kinds, scopes belong to the body's tree, and called functions exist."""
     known: set[Scope] = {body.scope}
     for node in body.walk():
         if node.attrs:
@@ -362,7 +362,7 @@ def _is_attr(value: Attr) -> bool:
 
 
 def _check_sizes(program: Program, findings: Findings) -> None:
-    """A name of a size always has the same bounds, and no size is negative."""
+    """Check that a name of a size always has the same bounds, and that no size is negative."""
     found = mentions(program)
     for tensor in found.tensors:
         if any(isinstance(size, int) and size < 0 for size in tensor.shape or ()):
@@ -383,7 +383,7 @@ def _bounds(size: SymDim) -> str:
 
 
 def _check_recursion(program: Program, findings: Findings) -> None:
-    """No function calls itself, on whatever way."""
+    """Check that no function calls itself, directly or through others."""
     callees = {
         name: dict.fromkeys(str(node.attrs.get("callee")) for node in body.walk() if node.op == "cf.call")
         for name, body in program.functions.items()

@@ -142,9 +142,9 @@ def new_state(fixed: Fixed, rank: Numbers, loads: Numbers, crossing: Numbers, ca
 
 @machine_code
 def _begin_choice(fixed: Fixed, state: State, top: int, item: int) -> None:
-    """A choice of what comes next in a stretch of time.
+    """Begin a choice of the next buffer in a stretch of time.
 
-    That is what stands below the lowest top, else another one would fit under it: lowest first, the preferred one of several.
+    Candidates stand below the lowest top, else another one would fit under it: lowest first, the preferred one of several.
     """
     height = _FAR
     for buffer in range(fixed.born[state.begin[item]], fixed.born[state.end[item]]):
@@ -380,7 +380,7 @@ def _split(state: State, top: int) -> int:
 
 @machine_code
 def _take_back(fixed: Fixed, state: State, top: int) -> None:
-    """Everything is again as it was before the choice placed a buffer."""
+    """Restore the state from before the choice placed a buffer."""
     for at in range(state.counts[LOWS] - 1, state.marks[top, LOWS] - 1, -1):
         state.low[state.low_who[at]] = state.low_was[at]
     for at in range(state.counts[LEASTS] - 1, state.marks[top, LEASTS] - 1, -1):

@@ -123,7 +123,7 @@ class FlowNetwork:
         return len(self._edges) - 1
 
     def edge(self, start: int, end: int, capacity: int) -> None:
-        """A new edge."""
+        """Add an edge."""
         self._edges[start].append(len(self._target))
         self._target.append(end)
         self._room.append(capacity)

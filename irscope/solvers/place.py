@@ -470,7 +470,7 @@ class _Targets:
         return max(goal, between) if 2 * self._spent[False] <= self._spent[True] else goal
 
     def missed(self, steps: int, *, is_goal: bool) -> None:
-        """Steps ran out before a height was reached."""
+        """Note that steps ran out before a height was reached."""
         self._spent[is_goal] += steps
         if not is_goal:
             self._misses += steps
@@ -480,7 +480,7 @@ class _Targets:
                 self._misses = 0
 
     def reached(self, height: int) -> None:
-        """A lower placement was found."""
+        """Note that a lower placement was found."""
         self._best = min(self._best, height)
         self._share = min(_FIRST_SHARE, self._share * 2)
         self._misses = 0
@@ -508,7 +508,7 @@ class _Attempts:
         return next(self._given)
 
     def missed(self, order: Numbers) -> None:
-        """The search with this order did not reach the goal."""
+        """Note that the search with this order did not reach the goal."""
         self._missed += 1
         if self._search.most:
             place = np.empty(len(order), dtype=np.int64)

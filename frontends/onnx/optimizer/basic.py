@@ -168,7 +168,7 @@ def fuse_div_mul(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _take_over(graph: OrtGraph, node: OrtNode, following: OrtNode) -> None:
-    """graph_utils::FinalizeNodeFusion of two nodes: the first makes the second's results."""
+    """Do graph_utils::FinalizeNodeFusion of two nodes: the first makes the second's results."""
     outputs = [name for name in following.outputs if name]
     graph.remove_node(following)
     graph.set_outputs(node, outputs)

@@ -128,7 +128,7 @@ def optimise(graph: OrtGraph, level: Level, session: Session | None = None) -> S
 
 
 def _steps(graph: OrtGraph, level: int, session: Session) -> None:
-    """GraphTransformerManager::ApplyTransformers."""
+    """Run the transformers as GraphTransformerManager::ApplyTransformers does."""
     for step in range(MOST_STEPS):
         changed = False
         for name in ORDER[level]:

@@ -170,7 +170,7 @@ def _become(graph: OrtGraph, node: OrtNode, weights: Sequence[Weight | None]) ->
 
 
 def remove_upwards(graph: OrtGraph, node: OrtNode) -> None:
-    """graph_utils::RemoveNodesWithOneOutputBottomUp: a node without readers, and those that were computed for it alone."""
+    """Remove a node without readers, and those that were computed for it alone (graph_utils::RemoveNodesWithOneOutputBottomUp)."""
     pending = [node]
     while pending:
         one = pending.pop()
@@ -325,7 +325,7 @@ def _inline_branch(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _move(graph: OrtGraph, inner: OrtNode, names: Mapping[str, str]) -> None:
-    """A copy of a node of a graph inside, with names as they are here."""
+    """Copy a node of an inner graph here, under this graph's names."""
     for body in inner.bodies.values():
         body.outer = graph
         for old in inner.captured:

@@ -464,7 +464,7 @@ class OrtGraph:
                 self._read(reader)
 
     def rename_captured(self, old: str, new: str) -> None:
-        """A value of the graph around is called otherwise."""
+        """Rename a captured value of an outer graph."""
         self.replace_uses(old, new)
         self.outputs = [new if name == old else name for name in self.outputs]
 
@@ -535,7 +535,7 @@ class OrtGraph:
         return True
 
     def replace_with_weight(self, node: OrtNode, weight: str) -> None:
-        """graph_utils::ReplaceNodeWithInitializer."""
+        """Replace a node with a weight (graph_utils::ReplaceNodeWithInitializer)."""
         for _, result, _ in self.edges(node):
             self.replace_uses(node.outputs[result], weight)
         self.remove_node(node)

@@ -270,13 +270,13 @@ class _Nchwc:
     # -- nodes that stay, on blocks -------------------------------------------------------------------------------
 
     def _keep(self, node: OrtNode, sources: Sequence[_Blocked], channels: int, origins: Origins) -> None:
-        """The node runs on blocks as it is."""
+        """Keep the node, which runs on blocks as it is."""
         uses, result = self._uses(node), node.outputs[0]
         self.graph.set_inputs(node, [one.name for one in sources])
         self._made(node, node, result, uses, channels, origins)
 
     def _take(self, node: OrtNode, into: _Blocked) -> None:
-        """The node became part of a convolution, which makes its result."""
+        """Note that the node became part of a convolution, which makes its result."""
         uses, result = self._uses(node), node.outputs[0]
         self.graph.remove_node(node)
         self.removed += 1
@@ -355,7 +355,7 @@ class _Nchwc:
         return [size if axis == 0 or isinstance(size, int) else None for axis, size in enumerate(shape)]
 
     def _reshaped(self, node: OrtNode, sources: Sequence[_Blocked]) -> None:
-        """A sum of images whose sizes may differ, with blocks as an axis of their own."""
+        """Convert a sum of images whose sizes may differ, with blocks as an axis of their own."""
         channels, provider = sources[0].channels, node.provider
         uses, result = self._uses(node), node.outputs[0]
         operands = []
@@ -386,7 +386,7 @@ class _Nchwc:
             self._keep(node, sources, sources[0].channels, sources[0].origins)
 
     def _scaled(self, node: OrtNode) -> None:
-        """A product with a constant number for each channel is a convolution of each channel alone."""
+        """Convert a product with a constant for each channel into a convolution of each channel alone."""
         for place in (0, 1):
             before = self.blocked.get(node.input(place))
             weight = self.graph.constant(node.input(1 - place))
@@ -429,7 +429,7 @@ class _Nchwc:
         self._keep(node, sources, sum(one.channels for one in sources), origins)
 
     def _transpose(self, node: OrtNode) -> None:
-        """A transpose to channels last is a way to reorder back."""
+        """Convert a transpose to channels last into a reordering from blocks."""
         before = self.blocked.get(node.input(0))
         if before is None or node.ints("perm") != _TO_LAST:
             return

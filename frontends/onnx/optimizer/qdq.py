@@ -102,7 +102,7 @@ def _before(graph: OrtGraph, node: OrtNode) -> _Edge | None:
 
 
 def _insert(graph: OrtGraph, edges: Sequence[_Edge], like: OrtNode) -> None:
-    """A QuantizeLinear behind the source of some edges, and a DequantizeLinear in front of each reader."""
+    """Insert a QuantizeLinear behind the source of some edges, and a DequantizeLinear in front of each reader."""
     name, source = edges[0].name, edges[0].source
     type_ = graph.type_of(name)
     parameters = like.inputs[1:3]
@@ -208,7 +208,7 @@ def _pair_parameters(graph: OrtGraph, node: OrtNode) -> tuple[float, int, DType]
 
 
 def _set_parameters(graph: OrtGraph, nodes: Sequence[OrtNode], found: Sequence[tuple[float, int, DType] | None]) -> None:
-    """The range that both pairs let through."""
+    """Set the range that both pairs let through."""
     inner = [one for one in found[1:3] if one is not None]
     code = inner[0][2]
     low, high = (0, 255) if code is DType.U8 else (-128, 127)

@@ -102,7 +102,7 @@ def _replace_all(graph: OrtGraph, old: str, new: str) -> None:
 
 
 def _move_output(graph: OrtGraph, source: OrtNode, place: int, target: OrtNode) -> None:
-    """The target makes the source's result, by its name; the source makes a new one."""
+    """Let the target make the source's result, under its name; the source makes a new one."""
     name = source.outputs[place]
     fresh = graph.new_name(source.name)
     graph.set_outputs(source, [fresh if at == place else other for at, other in enumerate(source.outputs)])
@@ -536,7 +536,7 @@ def _merge(push: _Push, later: Perm) -> bool:
 
 
 def _cancel(push: _Push) -> None:
-    """A Transpose and what undoes it go."""
+    """Remove a Transpose and its inverse."""
     graph, node, first = push.graph, push.node, push.transpose
     source, result = first.input(0), node.outputs[0]
     if _is_comprehensive(graph, result):
