@@ -66,7 +66,8 @@ class StepChart(ABC):
         self.time = what if self._edges is not None else ""
 
     def _times(self) -> tuple[Floats, float, float] | None:
-        """Where each shown place begins and the last one ends, with the first and the last of these; None without an axis of time."""
+        """Return where each shown place begins and the last one ends, with the first and the last of these; None without an axis of
+        time."""
         if self._edges is None:
             return None
         edges = self._edges[self.start : self.stop + 1]
@@ -257,7 +258,7 @@ class StepChart(ABC):
         return bars
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
-        """Where the peak is."""
+        """Return the lines that mark the peak."""
         if self.peak is None:
             return [()]
         return [self.mark_line(self.peak, f"peak {self.text_at(self.peak)} at {self.place(self.peak)}", count, symbols)]
@@ -303,7 +304,7 @@ class Limit:
 
 
 def _borders(width: int, low: float, high: float) -> Floats:
-    """Where columns of an axis of time begin, and the last one ends."""
+    """Return where columns of an axis of time begin, and the last one ends."""
     found: Floats = low + (high - low) * np.arange(width + 1) / width
     return found
 
@@ -558,7 +559,7 @@ class Beside(Stack):
         return self.names[int(self.difference[place] > 0)]
 
     def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
-        """Where each side is highest; one line for both where it is the same place."""
+        """Return the lines that mark the peak of each side; one line for both where it is the same place."""
         peaks = [self.peak_of(side) for side in (0, 1)]
         sides = zip(self.names, self.heights, strict=True)
         amounts = [f"{name} {self.amount(side.max(initial=0), is_modelled=bool(self.modelled))}" for name, side in sides]
@@ -679,7 +680,7 @@ def size_bins(sizes: Sequence[float], most: int) -> list[Bin]:
 
 
 def bars(bins: Sequence[Bin], width: int, symbols: Symbols) -> list[Line]:
-    """One line for each bin: from which size on, a bar of how many, how many, and what they weigh."""
+    """Return one line for each bin: from which size on, a bar of how many, how many, and what they weigh."""
     if not bins:
         return [(Span("no sizes", "faint"),)]
     labels = [f"{humanise(int(one.low), Kind.BYTES).replace('.00', '')}" for one in bins]
@@ -878,7 +879,7 @@ class Scatter:
             _set(canvas, *self._places(xs, ys, *canvas.dots))
 
     def _cell(self, selected: int | None, across: int, up: int) -> tuple[int, int] | None:
-        """Where the selected point is: its column, and its row counted from the bottom."""
+        """Return where the selected point is: its column, and its row counted from the bottom."""
         if selected is None or not 0 <= selected < len(self.xs):
             return None
         x, y = self._places(self.xs[selected : selected + 1], self.ys[selected : selected + 1], across, up)

@@ -298,7 +298,7 @@ class Compare:
             self.go_to(found.lines.peak_of(0) if first else self.place)
 
     def fail(self, error: IrscopeError) -> None:
-        """The computation failed; where it was values that could not be read, what is known of types stays."""
+        """Note that the computation failed; where it was values that could not be read, what is known of types stays."""
         if self.found is not None and self.with_values and not self.found.has_values:
             self.with_values, self.values_error = False, error
         else:

@@ -135,7 +135,7 @@ class CompiledView:
         self.follow_kernel()
 
     def fail(self, error: IrscopeError) -> None:
-        """It could not be found out."""
+        """Note that it could not be found out."""
         self.error = error
 
     @property
@@ -436,7 +436,8 @@ def beside_eager(session: Session, question: str) -> EagerBeside:
 
 
 def _placed(lowered: Lowered, live: Timeline, other: Timeline) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For each step of eager the first one of the compiled program that does its work; by shares of the program where few are known."""
+    """Return for each step of eager the first one of the compiled program that does its work; by shares of the program where few are
+    known."""
     step: dict[Node, int] = {node: at for at, node in enumerate(live.steps)}
     number = {one.node.name: place for place, one in enumerate(lowered.eager)}
     places = np.full(len(other.steps), -1, dtype=np.int64)

@@ -390,7 +390,7 @@ class Cost:
             self.rebuild()
 
     def fail(self, error: IrscopeError) -> None:
-        """The computation failed."""
+        """Note that the computation failed."""
         self.error = error
 
     def group_by(self, by: By) -> None:

@@ -76,7 +76,7 @@ class Params:
 
     @property
     def _alerts(self) -> Sequence[Alert]:
-        """Of the tensors, in the table's order; empty until the values were read."""
+        """Return the alerts of the tensors, in the table's order; empty until the values were read."""
         return self._values.alerts
 
     def take(self, report: Report, values: Values | None = None) -> None:
@@ -100,16 +100,16 @@ class Params:
             self.set_filter(self.filter_text)
 
     def fail(self, error: IrscopeError) -> None:
-        """The computation failed."""
+        """Note that the computation failed."""
         self.error = error
 
     def fail_values(self, error: IrscopeError) -> None:
-        """The values were not read; the sizes stay."""
+        """Note that the values were not read; the sizes stay."""
         self.is_reading = False
         self.values_error = error
 
     def take_values(self, report: Report, values: Values | None = None) -> None:
-        """The values were read."""
+        """Take the values that were read."""
         self.is_reading = False
         self.take(report, values)
 

@@ -181,7 +181,7 @@ def _audited_table(rows: Sequence[Mapping[str, Cell]], symbols: Symbols) -> Tabl
 
 
 def recent_file() -> Path:
-    """Where the list is kept."""
+    """Return where the list is kept."""
     return config_folder() / "recent.json"
 
 

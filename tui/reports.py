@@ -188,7 +188,7 @@ class Reports:
     # -- running -----------------------------------------------------------------------------------------------
 
     def start(self, item: Item) -> None:
-        """The pass is about to run."""
+        """Note that the pass is about to run."""
         item.report = item.error = None
         item.is_running = True
         self._item_changed(item)

@@ -286,7 +286,7 @@ class TableModel(Rows):
 
 
 def ranks_of(keys: Sequence[object] | NDArray[Any]) -> NDArray[np.float64]:
-    """Numbers that order as the keys do; NaN, which sorts last, for what is unknown."""
+    """Return numbers that order as the keys do; NaN, which sorts last, for what is unknown."""
     if isinstance(keys, np.ndarray):
         return keys.astype(np.float64)
     if all(key is None or isinstance(key, int | float) for key in keys):

@@ -163,7 +163,7 @@ class ModelScreen(Looks, Screen[None]):
         self.query_one(f"#{pane}").border_title = Content(text)
 
     def say(self, text: str) -> None:
-        """A word to the user that goes away by itself."""
+        """Show the user a word that goes away by itself."""
         self.notify(self.symbols.clean(text), markup=False)
 
     def choose(self, title: str, choices: Sequence[C], text_of: Callable[[C], str], take: Callable[[C], None]) -> None:

@@ -166,7 +166,7 @@ def free_dropped() -> None:
 
 
 def look_again() -> None:
-    """A model was dropped: collect it, and freeze the rest."""
+    """Collect a model that was dropped, and freeze the rest."""
     if _state["aside"]:
         gc.unfreeze()
         gc.collect()
@@ -196,15 +196,15 @@ class History:
 
     @property
     def place(self) -> Place:
-        """Where the user is."""
+        """Return where the user is."""
         return self._places[self._at]
 
     def move(self, place: Place) -> None:
-        """A small move, which makes no new history entry."""
+        """Make a small move, which makes no new history entry."""
         self._places[self._at] = place
 
     def jump(self, place: Place) -> None:
-        """A jump, which makes a new history entry."""
+        """Make a jump, which makes a new history entry."""
         if place != self.place:
             self._places[self._at + 1 :] = [place]
             del self._places[:-_MOST]
@@ -522,7 +522,7 @@ class Session:
         return item if isinstance(item, Node) else None
 
     def moved(self, screen: str) -> None:
-        """The selection has moved by a small step."""
+        """Note that the selection has moved by a small step."""
         self.history.move(Place(screen, self.browse.selected))
 
     def jump(self, screen: str, row: int) -> None:

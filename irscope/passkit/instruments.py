@@ -149,7 +149,7 @@ class Progress(Instrument):
         self._waits = _FIRST if self.in_place else _EVERY
 
     def part(self, done: int, total: int, what: str) -> None:
-        """The next of several parts begins; `done` are behind."""
+        """Begin the next of several parts; `done` are behind."""
         self.around = f"{what} ({done + 1:,} of {total:,})"
         self._show(_bar(done, total) if self.in_place else "")
 

@@ -118,7 +118,7 @@ class PassResult:
         return self.made_report
 
     def table(self, title: str = "") -> Table:
-        """One of the report's tables by its title; the first without one."""
+        """Return one of the report's tables by its title; the first without one."""
         return self.made_report.table(title)
 
     def to_pandas(self, title: str = "") -> Any:

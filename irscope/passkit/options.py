@@ -50,7 +50,7 @@ def option_help(cls: type) -> Mapping[str, str]:
 
 
 def convert(text: str | None, type_: Any) -> Any:
-    """One option's value from its text; None is a bare flag. Raises BadValue."""
+    """Return an option's value from its text; None is a bare flag. Raises BadValue."""
     origin, arguments = get_origin(type_), get_args(type_)
     if type_ is bool:
         return _boolean(text)

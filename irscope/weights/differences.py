@@ -64,7 +64,7 @@ class Difference:
 
     @property
     def cosine(self) -> float | None:
-        """Of the angle between both; None where no difference is a number, or one of them has no length."""
+        """Return the cosine of the angle between both; None where no difference is a number, or one of them has no length."""
         if not self.changed:
             return 1.0 if self.count else None
         if not self.measured:

@@ -129,7 +129,10 @@ _Look: TypeAlias = Callable[[int, _Some, Numbers], None]
 def energy_kept(
     tensors: Sequence[Stored], files: WeightFiles, shares: Sequence[float] = PRUNED, threads: int = 0, tick: Tick | None = None
 ) -> tuple[list[EnergyKept | str], EnergyKept | None]:
-    """For each tensor (or why not), and for all of them pruned by one global threshold. Elements of 64 bits count as rounded to 32."""
+    """Return the energy that is kept of each tensor (or why it is not known), and of all of them pruned by one global threshold.
+
+    Elements of 64 bits count as rounded to 32.
+    """
     work = _Work(len(tensors), shares)
     with Pool(threads, 2 * sum(tensor.bytes for tensor in tensors), "magnitudes", tick) as pool:
         return work.run(_Reader(tensors, files, pool, work.failed))
@@ -309,7 +312,7 @@ class Grouping:
 
 
 def grouped(jobs: Sequence[Grouping], files: WeightFiles, threads: int = 0, tick: Tick | None = None) -> list[Grouped | str]:
-    """For each tensor, or why it cannot be read."""
+    """Return the losses of each tensor by groups, or why it cannot be read."""
     results: list[Grouped | str] = [Grouped() if job.inner else "the axis that is summed over is no multiple of 4" for job in jobs]
     pieces = list(_stretches_of_groups(jobs))
     with Pool(threads, sum(job.tensor.bytes for job in jobs if job.inner), "groups of four", tick) as pool:

@@ -61,7 +61,8 @@ def sums_about(x: NDArray[np.float32], shift: float) -> tuple[float, float, floa
 
 @machine_code_for_sums
 def _sizes(x: NDArray[np.float32], near: np.float32) -> tuple[float, int, int]:
-    """The sum of magnitudes, how many are zero and how many are near it; in loops of their own, which become instructions on vectors."""
+    """Return the sum of magnitudes, how many are zero and how many are near it; in loops of their own, which become instructions on
+    vectors."""
     absolute, zeros, close = 0.0, 0, 0
     for at in range(len(x)):
         absolute += abs(np.float64(x[at]))

@@ -216,7 +216,7 @@ def wide_shape(counts: Counts, exponent_bits: int, made: TensorStatistics, dtype
 
 
 def _leading(codes: Counts, exponent_bits: int, fraction_bits: int) -> Floats:
-    """Numbers whose leading bits these are, the rest zero. A code with the top exponent is the end of the largest bin."""
+    """Return the numbers whose leading bits these are, the rest zero. A code with the top exponent is the end of the largest bin."""
     bias = (1 << (exponent_bits - 1)) - 1
     exponent, fraction = codes >> fraction_bits, codes & ((1 << fraction_bits) - 1)
     with np.errstate(over="ignore"):

@@ -43,7 +43,7 @@ class Scheme:
 
     @property
     def text(self) -> str:
-        """As a user writes it, settings that differ from the usual ones alone."""
+        """Return the text as a user writes it, settings that differ from the usual ones alone."""
         usual = _KINDS[self.name].options
         given = [f"{key}={value}" for key, value in self.options.items() if value != usual[key]]
         given = [key.removesuffix("=1") if usual[key.partition("=")[0]] == 0 and key.endswith("=1") else key for key in given]

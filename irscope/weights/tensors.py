@@ -124,7 +124,7 @@ def unpack_codes(packed: npt.NDArray[np.uint8], bits: int, count: int) -> npt.ND
 
 
 def encode_elements(values: Sequence[bool | int | float | complex], dtype: DType) -> bytes:
-    """Numbers as packed elements of a type, rounded to the nearest that it has."""
+    """Return numbers as packed elements of a type, rounded to the nearest that it has."""
     bits = dtype.bits or 8
     if dtype.kind is DTypeKind.COMPLEX:
         return np.array(values, np.complex64 if bits == 64 else np.complex128).tobytes()

@@ -125,14 +125,15 @@ def _unscaled(value: float, scale: int) -> float:
 
 
 def constant_moments(count: int, value: float) -> Moments:
-    """Of so many equal numbers."""
+    """Return the moments of so many equal numbers."""
     scale = _scale_of(abs(value))
     unit = math.ldexp(value, -scale)
     return Moments(count, unit, 0.0, 0.0, 0.0, count * abs(unit), count * unit * unit, value, value, scale)
 
 
 def moments_of(values: Floats, spare: Floats, low: float, high: float, absolute: float | None = None) -> Moments:
-    """Of finite numbers, which are overwritten; `spare` has room for as many. `absolute` is the sum of magnitudes if it is known."""
+    """Return the moments of finite numbers, which are overwritten; `spare` has room for as many. `absolute` is the sum of magnitudes if it
+    is known."""
     count = len(values)
     if low == high:
         return constant_moments(count, low)

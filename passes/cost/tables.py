@@ -42,7 +42,7 @@ class _Rows(Sequence[object]):
 
 
 def nodes_table(costs: Costs, masked: Mapping[Node, Dim], top: int = 0) -> Table:
-    """One row for each node, in program order or the `top` largest first; `masked` is what causal masks throw away."""
+    """Return one row for each node, in program order or the `top` largest first; `masked` is what causal masks throw away."""
     whole = costs.tally.value("flops")
     entries = largest_entries(costs, top) if top else costs.entries
     more: list[Made] = [
@@ -65,7 +65,7 @@ def nodes_table(costs: Costs, masked: Mapping[Node, Dim], top: int = 0) -> Table
 
 
 def entries_table(title: str, entries: Sequence[Entry], measures: Sequence[str], *more: Made) -> Table:
-    """One row for each entry: where it is, its measures, and further columns with the functions that make their cells."""
+    """Return one row for each entry: where it is, its measures, and further columns with the functions that make their cells."""
     columns: list[Made] = [
         (Column("node", Kind.NODE), lambda entry: entry.node.name),
         (Column("operator"), lambda entry: entry.node.op),
@@ -124,7 +124,7 @@ def share(part: Dim, whole: Dim, certainty: tuple[Dim, Dim | None]) -> float | N
 
 
 def operators_table(costs: Costs) -> Table:
-    """One row for each kind of operator, largest first."""
+    """Return one row for each kind of operator, largest first."""
     tallies: dict[str, Tally] = {}
     for (_, op), tally in costs.places.items():
         tallies.setdefault(op, Tally()).merge(tally)

@@ -49,7 +49,7 @@ class Amount:
         self.unknown += other.unknown
 
     def text(self, kind: Kind) -> str:
-        """For a reader; sums of which a part is not known say so, and are never zero for that."""
+        """Return the text for a reader; sums of which a part is not known say so, and are never zero for that."""
         if self.unknown and self.known == 0:
             return "unknown"
         shown = humanise(self.known if isinstance(self.known, int) else str(self.known), kind)
@@ -384,7 +384,7 @@ def explorer_overlay(tree: BoxTree, amounts: Amounts, measure: str) -> dict[str,
 
 
 def node_notes(tree: BoxTree, amounts: Amounts) -> dict[Node, dict[str, str]]:
-    """For each node what is known of its cost, as texts for whoever opens the file."""
+    """Return for each node what is known of its cost, as texts for whoever opens the file."""
     found: dict[Node, dict[str, str]] = {}
     for box in tree.boxes:
         if box.node is not None:

@@ -222,7 +222,7 @@ class _Recorder:
 
 
 def frames(node: Node | None) -> list[Mapping[str, object]]:
-    """Where a node stands, innermost first: the operator, then the lines that led to it."""
+    """Return where a node stands, innermost first: the operator, then the lines that led to it."""
     if node is None:
         return []
     found: list[Mapping[str, object]] = [{"name": f"{node.op} {node.name}", "filename": node.scope.path or "model", "line": 0}]
@@ -242,7 +242,7 @@ _MOST_NAMES = 3
 
 
 def requests_of(timeline: Timeline) -> AllocatorLog:
-    """One run, without segments. Raises PassError where a size is no number."""
+    """Return the requests of one run, without segments. Raises PassError where a size is no number."""
     check_numbers([*timeline.alive, *(size for size in timeline.resident.values() if size is not None)])
     return _RequestRecorder(timeline).run()
 
@@ -346,7 +346,7 @@ def _step_name(log: AllocatorLog, event: Event) -> str:
 
 
 def _annotations(log: AllocatorLog, name_of: Callable[[Event], str]) -> Iterator[dict[str, Any]]:
-    """Where what has a name begins and ends, in the times of entries."""
+    """Yield where what has a name begins and ends, in the times of entries."""
     now = ""
     for number, event in enumerate(log.events):
         # What the device gives belongs to the request behind it.
@@ -414,7 +414,7 @@ def _segment(segment: Segment, owners: dict[int, Owner], stacks: _Stacks) -> dic
 
 
 def _entries(number: int, event: Event, stacks: _Stacks) -> list[dict[str, Any]]:
-    """A free is two actions: it is asked for, and it is done."""
+    """Return the entries of the trace. A free is two actions: it is asked for, and it is done."""
     actions = ["free_requested", "free_completed"] if event.action == "free" else [event.action]
     return [
         {
@@ -512,7 +512,7 @@ def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
 
 
 def _times(log: AllocatorLog) -> list[float]:
-    """When each event happens: those of one step one after another within its millisecond."""
+    """Return when each event happens: those of one step one after another within its millisecond."""
     groups: dict[tuple[int, int], list[Event]] = {}
     for event in log.events:
         groups.setdefault((event.run, event.step), []).append(event)

@@ -188,7 +188,7 @@ class _Finder:
         return verdict
 
     def _enter(self, node: Node) -> None:
-        """A region's arguments are what the node was given; a loop may give any of its operands."""
+        """Note that a region's arguments hold the storages of the node's operands; a loop may give any of its operands."""
         operands = [value for value in node.inputs if value is not None]
         for region in node.regions:
             for argument in region.inputs:

@@ -131,8 +131,8 @@ class Inferred:
     """The kinds of nodes of whole graphs, and the version of the topology that they are of: see `kinds_of`."""
 
     def kinds_of(self, graph: Graph) -> Iterable[object]:
-        """For each node of this level, in order, what stands for its kind: the very same for nodes without regions that have one operator,
-        equal attributes and equal types of operands and results. None for a node that may be like no other."""
+        """Return for each node of this level, in order, what stands for its kind: the very same for nodes without regions that have one
+        operator, equal attributes and equal types of operands and results. None for a node that may be like no other."""
         version, kinds = self.kinds.get(graph, (None, []))
         return kinds if version == graph.versions[Facet.TOPOLOGY] and len(kinds) == len(graph) else repeat(None, len(graph))
 
@@ -384,7 +384,7 @@ class Inference(RuleContext):
         return found
 
     def _take(self, node: Node, answer: Answer) -> None:
-        """The results that a node like this one had."""
+        """Take the results that a node like this one had."""
         types, values = self.found.types, self.found.values
         for output, type_, known in zip(node.outputs, answer.types, answer.values, strict=True):
             types[output] = type_
@@ -440,7 +440,7 @@ class Inference(RuleContext):
         return [UNKNOWN_TENSOR] * len(node.outputs)
 
     def _foreign(self, node: Node) -> list[Type]:
-        """An operator without a record has the types its file declares."""
+        """Return the types that the file declares for an operator without a record."""
         self.found.foreign[node.op] = self.found.foreign.get(node.op, 0) + 1
         self._explained = Reason(node.name, f"irscope does not know the operator {node.op}; docs/add-an-operator.md tells how to add it")
         return [output.type for output in node.outputs]
@@ -630,7 +630,7 @@ class Inference(RuleContext):
             self.found.fitting.append(made)
 
     def explain(self, reason: str, decided_by: DecidedBy) -> None:
-        """Why the results of the current node have no rank."""
+        """Note why the results of the current node have no rank."""
         self._remarks += 1
         self._explained = self.reason(reason, decided_by)
 

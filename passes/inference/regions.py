@@ -89,7 +89,7 @@ def _contradicts(engine: Inference, first: int, last: int) -> bool:
 
 
 def _note_branch(engine: Inference, node: Node, branch: Branch) -> None:
-    """Which branch a node takes; none is known where it is not the same each time the node runs."""
+    """Note which branch a node takes; none is known where it is not the same each time the node runs."""
     before = engine.found.branches.get(node)
     if before is not None and before.taken != branch.taken and engine.depth > 1:
         branch = Branch(None, "it is not the same at each step", before.reason or branch.reason)

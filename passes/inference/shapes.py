@@ -531,7 +531,7 @@ class _Remedies:
         return fix or self._for_sizes(reason.first), decided_by
 
     def _for_sizes(self, reason: Reason) -> str:
-        """Numbers for the unknown sizes themselves, where nothing else decides them."""
+        """Return numbers for the unknown sizes themselves, where nothing else decides them."""
         if not self._sizes:
             used = {
                 size
@@ -600,8 +600,8 @@ class _Remedies:
         return " ".join(filter(None, options)), decided_by
 
     def _numbers_for(self, elements: frozenset[str], sizes: Mapping[str, SymDim]) -> dict[str, int] | None:
-        """Numbers with which more is known and nothing contradicts: an axis, a length and a flag may not all be the same. Where sizes
-        alone decide, the usual ones are named even if they do not help: another cause shows then."""
+        """Return numbers with which more is known and nothing contradicts: an axis, a length and a flag may not all be the same. Where
+        sizes alone decide, the usual ones are named even if they do not help: another cause shows then."""
         key = elements | frozenset(sizes)
         if not key:
             return {}

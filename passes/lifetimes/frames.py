@@ -209,7 +209,7 @@ class Locals:
             _enter(made, chain[depth + 1][0] if depth + 1 < len(chain) else None, step)
 
     def _begin(self, frame: _Frame, loc: Loc, step: int) -> None:
-        """One statement ends before this step, and the next begins."""
+        """End one statement before this step, and begin the next."""
         self._bind(frame, step - 1)
         frame.loc, frame.before, frame.since, frame.called = loc, frame.since, step, []
         self._begin_bound(frame, loc, step)

@@ -219,7 +219,7 @@ class Body:
         return is_matrix and (is_product(makes) or all(isinstance(user, Node) and is_product(user) for user in node.outputs[0].users or ()))
 
     def _users(self) -> dict[Value, list[Node | None]]:
-        """Who reads each value: nodes of this graph, None for its results."""
+        """Return who reads each value: nodes of this graph, None for its results."""
         found: dict[Value, list[Node | None]] = {}
         for node in self.steps:
             for value in {self.root(one) for one in read_values(node)}:

@@ -168,7 +168,7 @@ class Body:
         return [self._range(storage, size, holds) for storage, size in self.sizes.items()]
 
     def unsized_ranges(self, holds: list[dict[Value, Hold]]) -> list[LiveRange]:
-        """Those of storages of unknown size."""
+        """Return the live ranges of storages of unknown size."""
         return [self._range(storage, size, holds) for storage, size in self.unknown_sizes.items()]
 
     def _range(self, storage: Value, size: Dim, holds: list[dict[Value, Hold]]) -> LiveRange:
@@ -292,7 +292,7 @@ def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
 
 
 def inner_peaks(program: Program, aliases: Aliases, types: Inferred, unsized: list[Value]) -> dict[Node, Dim]:
-    """For each node with regions, or that calls a function, the bytes alive inside it besides its results."""
+    """Return for each node with regions, or that calls a function, the bytes alive inside it besides its results."""
     finder = _Inside(aliases, types, unsized)
     for body in _callees_first(program):
         finder.visit(body, body is program.graph)

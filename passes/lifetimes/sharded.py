@@ -60,7 +60,7 @@ class Sharding:
                     self.cuts.setdefault(output, self._fitted(output, found))
 
     def _inside(self, node: Node) -> None:
-        """A loop's state is cut as it was at first."""
+        """Cut a loop's state as it was at first."""
         for region in node.regions:
             if control_of(node) is Control.LOOP:
                 for argument, state in zip(region.inputs[2:], node.inputs[2:], strict=False):

@@ -223,7 +223,7 @@ def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
 
 
 def _returned(lifetimes: Lifetimes) -> list[Dim]:
-    """All that the model returns is alive at its end."""
+    """Return the sizes of all that the model returns, which is alive at its end."""
     return [reduce(add, (one.size for one in lifetimes.ranges if one.is_output), 0)]
 
 
@@ -361,12 +361,12 @@ class HeldOver:
     """The module call that allocates each; empty for none."""
 
     def add(self, one: Held, first: int, last: int) -> None:
-        """One more, where it has a size."""
+        """Add one more, where it has a size."""
         if one.size and first <= last:
             self.add_slot(one.name or f"{one.category} of {one.held_by}", one.category, scale(one.size), (first, last), one.node)
 
     def add_slot(self, name: str, category: str, size: int, steps: tuple[int, int], node: Node | None) -> None:
-        """One more, of which the parts are known."""
+        """Add one more, of which the parts are known."""
         self.names.append(name)
         self.categories.append(category)
         self.sizes.append(size)

@@ -130,7 +130,7 @@ class DeviceMemory:
     """The same with the shortest and with the longest live ranges that there may be, where nothing but lines of source says which."""
 
     def counter(self, moment: Moment, counter: Counter) -> Quantity:
-        """One of the allocator's counters, with its interval."""
+        """Return one of the allocator's counters, with its interval."""
         if self.central is None:
             hint = f"; {typed(self.fix)} makes it known" if self.fix else ""
             return Quantity(None, Provenance.UNKNOWN, note=f"{self.reason}{hint}")
@@ -194,7 +194,7 @@ class DeviceMemory:
         return self.moments_of(self.run)
 
     def moments_of(self, run: Run) -> Moments | None:
-        """One of the two forwards, step by step."""
+        """Return one of the two forwards, step by step."""
         return self.moments if run == "first" else self._moments(WARM)
 
     def _moments(self, moment: Moment) -> Moments | None:
@@ -304,7 +304,7 @@ class CudaMemory(Analysis[DeviceMemory]):
             result.findings.append(_does_not_fit(device, result.shortage))
 
     def _bracket(self, ctx: PassContext, basis: Basis | None, result: DeviceMemory) -> None:
-        """The least and the most, where something is not known."""
+        """Find the least and the most, where something is not known."""
         assert result.tape is not None
         tapes = [result.tape]
         if basis is not None and basis.lifetimes.undecided:
@@ -339,7 +339,7 @@ def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
 
 
 def _end(result: DeviceMemory, tape: ForwardTape, end: End) -> Replayed:
-    """One end of what is possible; nothing is run again where it is what is predicted."""
+    """Return one end of what is possible; nothing is run again where it is what is predicted."""
     assert result.central is not None
     sizes = tape.numbers(end)
     if tape is result.tape and sizes == result.sizes:

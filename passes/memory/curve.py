@@ -128,7 +128,7 @@ class Simulator:
         return next((place for place, one in enumerate(load) if isinstance(one.size, SymDim)), len(load))
 
     def _requests(self, points: Points, end: End = "central") -> Iterator[tuple[int, ForwardTape, list[int] | None]]:
-        """For each point what is asked for, and how much; points with the same kernels come together."""
+        """Yield for each point what is asked for, and how much; points with the same kernels come together."""
         if self.is_settled:
             yield from self._sized(range(len(points)), self._tape, points.columns, end)
             return
@@ -336,7 +336,7 @@ R = TypeVar("R", bound=AtPoints)
 
 
 def at_points(ctx: PassContext, over: str, compute: Callable[[PassContext, Points], R]) -> R:
-    """One analysis for all points; those at which the model is another one have their own."""
+    """Return one analysis for all points; those at which the model is another one have their own."""
     points = parse_points([over], ctx.program)
     found = compute(ctx, points)
     for number, point in points.apart(ctx.program).items():
@@ -511,7 +511,7 @@ def device_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> Devi
 
 
 def _session_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> DevicePeaks | None:
-    """Those of a session of ONNX Runtime."""
+    """Return the peaks of a session of ONNX Runtime."""
     plan, found = ctx.get(OrtMemory()), list[Quantity]()
     if plan.cuda is None and len(points) > _MOST_READ_AGAIN:
         return None

@@ -185,7 +185,7 @@ def _cuda_counters(memory: DeviceMemory) -> _Counters:
 
 
 def _step_counters(memory: StepMemory) -> _Counters:
-    """Those of a training step: the first and every later one in place of a first and a second forward."""
+    """Return the counters of a training step: the first and every later one in place of a first and a second forward."""
     summary: dict[str, object] = {**memory.target.to_json(), "before": memory.loaded}
     for moment, step in (("cold", 0), ("warm", -1)):
         summary[moment] = {counter: memory.counter(counter, step) for counter in REPORTED}

@@ -266,7 +266,7 @@ class _ForwardWriter:
         return made
 
     def _inside(self, step: int, made: list[int]) -> None:
-        """The peak inside regions, as one allocation."""
+        """Note the peak inside regions, as one allocation."""
         size = self._lifetimes.inside.get(step, 0)
         slot = self._tape.slot(size, TEMPORARY, "regions")
         self._tape.take(slot, *made)

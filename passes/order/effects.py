@@ -40,7 +40,7 @@ class Order:
     """Inputs and weights that the model writes, each once."""
 
     def before(self) -> Mapping[Node, list[Node]]:
-        """For each node those that must run before it."""
+        """Return for each node those that must run before it."""
         found: dict[Node, list[Node]] = {}
         for edge in self.edges:
             found.setdefault(edge.after, []).append(edge.before)

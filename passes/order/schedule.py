@@ -99,7 +99,8 @@ def check_sizes(sizes: Iterable[Dim]) -> None:
 
 
 def _predecessors(nodes: Sequence[Node], place: dict[Node, int], order: Order) -> list[set[int]]:
-    """For each node those that must run before it: producers of what it reads, and those that shared storage or side effects require."""
+    """Return for each node those that must run before it: producers of what it reads, and those that shared storage or side effects
+    require."""
     before: list[set[int]] = [set() for _ in nodes]
     last_fixed = -1
     for at, node in enumerate(nodes):

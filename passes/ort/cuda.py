@@ -183,7 +183,7 @@ class Placed:
 
 
 def place(graph: Graph, types: Inferred, known: Inferred) -> Placed:
-    """Where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
+    """Return where a session with the CUDA provider first and the CPU provider second runs the kernels of a graph."""
     read = read_launches(graph, types, known)
     dtype_of = _dtypes_of(read)
     found = with_functions(read, types, known, lambda launch: _has_kernel(launch, dtype_of))
@@ -476,7 +476,7 @@ class Laid:
 
 
 def lay_out(graph: Graph, types: Inferred, known: Inferred, options: OrtOptions) -> Laid | None:
-    """Where kernels run, in which order and in which buffers; None where none runs on the GPU."""
+    """Return where kernels run, in which order and in which buffers; None where none runs on the GPU."""
     placed = place(graph, types, known)
     if not placed.on_gpu:
         return None

@@ -89,7 +89,7 @@ class CudaSession:
         return Quantity(not self.shortage) if is_sure else derived(not self.shortage, reserved)
 
     def counter(self, figures: OrtFigures, moment: str, counter: str) -> Quantity:
-        """One counter of the GPU's arena: exact as asked for, else within what the order of loading and cuDNN may make of it."""
+        """Return one counter of the GPU's arena: exact as asked for, else within what the order of loading and cuDNN may make of it."""
         value = _counter(figures, moment, counter)
         if counter == "requested":
             return Quantity(value)

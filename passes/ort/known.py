@@ -364,7 +364,7 @@ class _Session(Inference):
         return found
 
     def _merged(self, inferred: TensorType, declared: Type | None) -> Type:
-        """A number goes before a name, and what the file says before what was inferred."""
+        """Return the merged type: a number goes before a name, and what the file says before what was inferred."""
         mine = None if inferred.shape is None else tuple(map(self._simple, inferred.shape))
         said = self._declared(declared).shape if isinstance(declared, TensorType) else None
         if mine is None or said is None or len(mine) != len(said):

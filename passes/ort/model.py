@@ -621,7 +621,7 @@ def runs_half(launch: Launch) -> bool:
 
 
 def readers_of(found: Launches) -> dict[int, list[Launch]]:
-    """For each value, the kernels that read it."""
+    """Return for each value the kernels that read it."""
     readers: dict[int, list[Launch]] = {}
     for launch in found.launches:
         for value in (*launch.inputs, *launch.captured):
@@ -727,7 +727,7 @@ def execution_order(found: Launches, setting: ExecutionOrder = "default") -> lis
 
 
 def makers_of(found: Launches) -> list[list[int]]:
-    """For each kernel, its predecessors: the kernels that define its operands."""
+    """Return for each kernel its predecessors: the kernels that define its operands."""
     maker = [-1] * (len(found.values) + 1)  # the last is that of ABSENT operands
     for index, launch in enumerate(found.launches):
         for value in launch.outputs:

@@ -338,7 +338,7 @@ class _Planner:
                     self.free[self.found.likeness[owner]].append(owner)
 
     def release(self, order: Sequence[Launch]) -> Buffers:
-        """When each buffer is freed: after its last use. Buffers without a use stay until the run ends."""
+        """Return when each buffer is freed: after its last use. Buffers without a use stay until the run ends."""
         released = [NEVER] * len(self.owner)
         for step, launch in enumerate(order):
             for value in (*launch.inputs, *launch.captured):
@@ -625,7 +625,7 @@ def _simulated_peaks(session: Session, buffers: Buffers, sizes: Sequence[int], a
 
 
 def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alone: Sequence[bool], block: int) -> OrtRun:
-    """One run; only values that `alone` marks take memory from the arena, the others have theirs in the block."""
+    """Return one run; only values that `alone` marks take memory from the arena, the others have theirs in the block."""
     arena = session.arena
     around = [arena.malloc(size) for size in session.brought]
     try:

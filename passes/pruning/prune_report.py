@@ -161,7 +161,7 @@ class Flow:
                 self.block(value, f"{node.name} ({node.op}) needs all of it")
 
     def block(self, value: Value, why: str) -> None:
-        """All slices of a value must stay."""
+        """Note that all slices of a value must stay."""
         slices = self.of(value)
         if slices is not None:
             self._block(slices, why)
@@ -651,7 +651,7 @@ class _Shrink:
         return len(ids) - int(np.count_nonzero(self._verdict.going(ids)))
 
     def attrs(self, node: Node) -> Mapping[str, Attr]:
-        """A grouped convolution is left with fewer groups."""
+        """Return the attributes after pruning: a grouped convolution is left with fewer groups."""
         groups = node.attrs.get("groups")
         slices = self._flow.found.get(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
         if not isinstance(groups, int) or groups <= 1 or slices is None or slices.rank < 2:

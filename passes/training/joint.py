@@ -97,7 +97,7 @@ class _Reader:
         return trace
 
     def _backward_begins(self) -> int:
-        """One past the last operator that a result of the forward depends on."""
+        """Return one past the last operator that a result of the forward depends on."""
         place = {node: number for number, node in enumerate(self._nodes)}
         found, stack = -1, [value.node for value in self._outputs.forward if value.node is not None]
         seen: set[Node] = set(stack)

@@ -116,13 +116,13 @@ class StepMemory:
 
     @property
     def alive(self) -> dict[str, NDArray[np.int64]]:
-        """For each operator of the step that is shown, bytes by category at its highest moment: they add up to what is allocated."""
+        """Return for each operator of the step that is shown, bytes by category at its highest moment: they add up to what is allocated."""
         columns = self.moments.columns()
         return {category: np.array([quantity(cell).value for cell in column], dtype=np.int64) for category, column in columns.items()}
 
     @property
     def total(self) -> NDArray[np.int64]:
-        """For each operator of the step that is shown, the most that is allocated."""
+        """Return for each operator of the step that is shown, the most that is allocated."""
         return np.array(self.moments.allocated, dtype=np.int64)
 
     @property
@@ -151,7 +151,8 @@ class StepMemory:
         return self.counter(self.counted, self.shown)
 
     def nodes_of(self, nodes: Sequence[Node]) -> list[Node]:
-        """For each operator that is shown its node in the graph of the steady step; for one that only this step has, the one before it."""
+        """Return for each operator that is shown its node in the graph of the steady step; for one that only this step has, the one before
+        it."""
         steady = self.trace.in_step(self.trace.steady)
         if len(steady) != len(nodes) or [one.name for one in steady] == [one.name for one in self.ops]:
             return list(nodes)

@@ -85,7 +85,7 @@ class Storing:
 
     @property
     def stored(self) -> list[Stored]:
-        """Those that do not stay as they are."""
+        """Return the tensors that do not stay as they are."""
         return [one for one in self.matrices if not one.kept]
 
 
@@ -365,7 +365,7 @@ _KERNELS: Final = {
 
 
 def _find_peak(found: Storing, ctx: PassContext) -> None:
-    """The peak of a run, and what it would be."""
+    """Find the peak of a run, and what it would be."""
     footprint: Footprint | None = ctx.get(Liveness()).footprint
     if footprint is None or not isinstance(footprint.peak.value, int):
         return

@@ -313,7 +313,7 @@ def _rows_of_blocks(node: Node, coded: CodedOperand, weight: Value, files: Weigh
 
 
 def _zero_points(node: Node, place: int, rows: int, blocks: int, bits: int, files: WeightFiles) -> Array:
-    """One for each block: packed like the codes, or as plain numbers."""
+    """Return one for each block: packed like the codes, or as plain numbers."""
     value = node.inputs[place] if place < len(node.inputs) else None
     if value is None:
         return np.array([float(1 << (bits - 1))], np.float32)

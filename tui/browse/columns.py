@@ -54,11 +54,11 @@ class BrowseColumn:
 
 
 def _result_bytes(source: ColumnSource) -> None:
-    """The column that stands there unless another one is chosen."""
+    """Return no column: this one stands there unless another one is chosen."""
 
 
 def _live_at_peak(source: ColumnSource) -> Column:
-    """For each node the bytes of what it made that are alive at the peak."""
+    """Return for each node the bytes of what it made that are alive at the peak."""
     lives, timeline = source.results.lives, source.results.timeline
     if lives is None or timeline is None or timeline.peak is None:
         raise UsageError("the peak is not known yet")
@@ -72,7 +72,7 @@ def _live_at_peak(source: ColumnSource) -> Column:
 
 
 def _least_times(source: ColumnSource) -> Column:
-    """For each node its least time, by its name: the model may have been read again."""
+    """Return for each node its least time, by its name: the model may have been read again."""
     from irscope.passes.cost.bounds import UNKNOWN
     from irscope.passes.cost.roofline import Roofline
 
@@ -82,14 +82,14 @@ def _least_times(source: ColumnSource) -> Column:
 
 
 def _unknown_nodes(source: ColumnSource) -> Column:
-    """For each row how many of its nodes lack a number; regions count for themselves."""
+    """Return for each row how many of its nodes lack a number; regions count for themselves."""
     outline = source.outline
     lacking = _lacking(source).tolist()
     return source.sum_up("unknown nodes", Kind.COUNT, lambda node: int(lacking[outline.row_of[node]]))
 
 
 def _coverage(source: ColumnSource) -> Column:
-    """For each row the share of its nodes of which everything is known, those inside regions included."""
+    """Return for each row the share of its nodes of which everything is known, those inside regions included."""
     outline = source.outline
     is_node = outline.operators[0] >= 0
     below = np.concatenate(([0], np.cumsum(is_node)))
@@ -109,7 +109,7 @@ def _lacking(source: ColumnSource) -> Mask:
 
 
 def _shares(source: ColumnSource) -> Column | None:
-    """For each row its share of the FLOPs of the whole model, as far as they are numbers."""
+    """Return for each row its share of the FLOPs of the whole model, as far as they are numbers."""
     flops = source.results.flops
     if flops is None:
         raise UsageError("FLOPs are not known yet")
@@ -131,7 +131,8 @@ COLUMNS: tuple[BrowseColumn, ...] = (
 
 
 def column_choices() -> list[BrowseColumn]:
-    """Those of irscope, then those of installed packages: entry points of the group `irscope.columns`, each a function of a ColumnSource.
+    """Return the columns of irscope, then those of installed packages: entry points of the group `irscope.columns`, each a function of a
+    ColumnSource.
 
     Nothing of a package is imported before its column is chosen.
     """

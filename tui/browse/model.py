@@ -379,7 +379,7 @@ class TreeTable(Rows):
         return columns
 
     def _number(self, title: str, column: Column | None, part: str, width: int, *, rank: int, least: int = 0) -> TableColumn:
-        """Numbers, `?` where they are unknown, and a sign of waiting while they are being computed.
+        """Return a column of numbers, `?` where they are unknown, and a sign of waiting while they are being computed.
 
         Either all formulas of a column can be read, or all of it is at the stated sizes: numbers below one another are of one unit.
         """

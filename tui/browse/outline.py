@@ -277,7 +277,7 @@ class Folds:
 
 
 def no_folds(outline: Outline) -> Folds:
-    """Nothing is folded."""
+    """Return the folds of a model in which nothing is folded."""
     nothing = np.zeros(0, dtype=np.int64)
     return Folds(nothing, nothing, nothing, np.full(len(outline), -1, dtype=np.int64))
 
@@ -377,7 +377,7 @@ class TreeModel:
         return int(self.visible[index])
 
     def index(self, row: int) -> int:
-        """Where a row is shown; for one that is not, the nearest shown row above it in the list, 0 if there is none."""
+        """Return where a row is shown; for one that is not, the nearest shown row above it in the list, 0 if there is none."""
         return max(0, int(np.searchsorted(self.visible, row, side="right")) - 1)
 
     def is_visible(self, row: int) -> bool:

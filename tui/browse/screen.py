@@ -72,7 +72,7 @@ class BrowseScreen(ModelScreen):
         super().on_mount()
 
     def _ask_formula(self) -> None:
-        """The formula behind the cost of a node on which the selection has come to rest."""
+        """Ask for the formula behind the cost of a node on which the selection has come to rest."""
         node, results = self.session.selected_node, self.browse.results
         if node is None or node in results.formulas_of or results.costs is None or not _NAME.fullmatch(node.name):
             return

@@ -186,7 +186,7 @@ class Canvas:
         return None if best is None else best.box
 
     def nearest(self, number: int, boxes: Collection[int]) -> int | None:
-        """Of some boxes the one that is nearest to another from left to right."""
+        """Return the one of some boxes that is nearest to another from left to right."""
         place = self.place(number)
         found = [(abs(there[0] - (place[0] if place else 0)), other) for other in boxes if (there := self.place(other)) is not None]
         return min(found)[1] if found else None
@@ -253,7 +253,7 @@ class _View:
                 self.heavy[row][at] = 1
 
     def down(self, x: int, begin: int, end: int, heavy: bool) -> None:
-        """A line downward, from the upper edge of a row to that of another."""
+        """Draw a line downward, from the upper edge of a row to that of another."""
         for y in range(max(begin, self.top), min(end, self.top + self.height)):
             self.mark(x, y, UP | DOWN, heavy)
 
@@ -316,7 +316,7 @@ class _View:
         self.put(chip.left + display_width(text) - 1, chip.top, text[-1], "faint")
 
     def beyond(self, chip: Chip, above: int, below: int) -> None:
-        """Where lines go on that are not drawn, with how many there are."""
+        """Mark where lines that are not drawn go on, with their number."""
         for count, y in ((above, chip.top - 1), (below, chip.top + 1)):
             row, at = y - self.top, chip.middle - self.left
             if not count or not 0 <= row < self.height or not 0 <= at < self.width or self.bits[row][at]:

@@ -164,7 +164,7 @@ class GraphScreen(ModelScreen):
         self.title_of("graph-frame", self.model.title(), progress=True)
 
     def went(self) -> None:
-        """The selection, or what is drawn, is another one."""
+        """Note that the selection, or what is drawn, is another one."""
         self.session.moved(self.NAME)
         self.show()
 

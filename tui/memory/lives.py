@@ -178,7 +178,7 @@ class Measured:
 
 
 def _modelled(column: Sequence[object]) -> Mask | None:
-    """Where a column is not exact; None for nowhere."""
+    """Return where a column is not exact; None for nowhere."""
     found = np.array([isinstance(cell, Quantity) and cell.provenance is not Provenance.EXACT for cell in column], dtype=np.bool_)
     return found if found.any() else None
 
@@ -232,7 +232,7 @@ class Occupants:
         return total[self._place]
 
     def labels(self, by: By) -> tuple[Ints, list[str]]:
-        """For each of them the number of what it is stacked under, and what these are called."""
+        """Return for each of them the number of what it is stacked under, and what these are called."""
         if by not in self._labels:
             texts = self._folded() if by == "module" else self._names
             numbers: dict[str, int] = {}
@@ -339,7 +339,7 @@ def peak_text(found: Footprint, sign: str, at_least: str) -> str:
 
 
 def _places(own: Sequence[Node], shown: Sequence[Node]) -> Ints:
-    """For each step that is shown the one that stands for it: of nodes that do not run as they are, the one before."""
+    """Return for each step that is shown the one that stands for it: of nodes that do not run as they are, the one before."""
     if own is shown or (len(own) == len(shown) and all(one.name == other.name for one, other in zip(own, shown, strict=True))):
         return np.arange(len(shown), dtype=np.int64)
     number = {node.name: place for place, node in enumerate(own)}

@@ -163,7 +163,7 @@ class Memory(MemoryView):
         return self.found.lives.steps.at(self.browse.selected)
 
     def fail(self, error: IrscopeError) -> None:
-        """The computation failed."""
+        """Note that the computation failed."""
         self.error = error
 
     def update(self) -> None:
@@ -204,7 +204,7 @@ class Memory(MemoryView):
         return bool(self.browse.results.complete.env) and (self._counted is None or self._counted[0] != self.counted_for)
 
     def take_counters(self, asked: tuple[object, ...], found: Counters | IrscopeError | None, summed: Measured | None = None) -> None:
-        """The allocator's counters for the entered sizes, or why they are unknown; and all memory over the steps."""
+        """Take the allocator's counters for the entered sizes, or why they are unknown; and all memory over the steps."""
         self._counted = (asked, found, summed)
         if asked == self.counted_for:
             self.update()
@@ -243,7 +243,7 @@ class Memory(MemoryView):
 
     @property
     def other_sizes(self) -> dict[str, int]:
-        """Numbers for all others."""
+        """Return the numbers for all others."""
         sizes = {**self.browse.source.bind, **self.browse.results.complete.env}
         return {name: size for name, size in sizes.items() if name != self.size_name}
 
@@ -296,7 +296,7 @@ class Memory(MemoryView):
         self.draw_limit()
 
     def take_largest(self, asked: tuple[object, ...], found: Fit | IrscopeError) -> None:
-        """The largest size that fits, or why there is none."""
+        """Take the largest size that fits, or why there is none."""
         self._fit = (asked, found)
         self._mark_largest()
 
@@ -556,7 +556,7 @@ class Memory(MemoryView):
 
     @property
     def names(self) -> RowTexts:
-        """For each storage its name, its kind and who made it, to look for words in."""
+        """Return for each storage its name, its kind and who made it, to look for words in."""
         if self._names is None:
             ranges = () if self.found is None else self.found.lives.ranges
             self._names = RowTexts(" ".join((category_of(one), *self._texts_of(one))) for one in ranges)

@@ -212,7 +212,7 @@ class Questions:
         session.ask(wanted.key, answer, take, take, urgency=NOW)
 
     def _ask_plan(self) -> None:
-        """The buffers of the generated code, for the list below eager and compiled."""
+        """Ask for the buffers of the generated code, for the list below eager and compiled."""
         memory, session = self.memory, self.session
         if memory.drawings.view != "eager" or memory.plan is not None:
             return

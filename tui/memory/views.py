@@ -217,7 +217,8 @@ class AddressMap(Stack):
         return tuple(spans)
 
     def owners(self, steps: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-        """For each row, the lowest address first, and each step the buffer that has the middle of the row's addresses; -1 for none."""
+        """Return for each row, the lowest address first, and each step the buffer that has the middle of the row's addresses; -1 for
+        none."""
         found = np.full((rows, len(steps)), -1, dtype=np.int64)
         if not self.end or not rows:
             return found
@@ -459,7 +460,7 @@ class SizeStack(Stack):
         self.use_time(np.diff(np.array([*sizes, 2 * sizes[-1] - sizes[-2] if len(sizes) > 1 else sizes[-1] + 1], dtype=np.float64)))
 
     def place_of(self, size: int | None) -> int | None:
-        """Where a size is."""
+        """Return where a size is."""
         return self.sizes.index(size) if size in self.sizes else None
 
     @property
@@ -591,7 +592,7 @@ class Counters:
         return any(_is_known(number) for number in self.numbers.values())
 
     def text(self, moment: str, counter: str, symbols: Symbols, *, is_whole: bool = True) -> str:
-        """One number with its unit; with its interval where the whole is wanted."""
+        """Return one number with its unit; with its interval where the whole is wanted."""
         found = plain(self.numbers.get((moment, counter)))
         if not is_whole and isinstance(found, Quantity) and found.value is not None:
             found = replace(found, lo=None, hi=None)

@@ -234,7 +234,7 @@ class WhatIfs:
         self.table = self._table()
 
     def take(self, name: str, found: Sequence[WhatIf] | IrscopeError) -> None:
-        """The answer of one source."""
+        """Take the answer of one source."""
         self.waiting = [one for one in self.waiting if one != name]
         if isinstance(found, IrscopeError):
             self.failed.append(f"{name}: {self.symbols.clean(found.message)}")

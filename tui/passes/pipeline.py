@@ -290,7 +290,7 @@ class Pipeline:
         return tuple(step.subject for step in self.steps[:at] if step.is_on)
 
     def start(self, at: int) -> tuple[Step, int]:
-        """The step is about to run; the number tells this run from others."""
+        """Note that the step is about to run, and return it with a number that tells this run from others."""
         step = self.steps[at]
         self._runs += 1
         step.run = self._runs
@@ -379,7 +379,7 @@ class Pipeline:
         return ", ".join(part for part in (change, f"{again:,} again" if again else "") if part)
 
     def redraw(self) -> None:
-        """The rows look different now."""
+        """Note that the rows look different now."""
         self.table.version += 1
 
     def detail(self) -> list[Line]:

@@ -386,7 +386,7 @@ class PassesScreen(ModelScreen):
             self._changed()
 
     def _changed(self) -> None:
-        """The pipeline is another one: what runs is of no use, and what is behind the change runs again."""
+        """Note that the pipeline is another one: what runs is of no use, and what is behind the change runs again."""
         if not self.pipeline.is_running:
             self.session.queue.stop(self._asked)
         self._run_next()

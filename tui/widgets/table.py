@@ -146,7 +146,7 @@ class RowsView(Painted, ScrollView, can_focus=True):
                 self.action_open()
 
     def heading_clicked(self, x: int) -> None:
-        """A title was clicked."""
+        """Handle a click on a title."""
 
 
 class VirtualTable(RowsView):
