@@ -58,7 +58,7 @@ class LoadOptions:
     """Work and memory that reading may take, from `--budget`; None for the default."""
 
     def for_inputs(self, names: Sequence[str]) -> LoadOptions:
-        """The same, what was said of the only input under its name. With several nothing changes: `apply_inputs` names them."""
+        """Return options with the type of the only input under its name. With several nothing changes: `apply_inputs` names them."""
         if SOLE not in self.inputs or len(names) != 1:
             return self
         return replace(self, inputs={names[0]: self.inputs[SOLE], **{key: type_ for key, type_ in self.inputs.items() if key != SOLE}})
@@ -71,7 +71,7 @@ class InputError(UsageError):
 
 
 def stated(given: Type, declared: Type | None, name: str) -> Type:
-    """The type that a user gave for an input, with the declared element type where sizes alone were given.
+    """Return the type that a user gave for an input, with the declared element type where sizes alone were given.
 
     Sizes alone are one for each axis; a whole type may say that a file declares a wrong one.
     """

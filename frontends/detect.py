@@ -245,7 +245,7 @@ KINDS: dict[str, Kind] = {
 
 
 def detect(path: Path) -> Kind:
-    """The kind of a file; raises LoadError for what is no model or no regular file."""
+    """Return the kind of a file; raises LoadError for what is no model or no regular file."""
     head = _read_head(path)
     if not head:
         raise LoadError("the file is empty", code="IRS102", where=str(path), hint="export or copy it again")
@@ -284,7 +284,7 @@ _MOST_LISTED = 4
 
 
 def wrapper_in(folder: Path) -> Path | None:
-    """The code in a folder that TORCH_COMPILE_DEBUG=1 wrote; None for other folders. LoadError for a run with several graphs."""
+    """Return the code in a folder that TORCH_COMPILE_DEBUG=1 wrote; None for other folders. LoadError for a run with several graphs."""
     own = folder / WRAPPER
     if own.is_file():
         return own
@@ -371,7 +371,7 @@ def _read_head(path: Path) -> bytes:
 
 
 def _by_magic(head: bytes, path: Path) -> str | None:
-    """The kind that irscope surely knows."""
+    """Return the kind that irscope surely knows."""
     if head.startswith(_ZIP):
         return _zip_kind(path)
     name = next((name for name, matches in _TESTS if matches(head)), None)

@@ -38,7 +38,7 @@ def path_of(text: str) -> Path:
 
 
 def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The model in a file as a program."""
+    """Return the model in a file as a program."""
     kind = detect(path)
     if options.method and kind.frontend not in _WITH_METHODS:
         raise UsageError(f"a {kind.name} file has no methods to choose from", code="IRS623", hint="leave --method out")
@@ -149,7 +149,7 @@ class NodeFile(Protocol):
 
 
 def open_nodes(path: Path, method: str = "") -> NodeFile:
-    """The nodes of a file; UsageError for formats that do not list them."""
+    """Return the nodes of a file; UsageError for formats that do not list them."""
     kind = detect(path)
     module = _READERS.get(kind.frontend or "")
     if module is None:

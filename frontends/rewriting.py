@@ -41,7 +41,7 @@ class Original:
 
     @property
     def rows(self) -> Sequence[FileNode]:
-        """The file's nodes."""
+        """Return the file's nodes."""
         assert self.program.file_nodes is not None, "the program was opened to be written"
         return self.program.file_nodes.nodes
 
@@ -129,7 +129,7 @@ class Original:
 
 
 def in_order(makes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], places: Sequence[float]) -> list[int] | None:
-    """An order in which everything is made before it is read, by `places` where that leaves a choice; None where there is none."""
+    """Return an order in which everything is made before it is read, by `places` where that leaves a choice; None where there is none."""
     maker = {name: at for at, names in enumerate(makes) for name in names if name}
     needs = [{maker[name] for name in names if name in maker} - {at} for at, names in enumerate(reads)]
     order = sorted_by(places, needs)

@@ -158,7 +158,7 @@ class _Replays(TorchDispatchMode):
 
 
 def _generator_state(args: Sequence[Any]) -> tuple[torch.device, Any] | None:
-    """The state of the generator for an operator; tensors without data have none."""
+    """Return the state of the generator for an operator; tensors without data have none."""
     given = [one for one in args if isinstance(one, torch.Tensor)]
     if any(isinstance(one, FakeTensor) for one in given):
         return None
@@ -224,7 +224,7 @@ class RecordedStep:
 
 
 def problem_of(record: Record, costs: CostModel = SIMPLE_COSTS, seconds: Callable[[Op], float] | None = None) -> RecordedStep:
-    """The problem of a record that holds a forward and its backward."""
+    """Return the problem of a record that holds a forward and its backward."""
     ops: list[Op] = []
     made: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     place = [0] * len(record.ops)
@@ -321,7 +321,7 @@ class _Calls:
             above = path
 
     def outermost(self, accepts: Callable[[str], bool]) -> list[str]:
-        """The outermost modules that are accepted; only such as are called once and keep something."""
+        """Return the outermost modules that are accepted; only such as are called once and keep something."""
         chosen: list[str] = []
         pending = list(self._children.get("", ()))
         while pending:
@@ -342,7 +342,7 @@ class _Calls:
 
 
 def _region(step: RecordedStep, path: str, operators: list[int]) -> Region | None:
-    """The region of a module's operators; None where the backward needs nothing of it."""
+    """Return the region of a module's operators; None where the backward needs nothing of it."""
     problem = step.problem
     prefix = f"{path}."
     numbers = {op.sequence: op.number for op in step.record.ops if op.phase == "forward" and (f"{op.scope.module}.").startswith(prefix)}
@@ -437,7 +437,7 @@ class ModulePlan:
         return self.peak <= self.budget
 
     def document(self) -> dict[str, object]:
-        """The plan as it goes into JSON."""
+        """Return the plan as it goes into JSON."""
         return {
             "format": "irscope-checkpoint-plan",
             "version": 1,
@@ -451,7 +451,7 @@ class ModulePlan:
 
 
 def policies_of(document: Mapping[str, Any]) -> tuple[RegionPolicy, ...]:
-    """The policies in a plan's JSON."""
+    """Return the policies in a plan's JSON."""
     try:
         if document["format"] != "irscope-checkpoint-plan":
             raise KeyError("format")
@@ -526,7 +526,7 @@ class _ModulePlanner:
         return best
 
     def _search(self, target: int, seconds: float, steps: int | None, seed: int) -> ModulePlan:
-        """The best plan among all ways to divide the module into regions."""
+        """Return the best plan among all ways to divide the module into regions."""
         wanted = target + self.resident
         # Where some divisions reach the budget at once, the others are not worth the time.
         able = [one for one in self.planners if one.plan(wanted, seconds=0, steps=0).met] or self.planners
@@ -555,7 +555,7 @@ class _ModulePlanner:
 
 
 def policies_for(step: RecordedStep, simulator: RegionSimulator, plan: list[int]) -> tuple[RegionPolicy, ...]:
-    """The policies that carry out a plan of regions."""
+    """Return the policies that carry out a plan of regions."""
     chains = simulator.chains(plan)
     found: list[RegionPolicy] = []
     for region in simulator.regions:

@@ -33,7 +33,7 @@ class Fakes:
         self._originals: dict[int, torch.Tensor] = {}
 
     def tensor(self, real: torch.Tensor) -> torch.Tensor:
-        """A fake tensor like `real` after `real.to(device)`; nothing is allocated or read."""
+        """Return a fake tensor like `real` after `real.to(device)`; nothing is allocated or read."""
         known = self._made.get(id(real))
         if known is None:
             # The original is kept alive too, so that its id is not reused.
@@ -42,7 +42,7 @@ class Fakes:
         return known[1]
 
     def real(self, fake: torch.Tensor) -> torch.Tensor | None:
-        """The real tensor behind a fake one, where it has values."""
+        """Return the real tensor behind a fake one, where it has values."""
         real = self._originals.get(id(fake))
         if real is None or isinstance(real, FakeTensor) or real.device.type == "meta":
             return None
@@ -69,7 +69,7 @@ class Fakes:
         return made.requires_grad_(real.requires_grad) if real.is_leaf else made
 
     def _wrapped(self, real: Any) -> torch.Tensor:
-        """A wrapper subclass around fake tensors."""
+        """Return a wrapper subclass around fake tensors."""
         try:
             made: torch.Tensor = transform_subclass(real, lambda _, inner: self.tensor(inner))
         except Exception as error:  # its class is the user's, and may raise anything
@@ -109,7 +109,7 @@ class Fakes:
                 value.update({key: self._known(item) for key, item in value.items()})
 
     def _known(self, item: Any) -> Any:
-        """The fake tensor of a known real one; anything else unchanged."""
+        """Return the fake tensor of a known real one; anything else unchanged."""
         known = self._made.get(id(item))
         return known[1] if known is not None and known[0] is item else item
 
@@ -137,12 +137,12 @@ def unchanged(module: nn.Module) -> Iterator[None]:
 
 
 def _contents(module: nn.Module) -> list[tuple[Any, Any]]:
-    """The contents of lists, dictionaries and sets among the attributes."""
+    """Return the contents of lists, dictionaries and sets among the attributes."""
     return [(found, found.copy()) for found in vars(module).values() if isinstance(found, list | dict | set)]
 
 
 def mode_of(item: Any, sizes: OpenSizes | None = None) -> FakeTensorMode:
-    """The mode of fake tensors that were given, a new one where there are none."""
+    """Return the mode of fake tensors that were given, a new one where there are none."""
     for leaf in torch.utils._pytree.tree_leaves(item):
         if isinstance(leaf, FakeTensor):
             mode: FakeTensorMode = leaf.fake_mode
@@ -180,7 +180,7 @@ class _NotATensor:
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
-    """The device of a tensor; that of a fake one is asked for without dispatching the question."""
+    """Return the device of a tensor; that of a fake one is asked for without dispatching the question."""
     return tensor.fake_device if type(tensor) is FakeTensor else tensor.device
 
 
@@ -190,7 +190,7 @@ def _text(device: torch.device) -> str:
 
 
 def device_text(tensor: torch.Tensor) -> str:
-    """The same as text."""
+    """Return the same as text."""
     return _text(device_of(tensor))
 
 
@@ -433,7 +433,7 @@ class Remembered:
     # -- what they make --------------------------------------------------------------------------------------------
 
     def again(self, key: Key, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The results of a call; NotImplemented where they are not known."""
+        """Return the results of a call; NotImplemented where they are not known."""
         made = self._made.get(key, _REFUSED)
         return NotImplemented if made is _REFUSED else self.make(made, args, kwargs)
 

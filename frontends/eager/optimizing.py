@@ -119,7 +119,7 @@ def _watch_ranges(steps: _Steps, cleared: Callable[[Optimizer, bool], None] | No
 
 
 def _caller(frame: FrameType | None) -> FrameType:
-    """The function of torch that opens the range."""
+    """Return the function of torch that opens the range."""
     while frame is not None and frame.f_code.co_filename != _FILE:
         frame = frame.f_back
     assert frame is not None, "only torch names its ranges so"

@@ -43,7 +43,7 @@ class _Current:
 
     @property
     def device(self) -> int:
-        """The number of the device."""
+        """Return the number of the device."""
         return int(self.words[0]) >> 8
 
     @device.setter
@@ -126,7 +126,7 @@ def _applied(patch: Patch) -> Iterator[None]:
 
 @functools.cache
 def _patch() -> Patch | str:
-    """The replaced tables that make torch accept the device, or why that is impossible; tried once."""
+    """Return the replaced tables that make torch accept the device, or why that is impossible; tried once."""
     if sys.platform != "linux":
         return f"it was not tried on {sys.platform}"
     try:
@@ -366,7 +366,7 @@ class Patch:
         self._registry[_CUDA], self._registry[_META], self._hooks_pointer[0] = to
 
     def _table(self, original: int, places: dict[str, int], methods: dict[str, Any]) -> int:
-        """The address of a copied table with some methods replaced."""
+        """Return the address of a copied table with some methods replaced."""
         size = _HEAD + max(_ENTRIES, len(places))
         words = (ctypes.c_void_p * size).from_address(original - _HEAD * ctypes.sizeof(ctypes.c_void_p))
         table = (ctypes.c_void_p * size)(*words)
@@ -380,7 +380,7 @@ class Patch:
         return ctypes.addressof(table) + _HEAD * ctypes.sizeof(ctypes.c_void_p)
 
     def _object(self, original: int, places: dict[str, int], methods: dict[str, Any]) -> int:
-        """The address of an object without fields that has such a table."""
+        """Return the address of an object without fields that has such a table."""
         made = (ctypes.c_void_p * 4)(self._table(original, places, methods))
         self._kept.append(kept_for_good(made))
         return ctypes.addressof(made)
@@ -394,7 +394,7 @@ def _first_word(address: int) -> int:
 
 
 def _guard_methods(as_cuda: bool) -> dict[str, Any]:
-    """A device guard; that of the meta device has one stream, which nothing is done for."""
+    """Return a device guard; that of the meta device has one stream, which nothing is done for."""
     nothing = _method(None, (ctypes.c_void_p,) * 3, lambda *_: None)
     # A stream is a device and a number, returned in two registers; whatever stands in the second is a valid number.
     stream = _method(ctypes.c_int64, (ctypes.c_void_p, ctypes.c_int16), lambda _, device: device & 0xFFFF)
@@ -461,7 +461,7 @@ def _stream_code() -> dict[str, Any] | None:
 
 
 def _callback(function: Callable[[Any, int, int], int]) -> bytes:
-    """The address of a function of Python's for instructions to call."""
+    """Return the address of a function of Python's for instructions to call."""
     made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_uint16, ctypes.c_int)(function)
     kept_for_good(made)
     return (ctypes.cast(made, ctypes.c_void_p).value or 0).to_bytes(8, "little")

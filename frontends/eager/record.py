@@ -45,7 +45,7 @@ class Storage:
 
     @property
     def bytes(self) -> int:
-        """The size, in a recording without open sizes."""
+        """Return the size, in a recording without open sizes."""
         assert isinstance(self.size, int)
         return self.size
 
@@ -72,7 +72,7 @@ class Tensor:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The shape, in a recording without open sizes."""
+        """Return the shape, in a recording without open sizes."""
         return tuple([size for size in self.shape if isinstance(size, int)])
 
 
@@ -122,7 +122,7 @@ class Op:
 
     @property
     def name(self) -> str:
-        """The operator without namespace and overload: "add_"."""
+        """Return the operator without namespace and overload: "add_"."""
         if isinstance(self.func, GeneratedKernel):
             return self.func.name
         found: str = self.func._schema.name
@@ -188,7 +188,7 @@ class Record:
 
 
 def dtype_of(tensor: torch.Tensor) -> DType:
-    """The element type as irscope names it."""
+    """Return the element type as irscope names it."""
     return _dtype_named(tensor.dtype)
 
 
@@ -209,7 +209,7 @@ _SILENT = frozenset({"_assert_scalar", "_assert_tensor_metadata", "_assert_async
 
 
 def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lambda _: None, *, keep_calls: bool = False) -> Program:
-    """The program of a recording; `payload` gives known values of tensors that existed before the run."""
+    """Return the program of a recording; `payload` gives known values of tensors that existed before the run."""
     with paused_gc():
         lowering = _Lowering(record, payload)
         program = lowering.program()
@@ -219,14 +219,14 @@ def program_of(record: Record, payload: Callable[[Tensor], Payload | None] = lam
 
 
 def lowered(record: Record) -> tuple[Program, list[int]]:
-    """The program of a recording, and for each operator the index of its first node; the number of nodes comes last."""
+    """Return the program of a recording, and for each operator the index of its first node; the number of nodes comes last."""
     with paused_gc():
         lowering = _Lowering(record, lambda _: None)
         return lowering.program(), lowering._steps
 
 
 def with_storages(record: Record) -> tuple[Program, dict[Storage, Value]]:
-    """The program of a recording, and the value that had each storage first."""
+    """Return the program of a recording, and the value that had each storage first."""
     with paused_gc():
         lowering = _Lowering(record, lambda _: None)
         return lowering.program(), lowering._first
@@ -395,7 +395,7 @@ def _of_schema(full: str, overload: str, schema: str) -> Signature:
 
 
 def signature_of(op: Op, full: str) -> Signature:
-    """The signature of an operator, from torch itself where irscope does not have it."""
+    """Return the signature of an operator, from torch itself where irscope does not have it."""
     return _of_schema(full, op.overload, str(op.func._schema))
 
 

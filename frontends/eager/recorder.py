@@ -190,7 +190,7 @@ class Recorder(TorchDispatchMode):
                 self.values.wrote(one, op.number)
 
     def execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The implementation of an operator. Composites are decomposed as in C++, not by the compilers' decomposition tables."""
+        """Return the implementation of an operator. Composites are decomposed as in C++, not by the compilers' decomposition tables."""
         name = func.name().partition(".")[0]
         route = KERNELS.get(name) if self.record.grad else ROUTES.get(name)
         if route is not None:
@@ -265,7 +265,7 @@ class Recorder(TorchDispatchMode):
         return item.node.hint
 
     def _seen(self, tensor: torch.Tensor, kind: Kind, name: str) -> Tensor:
-        """The latest record of a tensor; a tensor without one existed before the run."""
+        """Return the latest record of a tensor; a tensor without one existed before the run."""
         storage = self._storage_of(tensor, None)
         key = self._key(tensor, storage)
         found = self._tensors.get(key)
@@ -336,7 +336,7 @@ class Recorder(TorchDispatchMode):
         self._deaths += 1
 
     def _key(self, tensor: torch.Tensor, storage: Storage | None) -> tuple[Any, ...]:
-        """A key that is equal for two views of one storage with the same elements."""
+        """Return a key that is equal for two views of one storage with the same elements."""
         if storage is None:
             return (id(tensor),)
         return (storage.number, tensor.dtype, self._dim(tensor.storage_offset()), self._dims(tensor.shape), self._dims(tensor.stride()))
@@ -500,7 +500,7 @@ class Calls:
         self.failed = self.failed or self.current
 
     def enter(self, module: nn.Module) -> Scope:
-        """The scope of a call that begins now."""
+        """Return the scope of a call that begins now."""
         if module is self._main and self.current is self.root:
             return self.root
         path = self._paths.get(id(module))
@@ -543,7 +543,7 @@ class Frames:
         """The frame that started the run; its callers are left out."""
 
     def here(self) -> Loc | None:
-        """The innermost location outside torch, linked to its callers."""
+        """Return the innermost location outside torch, linked to its callers."""
         found: list[Line] = []
         frame = self.innermost(sys._getframe(1))
         while frame is not None and len(found) < _MOST_FRAMES:
@@ -561,7 +561,7 @@ class Frames:
         return loc
 
     def innermost(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost frame of the model itself, this one or one of its callers; None where all are torch's or irscope's."""
+        """Return the innermost frame of the model itself, this one or one of its callers; None where all are torch's or irscope's."""
         known, bottom = self._shown, self.bottom
         while frame is not None and frame is not bottom:
             shown = known.get(id(frame.f_code))
@@ -571,7 +571,7 @@ class Frames:
         return None
 
     def line(self, frame: FrameType) -> Line:
-        """The line at which a frame is: the same object each time."""
+        """Return the line at which a frame is: the same object each time."""
         code, number = frame.f_code, frame.f_lineno
         key = (id(code), number)
         found = self._lines.get(key)
@@ -655,7 +655,7 @@ class StepRecorder(Recorder):
         self._owned = probe._owned
 
     def storage_of(self, tensor: torch.Tensor) -> Storage | None:
-        """The storage of a tensor as the recording knows it."""
+        """Return the storage of a tensor as the recording knows it."""
         return self._storage_of(tensor, None)
 
     def execute(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

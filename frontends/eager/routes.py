@@ -116,7 +116,7 @@ def _efficient_attention(
 
 
 def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A boolean mask as an additive one."""
+    """Return a boolean mask as an additive one."""
     if mask.dtype is not torch.bool:
         return mask
     yes = torch.ops.aten.scalar_tensor(0.0, dtype=dtype, device=mask.device)
@@ -125,7 +125,7 @@ def _as_numbers(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask with rows aligned for the kernel: a padded copy, sliced to the original size."""
+    """Return a mask with rows aligned for the kernel: a padded copy, sliced to the original size."""
     if mask.stride(-1) == 1 and all(recorded_size(step) % _MASK_ALIGNMENT == 0 for step in mask.stride()[:-1]):
         return mask
     last = mask.shape[-1]

@@ -260,13 +260,13 @@ def _is_foreign(hook: Callable[..., Any]) -> bool:
 
 
 def _module_of(item: Any) -> str:
-    """The module that a function, a bound method's class or a callable object comes from."""
+    """Return the module that a function, a bound method's class or a callable object comes from."""
     found = getattr(item, "__module__", None) if isinstance(item, FunctionType) or hasattr(item, "__self__") else type(item).__module__
     return "" if item is None else str(found or "")
 
 
 def _package(kind: type, packages: Iterable[str]) -> str:
-    """The first of these packages that a class or one of its bases is from."""
+    """Return the first of these packages that a class or one of its bases is from."""
     homes = [base.__module__ for base in kind.__mro__]
     return next((package for package in packages for home in homes if home == package or home.startswith(f"{package}.")), "")
 
@@ -328,7 +328,7 @@ def told_clearly(recorder: Recorder) -> Iterator[None]:
 
 
 def _failing_line(recorder: Recorder, trace: TracebackType | None) -> tuple[str, str]:
-    """The innermost source line outside torch, with its text; the module where the model has no code of its own."""
+    """Return the innermost source line outside torch, with its text; the module where the model has no code of its own."""
     found: tuple[str, int] | None = None
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -342,7 +342,7 @@ def _failing_line(recorder: Recorder, trace: TracebackType | None) -> tuple[str,
 
 
 def _what_to_pass(recorder: Recorder) -> str:
-    """The unknown tensors on which the value depends."""
+    """Return the unknown tensors on which the value depends."""
     missing = list(recorder.values.missing)
     inputs = list(dict.fromkeys(one.name for one in missing if one.kind == "input"))
     weights = list(dict.fromkeys(one.name for one in missing if one.kind in ("parameter", "buffer")))

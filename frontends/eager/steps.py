@@ -279,7 +279,7 @@ _CLASSES = 2
 
 
 def objective_of(loss: str | Objective | None) -> Objective:
-    """A function from the model's result to a number; a name stands for a usual one with targets of zero."""
+    """Return a function from the model's result to a number; a name stands for a usual one with targets of zero."""
     if loss is None:
         return Auto()
     if isinstance(loss, str):
@@ -294,7 +294,7 @@ def objective_of(loss: str | Objective | None) -> Objective:
 
 
 def own_loss(out: Any) -> Tensor | None:
-    """The loss that a model computes itself."""
+    """Return the loss that a model computes itself."""
     if isinstance(out, Tensor):
         return out if out.ndim == 0 else None
     found = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
@@ -322,7 +322,7 @@ class Auto:
 
 
 def _scores(out: Any) -> Tensor:
-    """The first tensor of numbers with a fraction."""
+    """Return the first tensor of numbers with a fraction."""
     for leaf in tree_leaves(out):
         if isinstance(leaf, Tensor) and leaf.is_floating_point():
             return leaf
@@ -398,7 +398,7 @@ def maker_of(optimizer: str | Maker | torch.optim.Optimizer, fakes: Fakes | None
 
 
 def _checked(maker: Maker) -> Maker:
-    """A user's function, which must make an optimizer."""
+    """Return a user's function, which must make an optimizer."""
 
     def make(parameters: Any) -> torch.optim.Optimizer:
         made = maker(parameters)
@@ -414,7 +414,7 @@ def _checked(maker: Maker) -> Maker:
 
 
 def _optimizer_like(optimizer: torch.optim.Optimizer, fakes: Fakes) -> torch.optim.Optimizer:
-    """The same optimizer over fake parameters, with fake states where it has states."""
+    """Return the same optimizer over fake parameters, with fake states where it has states."""
     made = copy.copy(optimizer)
     made.param_groups = [
         {**{key: value for key, value in group.items() if key != "params"}, "params": [fakes.tensor(one) for one in group["params"]]}

@@ -43,7 +43,7 @@ def training_program(
 
 
 def steps_as_program(recorded: Recorded, model: str, plan: Plan) -> tuple[Program, Trace]:
-    """The program of recorded steps, with their trace."""
+    """Return the program of recorded steps, with their trace."""
     trace = trace_of(recorded, model)
     loss = plan.loss if isinstance(plan.loss, str) else "" if plan.loss is None else getattr(plan.loss, "__name__", "")
     trace.settings = {
@@ -58,7 +58,7 @@ def steps_as_program(recorded: Recorded, model: str, plan: Plan) -> tuple[Progra
 
 
 def _last_step(recorded: Recorded) -> Record:
-    """The recording of the last step alone: what earlier ones made was there before."""
+    """Return the recording of the last step alone: what earlier ones made was there before."""
     (first, _), (end, _) = recorded.starts[-2:]
     return _Cut(recorded, first, end).record()
 
@@ -75,7 +75,7 @@ class _Cut:
         self._calls = self._counted_anew(_Scopes(recorded))
 
     def record(self) -> Record:
-        """The interval as a recording of its own."""
+        """Return the interval as a recording of its own."""
         made = Record(root=self._root, device=self._record.device, grad=True, assumed=self._record.assumed)
         for one in self._record.tensors:
             if one.kind in ("parameter", "buffer", "input"):
@@ -149,7 +149,7 @@ _STEP_NAMES = ("first", "second", "third")
 
 
 def trace_of(recorded: Recorded, model: str) -> Trace:
-    """The trace of recorded steps."""
+    """Return the trace of recorded steps."""
     with paused_gc():
         return _Converter(recorded, model).trace()
 
@@ -307,7 +307,7 @@ class _Scopes:
             self._parameters.setdefault(storage, name.partition(" of ")[2])
 
     def of(self, op: Op) -> Scope:
-        """The scope of an operator. Gradients and an optimizer's step belong to the innermost module that holds their parameters."""
+        """Return the scope of an operator. Gradients and an optimizer's step belong to the innermost module that holds their parameters."""
         if op.phase == "forward" or (self._has_scopes and op.scope is not self._root):
             return op.scope
         if op.phase == "backward" and op.sequence is not None and op.sequence in self._by_sequence:

@@ -31,7 +31,7 @@ _LEAST = 2
 
 
 def recorded_size(size: Size) -> int:
-    """The value of a size in the recorded run. Unlike int() this adds no guard."""
+    """Return the value of a size in the recorded run. Unlike int() this adds no guard."""
     if isinstance(size, int):
         return size
     found: int = size.node.hint
@@ -92,12 +92,12 @@ class OpenSizes:
             self._sizes[name] = self.shapes.create_symintnode(made, hint=size, source=ConstantSource(name))
 
     def shape_of(self, real: torch.Tensor) -> tuple[Size, ...] | None:
-        """The shape of an input with symbolic sizes; None where it has none."""
+        """Return the shape of an input with symbolic sizes; None where it has none."""
         axes = self._axes.get(id(real))
         return None if axes is None else tuple([self._sizes.get(size, size) if isinstance(size, str) else size for size in axes])
 
     def dim(self, size: Size) -> Dim:
-        """A size as a formula."""
+        """Return a size as a formula."""
         if isinstance(size, int):
             return size
         expression = size.node.expr
@@ -110,7 +110,7 @@ class OpenSizes:
         return found
 
     def in_run(self, size: Dim) -> Dim:
-        """The value of a formula in the recorded run."""
+        """Return the value of a formula in the recorded run."""
         return bind(size, {own: self._hints[name] for own, name in self._names.items()})
 
     @contextmanager
@@ -162,7 +162,7 @@ class OpenSizes:
         return tuple(found)
 
     def _limits(self, variable: Any) -> tuple[int, int | None]:
-        """The range of a size that the model's own guards allow; 1 is included, whatever torch assumes."""
+        """Return the range of a size that the model's own guards allow; 1 is included, whatever torch assumes."""
         limits = self.shapes.var_to_range[variable]
         low, high = (int(limit) if limit.is_Integer and abs(limit) < _FAR else None for limit in (limits.lower, limits.upper))
         return 1 if low is None or low <= _LEAST else low, high
@@ -217,7 +217,7 @@ class Values:
             self._writes.setdefault(tensor.storage.number, []).append(number)
 
     def of(self, tensor: Tensor) -> torch.Tensor | None:
-        """The values of a tensor; None where they depend on unknown tensors, or on too large a computation."""
+        """Return the values of a tensor; None where they depend on unknown tensors, or on too large a computation."""
         self.missing = {}
         order = self._needed(tensor)
         if order is None:
@@ -229,7 +229,7 @@ class Values:
         return self._known.get(tensor)
 
     def _needed(self, tensor: Tensor) -> list[Op] | None:
-        """The backward slice to compute, in order; None where a value in it is unknown."""
+        """Return the backward slice to compute, in order; None where a value in it is unknown."""
         found: dict[int, Op] = {}
         pending, elements = [tensor], 0
         while pending:
@@ -271,7 +271,7 @@ class Values:
         return True
 
     def result(self, op: Op) -> Any:
-        """The result of an operator that reads values, on the host; None where unknown."""
+        """Return the result of an operator that reads values, on the host; None where unknown."""
         self.missing = {}
         for operand in tensors_in((op.args, tuple(op.kwargs.values()))):
             if self._changed_between(operand, op.number) or self.of(operand) is None:

@@ -118,7 +118,7 @@ class BodyReader:
         return made
 
     def argument(self, arg: Json) -> Argument:
-        """An argument as a value, number, text, type or tuple of these."""
+        """Return an argument as a value, number, text, type or tuple of these."""
         ((kind, content),) = arg.items()
         if kind == "as_tensor":
             return self.value(content["name"])
@@ -272,7 +272,7 @@ def _tuple(content: Json) -> Argument:
 
 
 def _guessed(name: str, overload: str, named: dict[str, Argument]) -> Signature:
-    """A signature for an operator that is in no table: what the file says of its arguments."""
+    """Return a signature for an operator that is in no table: what the file says of its arguments."""
     return Signature(name, overload, tuple(Param(key, "any", None, False, False) for key in named), ())
 
 
@@ -280,7 +280,7 @@ def _guessed(name: str, overload: str, named: dict[str, Argument]) -> Signature:
 
 
 def cast_operands(graph: Graph, lowered: Lowered, recorded: Sequence[Type]) -> Sequence[Value | None]:
-    """The operands, cast to the recorded element type where the operator's own rule would give another one."""
+    """Return the operands, cast to the recorded element type where the operator's own rule would give another one."""
     spec = find_op(lowered.op)
     wanted = recorded[0] if recorded else None
     if spec is None or not isinstance(wanted, TensorType) or not wanted.dtype.is_float or "inplace" in lowered.attrs:
@@ -602,7 +602,7 @@ _EXPORT_AGAIN = "export the model again with a current torch: torch.export.save(
 
 
 def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program of the archive's model."""
+    """Return the program of the archive's model."""
     name = document_name(archive, options, sink)
     document = read_json(archive, name)
     try:
@@ -622,7 +622,7 @@ def _declared_weights(archive: Archive, name: str) -> Weights | OlderWeights:
 
 
 def document_name(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> str:
-    """The entry that describes the program to read."""
+    """Return the entry that describes the program to read."""
     if PROGRAM in archive:
         return PROGRAM
     names = [name.removeprefix("models/").removesuffix(".json") for name in archive.names("models/") if name.endswith(".json")]

@@ -38,7 +38,7 @@ _PATH = ("graph_module", "graph", "nodes")
 
 
 def open_file(path: Path, method: str = "") -> ExportedNodes:
-    """The nodes of the archive's program, or of the one that `method` names."""
+    """Return the nodes of the archive's program, or of the one that `method` names."""
     with Archive(path) as archive:
         name = document_name(archive, LoadOptions(method=method), DiagnosticSink())
         document = read_json(archive, name)
@@ -82,7 +82,7 @@ class ExportedNodes:
 
 
 def _reordered(text: str, order: Sequence[int], path: Path, name: str) -> str:
-    """The document with the texts of its nodes in that order."""
+    """Return the document with the texts of its nodes in that order."""
     try:
         begin = 0
         for key in _PATH:
@@ -126,7 +126,7 @@ def _json_elements(text: str, begin: int) -> Iterator[tuple[int, int]]:
 
 
 def _skip(text: str, position: int, expected: str = "") -> int:
-    """The place after spaces, and after the character that has to come then."""
+    """Return the place after spaces, and after the character that has to come then."""
     while text[position] in " \t\r\n":
         position += 1
     if not expected:
@@ -137,7 +137,7 @@ def _skip(text: str, position: int, expected: str = "") -> int:
 
 
 def _checksums(path: Path, entry: Entry, content: int, checksum: int) -> dict[int, bytes]:
-    """The three places of an archive where the checksum of an entry stands."""
+    """Return the three places of an archive where the checksum of an entry stands."""
     raw = struct.pack("<L", checksum)
     with path.open("rb") as file:
         file.seek(entry.header + _FLAGS_AT)
@@ -173,7 +173,7 @@ def _strange(path: Path, name: str) -> LoadError:
 
 
 def as_program(subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    """A module exported for its arguments, or an exported program as it is."""
+    """Return a module exported for its arguments, or an exported program as it is."""
     import torch
 
     if isinstance(subject, torch.export.ExportedProgram):
@@ -202,7 +202,7 @@ def save_program(program: ExportedProgram, path: Path) -> None:
 
 
 def reordered(program: ExportedProgram, order: Sequence[int]) -> ExportedProgram:
-    """The program with its nodes, counted as a file counts them, in another order. Weights are shared with the original."""
+    """Return the program with its nodes, counted as a file counts them, in another order. Weights are shared with the original."""
     import torch
 
     graph = _copied(program.graph, order)
@@ -220,7 +220,7 @@ def reordered(program: ExportedProgram, order: Sequence[int]) -> ExportedProgram
 
 
 def _copied(graph: Graph, order: Sequence[int]) -> Graph:
-    """A copy of a graph: first what it declares, then its nodes in the order, parts of results right behind what makes them."""
+    """Return a copy of a graph: first what it declares, then its nodes in the order, parts of results right behind what makes them."""
     import torch
 
     rows = [node for node in graph.nodes if _is_row(node)]

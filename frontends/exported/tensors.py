@@ -38,7 +38,7 @@ class Types:
         """Sizes of symbols in the run that was exported."""
 
     def dim(self, found: Json) -> Dim:
-        """An integer or an expression."""
+        """Return an integer or an expression."""
         if "as_int" in found:
             return int(found["as_int"])
         expression = found["as_expr"]
@@ -52,12 +52,12 @@ class Types:
         return unknown(f"file.expr{self._fresh - 1}")
 
     def device(self, found: Json) -> str:
-        """A device as text, empty where it is the one that every tensor of the model is on."""
+        """Return a device as text, empty where it is the one that every tensor of the model is on."""
         text = device_text(found)
         return "" if text == self._hidden_device else text
 
     def tensor(self, meta: Json) -> TensorType:
-        """The type that a description gives; strides are kept only where they are not row-major."""
+        """Return the type that a description gives; strides are kept only where they are not row-major."""
         key = repr((meta["dtype"], meta["sizes"], meta.get("strides"), meta.get("device"), meta.get("layout")))
         made = self._made.get(key)
         if made is None:
@@ -76,7 +76,7 @@ class Types:
 
 
 def device_text(device: Json) -> str:
-    """A device as text: "cuda:0", "cpu"."""
+    """Return a device as text: "cuda:0", "cpu"."""
     if not isinstance(device, dict):
         return ""
     index = device.get("index")
@@ -145,7 +145,7 @@ class Weights:
 
 
 def read_json(archive: Archive, name: str) -> Json:
-    """A JSON entry of the archive."""
+    """Return a JSON entry of the archive."""
     try:
         text = archive.read(name, 256 << 20)
         admit(len(text))
@@ -174,7 +174,7 @@ class Scopes:
         self._last_text: str | None = None
 
     def at(self, text: str | None) -> Scope:
-        """The scope of a node with this module stack; nodes without one belong to the call that is open."""
+        """Return the scope of a node with this module stack; nodes without one belong to the call that is open."""
         if text is not None and text != self._last_text:
             entries = _entries(text)
             if entries is not None:
@@ -216,7 +216,7 @@ class Locations:
         self._found: dict[str, Loc | None] = {}
 
     def at(self, text: str | None) -> Loc | None:
-        """The innermost place, whose callers hang on it."""
+        """Return the innermost place, whose callers hang on it."""
         if not text:
             return None
         if text not in self._found:

@@ -186,7 +186,7 @@ class _Plan:
         return len(row.nodes) == 1 and self._absent_argument(node) is not None
 
     def _absent_argument(self, node: Node) -> tuple[int, str] | None:
-        """The one argument that may be a tensor and was not given, with its place in the signature."""
+        """Return the one argument that may be a tensor and was not given, with its place in the signature."""
         called = self.program.calls.get(node)
         if called is None:
             return None
@@ -200,7 +200,7 @@ class _Plan:
         return absent[0] if len(absent) == 1 else None
 
     def _kept_node(self, number: int, changes: Mapping[Value, Value]) -> Json:
-        """The file's own node, with other operands where these changed."""
+        """Return the file's own node, with other operands where these changed."""
         row, node = self.rows[number], self.nodes[number]
         names = list(names_in(node["inputs"]))
         renamed = {
@@ -217,7 +217,7 @@ class _Plan:
         return found
 
     def _with_argument(self, node: Node, found: Json, value: Value) -> Json:
-        """The node with a tensor for the argument that it lacked."""
+        """Return the node with a tensor for the argument that it lacked."""
         absent = self._absent_argument(node)
         assert absent is not None, "asked before"
         at, name = absent
@@ -300,7 +300,7 @@ class _Plan:
         return self.name_of[value]
 
     def _meta(self, value: Value) -> Json:
-        """The description of a tensor."""
+        """Return the description of a tensor."""
         type_ = value.type
         if not isinstance(type_, TensorType) or type_.dtype not in _NUMBERS:
             raise _cannot(value.node, f"a result of type {type_} has no form in an exported program")
@@ -419,7 +419,7 @@ class _Plan:
         return name
 
     def document(self) -> Json:
-        """The document with the planned nodes and weights."""
+        """Return the document with the planned nodes and weights."""
         gone = self._gone()
         found = dict(self.document_)
         module = found["graph_module"] = dict(self.module)
@@ -490,7 +490,7 @@ def _tensor_meta(type_: TensorType, device: Json, learned: bool) -> Json:
 
 
 def _renamed(node: Json, renames: Mapping[str, str]) -> Json:
-    """A copy of a node with other names of tensors."""
+    """Return a copy of a node with other names of tensors."""
     found = copy.deepcopy(node)
     pending: list[Any] = [found["inputs"], found["outputs"]]
     while pending:
@@ -621,7 +621,7 @@ def _store(made: zipfile.ZipFile, out: Any, name: str, pieces: Any, size: int) -
 
 
 def _info(out: Any, name: str) -> zipfile.ZipInfo:
-    """An entry whose content begins at a multiple of 64 bytes, as torch writes it."""
+    """Return an entry whose content begins at a multiple of 64 bytes, as torch writes it."""
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     begin = out.tell() + 30 + len(name.encode())
     gap = -(begin + 4) % _ALIGNMENT

@@ -200,7 +200,7 @@ class Archive:
         return start
 
     def read(self, name: str, limit: int = 64 << 20) -> bytes:
-        """The bytes of a small entry; refused before reading where it is larger than `limit`."""
+        """Return the bytes of a small entry; refused before reading where it is larger than `limit`."""
         entry = self.entries.get(name)
         if entry is None:
             raise LoadError(f"the archive lacks {name!r}", code="IRS131", where=str(self.path), hint="the file is damaged; save it again")
@@ -248,6 +248,6 @@ class Archive:
 
 
 def _common_folder(names: list[str]) -> str:
-    """The first folder of every name, with its slash; empty where they do not share one."""
+    """Return the first folder of every name, with its slash; empty where they do not share one."""
     first = names[0].partition("/")[0] + "/" if names else ""
     return first if first and all(name.startswith(first) for name in names) else ""

@@ -84,7 +84,7 @@ class WeightTable:
         return "torch.export.save(torch.export.export(model, args), 'model.pt2') writes a graph"
 
     def program(self, graph_hint: str = "") -> Program:
-        """The weights as a program; `graph_hint` says how a graph can be had."""
+        """Return the weights as a program; `graph_hint` says how a graph can be had."""
         if not self._graph.weights:
             raise LoadError(
                 "the file holds neither a graph nor tensors",
@@ -379,7 +379,7 @@ _CONFIGURED = ("model", "pytorch_model")
 
 
 def quantization_beside(folder: Path) -> dict[str, Any]:
-    """The `quantization_config` of a folder as hubs have them; nothing where there is none that may be read."""
+    """Return the `quantization_config` of a folder as hubs have them; nothing where there is none that may be read."""
     for name in ("config.json", "quantize_config.json"):
         settings = settings_in(folder, name)
         if config := quantization_in(settings):
@@ -390,7 +390,7 @@ def quantization_beside(folder: Path) -> dict[str, Any]:
 
 
 def quantization_in(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `quantization_config` of a configuration, or of the part of it about text."""
+    """Return the `quantization_config` of a configuration, or of the part of it about text."""
     text = settings.get("text_config")
     for one in (settings, text if isinstance(text, dict) else {}):
         for key in ("quantization_config", "compression_config"):

@@ -61,7 +61,7 @@ def stored_bytes(dtype: DType, shape: tuple[int, ...]) -> int:
 
 
 def read_folder(folder: Path, sink: DiagnosticSink, *, weights: bool = True) -> tuple[dict[str, Any], Tensors | None]:
-    """The configuration of a hub folder, and what its weights are, where it has any."""
+    """Return the configuration of a hub folder, and what its weights are, where it has any."""
     files = ModelFolder(folder)
     config = _json_of(files, folder, "config.json")
     if config is None:
@@ -75,7 +75,7 @@ def read_folder(folder: Path, sink: DiagnosticSink, *, weights: bool = True) -> 
 
 
 def own_cache(folder: Path) -> tuple[str, str]:
-    """The kind of cache that a folder's settings ask for, and the file that says it; empty where none does."""
+    """Return the kind of cache that a folder's settings ask for, and the file that says it; empty where none does."""
     files = ModelFolder(folder)
     for name in ("generation_config.json", "config.json"):
         found = (_json_of(files, folder, name) or {}).get("cache_implementation")
@@ -196,7 +196,7 @@ class Adapter:
 
     @cached_property
     def pairs(self) -> dict[str, Pair]:
-        """The matrices in the file by the module of the base that they are beside; empty without a file."""
+        """Return the matrices in the file by the module of the base that they are beside; empty without a file."""
         found: dict[str, dict[str, TensorType]] = {}
         for name, type_ in self._stored():
             if (match := _PART.fullmatch(name)) is not None and type_.rank == 2:
@@ -231,7 +231,7 @@ class Adapter:
                 yield name, tensor(dtype, shape)
 
     def rank_of(self, module: str) -> int:
-        """The rank beside a module, of which adapter_config.json may say another than the usual one."""
+        """Return the rank beside a module, of which adapter_config.json may say another than the usual one."""
         said = _by_ending(self.settings.get("rank_pattern"), module)
         return said if isinstance(said, int) and 0 < said <= _LARGEST_RANK else self.rank
 
@@ -252,7 +252,7 @@ class Adapter:
 
 
 def sizes_of(type_: TensorType) -> tuple[int, ...]:
-    """The sizes of a stored tensor, which are all numbers."""
+    """Return the sizes of a stored tensor, which are all numbers."""
     return tuple(size for size in type_.shape or () if isinstance(size, int))
 
 
@@ -263,7 +263,7 @@ def _ends_with(module: str, names: object) -> bool:
 
 
 def _by_ending(table: object, module: str) -> object:
-    """An entry of a table by ends of names, of which the first that fits holds. Regular expressions of a file are not run."""
+    """Return an entry of a table by ends of names, of which the first that fits holds. Regular expressions of a file are not run."""
     entries = table.items() if isinstance(table, dict) else ()
     return next((value for name, value in entries if _ends_with(module, str(name).removeprefix("^"))), None)
 
@@ -305,7 +305,7 @@ def read_adapter(folder: Path, base: str = "", sink: DiagnosticSink | None = Non
 
 
 def _base_of(folder: Path, settings: Mapping[str, Any], given: str) -> tuple[str, str]:
-    """The base of an adapter, and who says so: the user, the adapter, or the folder itself, which holds both."""
+    """Return the base of an adapter, and who says so: the user, the adapter, or the folder itself, which holds both."""
     if given:
         return given, "--base"
     named = settings.get("base_model_name_or_path")

@@ -148,7 +148,7 @@ class _Reader:
             raise self.error(f"{what} is no UTF-8") from None
 
     def text(self, what: str) -> str:
-        """A text, as much of it as is kept."""
+        """Return a text, as much of it as is kept."""
         length = self.count("Q", what)
         self.need(length, what)
         kept = self.take(min(length, _LONGEST_TEXT), what)
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def read_header(path: Path) -> Header:
-    """The header of one file; LoadError where it is damaged, cut off or lies about itself."""
+    """Return the header of one file; LoadError where it is damaged, cut off or lies about itself."""
     size = path.stat().st_size
     with path.open("rb") as file:
         reader = _Reader(file, path, size)

@@ -286,7 +286,7 @@ class _Window:
 
 
 def _hashable(key: object) -> object:
-    """A dictionary key that cannot surprise: what is not plain becomes its description."""
+    """Return a dictionary key that cannot surprise: what is not plain becomes its description."""
     if isinstance(key, str | int | float | bool | Global | None):
         return key
     if isinstance(key, tuple) and all(isinstance(item, str | int | float | bool | None) for item in key):
@@ -301,7 +301,7 @@ def _whole_numbers(value: object) -> tuple[int, ...]:
 
 
 def _described_storage(value: object) -> object:
-    """The storage that a persistent id ("storage", class, key, device, elements) describes; of a module its class."""
+    """Return the storage that a persistent id ("storage", class, key, device, elements) describes; of a module its class."""
     if isinstance(value, tuple) and len(value) > 1 and value[0] == "module":
         return value[1]
     if not isinstance(value, tuple) or len(value) < 5 or value[0] != "storage":
@@ -365,7 +365,7 @@ def _device_text(args: tuple[object, ...]) -> object:
 
 
 def _copied_items(args: tuple[object, ...]) -> list[object]:
-    """A copy of the list that a call is given."""
+    """Return a copy of the list that a call is given."""
     if not args or not isinstance(args[0], list | tuple):
         return []
     claim(8 * len(args[0]), "copies of a list in a pickle")
@@ -373,7 +373,7 @@ def _copied_items(args: tuple[object, ...]) -> list[object]:
 
 
 def _text_of(value: object) -> str:
-    """A string or number as text; of anything else its kind: containers that hold one another may be exponentially long."""
+    """Return a string or number as text; of anything else its kind: containers that hold one another may be exponentially long."""
     return str(value) if isinstance(value, str | int | float | Global) else f"<{type(value).__name__}>"
 
 
@@ -467,7 +467,7 @@ MOST_LITERAL_ELEMENTS = 1024
 
 
 def literal_of(data: bytes, type_: TensorType) -> Literal | None:
-    """The values of a small row-major tensor, None where it is large or of an element type that Python lacks."""
+    """Return the values of a small row-major tensor, None where it is large or of an element type that Python lacks."""
     count = type_.numel
     code = STRUCT_CODES.get(type_.dtype)
     if count is None or isinstance(count, SymDim) or count > MOST_LITERAL_ELEMENTS or code is None:
@@ -493,7 +493,7 @@ def lies_by_rows(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
 
 
 def pickled_type(found: PickledTensor, device: str = "") -> TensorType:
-    """The type of a tensor that a pickle describes; strides are kept only where they are not row-major."""
+    """Return the type of a tensor that a pickle describes; strides are kept only where they are not row-major."""
     row_major = len(found.strides) == len(found.shape) and lies_by_rows(found.shape, found.strides)
     return tensor(found.dtype, found.shape, device, None if row_major else found.strides)
 

@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def own(self) -> NDArray[np.int64]:
-        """The entries of the device."""
+        """Return the entries of the device."""
         return self.rows[self.device] if 0 <= self.device < len(self.rows) else np.zeros(0, dtype=np.int64)
 
     def acts(self, *actions: str) -> NDArray[np.bool_]:
@@ -96,7 +96,7 @@ class Snapshot:
         return self.segments[0].device if self.segments else 0
 
     def of_device(self, number: int) -> Snapshot:
-        """The same about another device."""
+        """Return the same about another device."""
         return replace(self, chosen=number)
 
     @property
@@ -105,16 +105,16 @@ class Snapshot:
         return sorted({one.device for one in self.segments} | {number for number, rows in enumerate(self.rows) if len(rows)})
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
-        """The frames of a stack, the innermost first."""
+        """Return the frames of a stack, the innermost first."""
         return tuple(self.columns.frames[one] for one in self.columns.stacks[stack])
 
     def held(self) -> list[SnapshotSegment]:
-        """The segments of the device."""
+        """Return the segments of the device."""
         return [one for one in self.segments if one.device == self.device]
 
 
 def line_of(frames: Sequence[Frame]) -> str:
-    """The innermost line of the program itself; else of the innermost frame of Python; empty without one."""
+    """Return the innermost line of the program itself; else of the innermost frame of Python; empty without one."""
     python = [one for one in frames if one.line and one.file.endswith((".py", ">")) and "??" not in one.file]
     own = next((one for one in python if not any(part in one.file for part in _FOREIGN)), python[0] if python else None)
     return own.text if own is not None else ""
@@ -223,7 +223,7 @@ class _Reader:
         return found
 
     def segment(self, value: object) -> SnapshotSegment:
-        """A segment with its blocks; old versions tell where blocks are by their order alone."""
+        """Return a segment with its blocks; old versions tell where blocks are by their order alone."""
         record = self._record(value, "segments")
         blocks, at = [], self._number(record, "address")
         for one in self.items(record.get("blocks", []), "blocks"):

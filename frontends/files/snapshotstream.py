@@ -60,7 +60,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(record: dict[Any, Any]) -> Frame:
-    """A frame as it is written; a line that is not known is 0, which before 2.1 was the highest number that there is."""
+    """Return a frame as it is written; a line that is not known is 0, which before 2.1 was the highest number that there is."""
     name, file, line = record.get("name"), record.get("filename"), record.get("line")
     known = line if isinstance(line, int) and 0 <= line < 1 << 31 else 0
     return Frame(name if isinstance(name, str) else "", file if isinstance(file, str) else "", known)
@@ -161,7 +161,7 @@ class _Matches:
         self.linked = (self.ends == following) | again
 
     def run_from(self, place: int) -> tuple[int, int]:
-        """The matches that follow each other from a place on: the first, and the one after the last."""
+        """Return the matches that follow each other from a place on: the first, and the one after the last."""
         at = int(np.searchsorted(self.starts, place))
         if at == len(self.starts) or self.starts[at] != place or not self._good[at]:
             return at, at
@@ -353,7 +353,7 @@ class _Machine(PickleStack):
             self._raw = True
 
     def _need(self, at: int, count: int) -> int:
-        """A place with so many bytes behind it."""
+        """Return a place with so many bytes behind it."""
         if at + count > len(self._data):
             if count > 1 << 32:
                 raise NoSnapshot("it is cut off")
@@ -473,7 +473,7 @@ class _Machine(PickleStack):
         return found.setdefault(value, len(found))
 
     def stack_number(self, frames: Any) -> int:
-        """The number of a stack, from a list of dictionaries."""
+        """Return the number of a stack, from a list of dictionaries."""
         if frames is None:
             return 0
         if type(frames) is KnownStack:
@@ -499,7 +499,7 @@ class _Machine(PickleStack):
         return number
 
     def _template(self, entry: bytes) -> tuple[_Token, ...] | None:
-        """The kind of an entry, from its bytes; None for one that others cannot be like."""
+        """Return the kind of an entry, from its bytes; None for one that others cannot be like."""
         if entry[:3] != b"}\x94(" or entry[-1:] != b"u":
             return None
         tokens: list[_Token] = [_Token("literal", "", entry[:3], 1)]
@@ -615,7 +615,7 @@ class _Machine(PickleStack):
         return first + count
 
     def _stacks(self, matches: _Matches, first: int, end: int, memos: _Integers) -> tuple[_Integers, int]:
-        """The stack of each match, and how many of them have one that is right."""
+        """Return the stack of each match, and how many of them have one that is right."""
         count = end - first
         values = matches.values.get(_FRAMES)
         if values is None:
@@ -656,7 +656,7 @@ class _Machine(PickleStack):
         return stacks, int(bad[0]) if len(bad) else count
 
     def _span(self, span: bytes) -> int:
-        """The stack of a list of references, -1 for what is none."""
+        """Return the stack of a list of references, -1 for what is none."""
         if _LIST.fullmatch(span) is None:
             return -1
         first = 1 if span[:1] == b"(" else 0
@@ -747,7 +747,7 @@ def _ref(match: re.Match[bytes]) -> int:
 
 
 def _number_width(entry: bytes, at: int) -> int:
-    """The length of a number, 0 where there is none."""
+    """Return the length of a number, 0 where there is none."""
     width = int(_WIDTHS[entry[at]]) if at < len(entry) else 0
     return width if width >= 0 else 2 + entry[at + 1]
 

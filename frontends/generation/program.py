@@ -556,7 +556,7 @@ def _parameter_count(module: Any) -> int:
 
 
 def cache_of(kwargs: Mapping[str, Any], out: Any) -> Any:
-    """The cache that a forward was given or has made."""
+    """Return the cache that a forward was given or has made."""
     given = [kwargs.get(name) for name in _CACHES] + [getattr(out, name, None) for name in _CACHES]
     return next((one for one in given if one is not None), None)
 

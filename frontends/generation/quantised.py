@@ -283,7 +283,7 @@ EXPERTS: Final = Kernel(
 
 
 def kernel_for_weights(family: str, scheme: str) -> Kernel | None:
-    """The kernel that runs weights of a family; None where nobody read one."""
+    """Return the kernel that runs weights of a family; None where nobody read one."""
     if family == "bitsandbytes":
         return EIGHT_BIT if scheme.startswith("int8") else FOUR_BIT
     if family == "torchao":
@@ -355,7 +355,7 @@ _HOST: Final = re.compile(r"\.(?:quant_state\.bitsandbytes__\w+|weight_format)$"
 
 
 def _parameter(name: str) -> str:
-    """A name that a parameter may have."""
+    """Return a name that a parameter may have."""
     return name.lstrip("_").replace(".", "_")
 
 
@@ -430,7 +430,7 @@ def _are_experts(module: nn.Module, held: Held) -> bool:
 
 
 def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
-    """The tensors of a checkpoint under the names that parameters have, without those that the host reads."""
+    """Return the tensors of a checkpoint under the names that parameters have, without those that the host reads."""
     renamed = {old: new for one in held.values() for old, new in one.renamed.items()}
     dropped = {name for one in held.values() for name in one.dropped}
     return Tensors(

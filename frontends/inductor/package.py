@@ -85,7 +85,7 @@ class CppWrapper:
         self._outputs: dict[int, Held] = {}
 
     def read(self) -> Program:
-        """The program of the model's run_impl."""
+        """Return the program of the model's run_impl."""
         first = self._start()
         self._read_infos()
         statements = list(self._statements(first))
@@ -101,7 +101,7 @@ class CppWrapper:
         return self.plan.finish(outputs, "aoti", {"producer": "AOTInductor"}, {})
 
     def _start(self) -> int:
-        """The first line of the body of run_impl."""
+        """Return the first line of the body of run_impl."""
         for number, line in enumerate(self._lines):
             if line.startswith("void AOTInductorModel::run_impl("):
                 opened = next((at for at in range(number, min(number + 40, len(self._lines))) if self._lines[at].startswith(") {")), None)
@@ -287,7 +287,7 @@ class CppWrapper:
         self._bind(name, self.plan.declare(name, type_))
 
     def _dtype_by_use(self, name: str) -> DType:
-        """The element type with which kernels read a tensor."""
+        """Return the element type with which kernels read a tensor."""
         if not self._dtypes:
             for line in self._lines:
                 match = _LAUNCH.match(line.strip())
@@ -323,7 +323,7 @@ class CppWrapper:
         self.plan.drop(self._scope.pop(name))
 
     def _tensor(self, text: str, name: str) -> Held | None:
-        """The tensor that an argument means: a name, or a view of one."""
+        """Return the tensor that an argument means: a name, or a view of one."""
         at = text.find("reinterpret_tensor_wrapper(")
         if at >= 0:
             args = _arguments(_inside(text[at + len("reinterpret_tensor_wrapper") :]))
@@ -444,7 +444,7 @@ _CAST = re.compile(r"^\((?:const )?[\w:]+\s*\*\)\((.*)\)$")
 
 
 def _plain_name(text: str) -> str:
-    """The variable in what the generated code makes of one: casts, pointers and temporaries taken off."""
+    """Return the variable in what the generated code makes of one: casts, pointers and temporaries taken off."""
     text = text.strip()
     if match := _CAST.match(text):
         text = match[1]
@@ -483,7 +483,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def _chosen(models: list[str], options: LoadOptions, sink: DiagnosticSink, where: str) -> str:
-    """The model to read: the one that was asked for, else the one called `model`, else the first."""
+    """Return the model to read: the one that was asked for, else the one called `model`, else the first."""
     if not models:
         raise LoadError("the package holds no model", code="IRS128", where=where, hint=_AGAIN)
     if options.method and options.method not in models:

@@ -124,7 +124,7 @@ class Loops:
 
 
 def loops_of(source: str, params: Sequence[str]) -> Loops | None:
-    """The loops of a kernel with these parameters, in the order in which it is called; None for other kernels than Inductor's."""
+    """Return the loops of a kernel with these parameters, in the order in which it is called; None for other kernels than Inductor's."""
     at = source.find("@triton.jit")
     begin = _FUNCTION.search(source, at) if at >= 0 else None
     if begin is None or not params or not all(_PARAMETER.fullmatch(one) or _NUMEL.fullmatch(one) or one.startswith("ks") for one in params):
@@ -438,7 +438,7 @@ class Plan:
     # -- what is there before the wrapper runs ---------------------------------------------------------------------
 
     def type_of(self, dtype: DType, shape: Sequence[Dim] | None, strides: Sequence[Dim] | None, device: str = "") -> TensorType:
-        """A tensor's type; the device is noted, and told once for the whole program."""
+        """Return a tensor's type; the device is noted, and reported once for the whole program."""
         if device:
             self.devices[device] = None
         if shape is None:
@@ -645,7 +645,7 @@ class Plan:
     # -- the whole -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: Sequence[Held], kind: str, metadata: Mapping[str, str], examples: Mapping[str, int]) -> Program:
-        """The program; lines that were not understood are told."""
+        """Return the program, and report lines that were not understood."""
         self.graph.set_outputs([one.value for one in outputs])
         if self.unread:
             told = ", ".join(f"line {line} ({what[:60]})" for line, what in self.unread[:MOST_TOLD])
@@ -674,7 +674,7 @@ class Plan:
 
 
 def unknown_size(line: int) -> Dim:
-    """A size whose expression was not understood."""
+    """Return a size whose expression was not understood."""
     return unknown(f"line{line}", 0, None)
 
 
@@ -691,7 +691,7 @@ def _extent(type_: TensorType) -> Dim | None:
 
 
 def _value(one: Argument) -> Argument:
-    """An argument as signatures want it."""
+    """Return an argument as signatures want it."""
     if isinstance(one, Held):
         return one.value
     if isinstance(one, tuple | list):
@@ -702,7 +702,7 @@ def _value(one: Argument) -> Argument:
 def _signature(
     name: str, overload: str | None, positional: Sequence[Argument], named: Mapping[str, Argument]
 ) -> tuple[Signature, dict[str, Argument]] | None:
-    """The overload that is called, with its arguments by name."""
+    """Return the overload that is called, with its arguments by name."""
     full = name.removeprefix("aten::")
     if overload is not None and (signature := find(full, overload)) is not None and len(positional) <= len(signature.params):
         # None stands for a tensor that is not there, also where the schema has none that may be absent.

@@ -91,7 +91,7 @@ def places_of(text: str) -> dict[str, Loc]:
 
 
 def parse(text: str, path: str) -> ast.Module:
-    """The syntax tree, refused where it nests deeper than generated code does."""
+    """Return the syntax tree, refused where it nests deeper than generated code does."""
     _check_nesting(text, path)
     try:
         return ast.parse(text)
@@ -142,7 +142,7 @@ def kernel_of_c(params: Sequence[str]) -> Kernel:
 
 
 def operators_of(line: str) -> tuple[str, ...]:
-    """The operators that a comment names for the call below it."""
+    """Return the operators that a comment names for the call below it."""
     match = _ORIGINS.search(line)
     return tuple(dict.fromkeys(part.strip().removeprefix("aten.") for part in match[2].split(",") if part.strip())) if match else ()
 
@@ -175,7 +175,7 @@ class Wrapper:
         self._taken_apart: dict[str, dict[int, str]] | None = None
 
     def read(self) -> Program:
-        """The program of the wrapper's `call`."""
+        """Return the program of the wrapper's `call`."""
         tree = parse(self._text, self._path)
         self._read_comments()
         self._read_module(tree)
@@ -284,7 +284,7 @@ class Wrapper:
                             self._dtypes.setdefault(arg.id, kernel[1].dtypes[place])
 
     def _kernel_called(self, call: ast.Call) -> tuple[str, Kernel] | None:
-        """The kernel that a call launches: `name.run(...)` of Triton, `name(...)` of C++."""
+        """Return the kernel that a call launches: `name.run(...)` of Triton, `name(...)` of C++."""
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr == "run" and isinstance(func.value, ast.Name):
             return func.value.id, self._kernels.get(func.value.id, Kernel(frozenset(), {}, known=False))
@@ -657,7 +657,7 @@ class Wrapper:
         return None
 
     def _origin(self, node: ast.expr) -> Origin:
-        """The comment that stands above a call, behind the call before it."""
+        """Return the comment that stands above a call, behind the call before it."""
         place = bisect_left(self._origin_lines, node.lineno) - 1
         found = self._launched[self._origin_lines[place]] if place >= 0 and node.lineno - self._origin_lines[place] < _NEAR else None
         return found or Origin((), self._loc(node))
@@ -722,7 +722,7 @@ def _asserted_in(function: ast.FunctionDef) -> Iterable[tuple[str, ast.expr, ast
 
 
 def _asserted_size(test: ast.expr) -> tuple[str, str, ast.expr] | None:
-    """The name in `buf0.size() == (...)` or `buf0.stride() == (...)`, as the first versions of Inductor assert sizes."""
+    """Return the name in `buf0.size() == (...)` or `buf0.stride() == (...)`, as the first versions of Inductor assert sizes."""
     if not (isinstance(test, ast.Compare) and len(test.comparators) == 1 and isinstance(test.left, ast.Call)):
         return None
     func = test.left.func
@@ -768,7 +768,7 @@ def _dtype(node: ast.expr | None) -> DType:
 
 
 def _device(node: ast.expr | None) -> str:
-    """The kind of a device, as "cuda" of "cuda:0"."""
+    """Return the kind of a device, as "cuda" of "cuda:0"."""
     if isinstance(node, ast.Call):
         keywords = {item.arg: item.value for item in node.keywords}
         node = node.args[0] if node.args else keywords.get("type")

@@ -51,7 +51,7 @@ class Lowering(Protocol):
     """Prefix of the names of this level."""
 
     def find(self, name: str) -> Operand:
-        """The value that a name stands for here; raises LoadError where there is none."""
+        """Return the value that a name stands for here; raises LoadError where there is none."""
         ...
 
     def knows(self, name: str) -> bool:
@@ -63,11 +63,11 @@ class Lowering(Protocol):
         ...
 
     def new_name(self, name: str) -> str | None:
-        """A unique name for a value of this level; None for one without a name."""
+        """Return a unique name for a value of this level; None for one without a name."""
         ...
 
     def declared_type(self, name: str, undeclared: Type = UNKNOWN_TENSOR) -> Type:
-        """The type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""
+        """Return the type that the file gives for a result; the `shapes` pass trusts only those of foreign operators."""
         ...
 
     def lower_region(self, owner: Node, name: str, proto: GraphProto, count: int | None = None) -> Graph:
@@ -111,11 +111,11 @@ class Call:
     # -- operands and attributes -------------------------------------------------------------------------------
 
     def operand(self, index: int) -> Operand:
-        """An operand, None where it is absent."""
+        """Return an operand, None where it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def needed(self, index: int) -> Value:
-        """An operand that must be there."""
+        """Return an operand that must be there."""
         found = self.operand(index)
         if found is None:
             raise Mismatch(f"operand {index + 1} is absent")
@@ -160,7 +160,7 @@ class Call:
         return value
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers, None where it is absent."""
+        """Return a list of integers, None where it is absent."""
         value = self.attrs.get(name)
         if value is None:
             return None
@@ -188,7 +188,7 @@ class Call:
         return found
 
     def dtype(self, name: str, default: DType | None = None) -> DType | None:
-        """An attribute that holds the number of an element type."""
+        """Return an attribute that holds the number of an element type."""
         value = self.attrs.get(name)
         if value is None:
             return default
@@ -314,7 +314,7 @@ class Call:
         return made
 
     def _stored(self, name: str, shape: tuple[int, ...] | None) -> Constant | None:
-        """The numbers in an attribute; None where there are none."""
+        """Return the numbers in an attribute; None where there are none."""
         value = self.attrs.get(name)
         if isinstance(value, TensorProto):
             try:

@@ -206,7 +206,7 @@ def _qkv(call: Call) -> None:
 
 
 def _with_skip(call: Call) -> Value:
-    """The input, plus the skipped one where there is one."""
+    """Return the input, plus the skipped one where there is one."""
     x = call.needed(0)
     return x if call.operand(1) is None else call.value("math.add", [x, call.operand(1)])
 
@@ -441,7 +441,7 @@ def _kept_results(text: str, roles: Mapping[str, Role]) -> Lower:
 
 
 def _row_count(call: Call, name: str, rows: int) -> dict[str, tuple[int, ...]]:
-    """The shape of a flat list that holds so many rows."""
+    """Return the shape of a flat list that holds so many rows."""
     values = call.numbers(name) or ()
     return {name: (rows, len(values) // rows)} if rows > 0 and values and len(values) % rows == 0 else {}
 
@@ -497,7 +497,7 @@ def _tree_regressor(call: Call) -> None:
 
 
 def _dtype_of(call: Call, name: str) -> dict[str, Attr]:
-    """The element type of a tensor that stands in an attribute."""
+    """Return the element type of a tensor that stands in an attribute."""
     stored = call.tensor_attr(name)
     return {} if stored is None else {"dtype": DTYPES.get(stored.data_type)}
 

@@ -50,7 +50,7 @@ class Scopes:
         self._by_modules: dict[tuple[str, ...], Scope] = {}
 
     def of_metadata(self, entries: Mapping[str, str]) -> Scope | None:
-        """The scope that the PyTorch exporter wrote down, None where there is none."""
+        """Return the scope that the PyTorch exporter wrote down, None where there is none."""
         text = entries.get(_SCOPES)
         if text is not None and len(text) <= _LONGEST:
             modules = tuple(_printed_list(text)[:-1])
@@ -70,7 +70,7 @@ class Scopes:
         return None
 
     def of_name(self, name: str, op_type: str) -> Scope:
-        """The scope that a node's name spells: "/layers.0/attn/MatMul" is in layers.0, attn."""
+        """Return the scope that a node's name spells: "/layers.0/attn/MatMul" is in layers.0, attn."""
         prefix, _, last = name.rpartition("/")
         separator = "/"
         if not prefix and "." in name:
@@ -87,7 +87,7 @@ class Scopes:
         return found
 
     def _of_path(self, path: str) -> Scope:
-        """The scope of "/layers.0/attn": most often right below one that is known."""
+        """Return the scope of "/layers.0/attn": most often right below one that is known."""
         found = self._by_path.get(path)
         if found is None:
             above, _, last = path.rpartition("/")
@@ -123,7 +123,7 @@ class Scopes:
 
 
 def _printed_list(text: str) -> list[str]:
-    """The strings of a printed Python list of strings."""
+    """Return the strings of a printed Python list of strings."""
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")) or len(inner) == 2:
         return []
@@ -141,7 +141,7 @@ class Locations:
         return self.of_trace(entries.get(_TRACE, ""))
 
     def of_trace(self, text: str) -> Loc | None:
-        """The innermost line of a printed stack trace, with its callers; None where the text is none."""
+        """Return the innermost line of a printed stack trace, with its callers; None where the text is none."""
         if not text:
             return None
         if text not in self._by_text:
@@ -227,7 +227,7 @@ class Model:
 
 
 def domain_of(name: str) -> str:
-    """A domain under its one name."""
+    """Return a domain under its one name."""
     return _ALIASES.get(name, name)
 
 
@@ -241,7 +241,7 @@ def read_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 
 
 def model_opsets(proto: ModelProto, sink: DiagnosticSink, assumed: list[Assumed]) -> dict[str, int]:
-    """The operator sets of a model, with remarks on what is missing, and so assumed, or newer than the installed onnx package."""
+    """Return the operator sets of a model, with remarks on what is missing, and so assumed, or newer than the installed onnx package."""
     opsets = read_opsets(proto.opset_import)
     newest = onnx_opset_version()
     if proto.ir_version > IR_VERSION:
@@ -269,7 +269,7 @@ def model_opsets(proto: ModelProto, sink: DiagnosticSink, assumed: list[Assumed]
 
 
 def version_of(opsets: Mapping[str, int], domain: str) -> int:
-    """The version of a domain that a graph imports, 1 where it does not say."""
+    """Return the version of a domain that a graph imports, 1 where it does not say."""
     return opsets.get(domain, 1)
 
 

@@ -26,7 +26,7 @@ _EXTERNAL = 1
 
 
 def open_file(path: Path, method: str = "") -> OnnxNodes:
-    """The nodes of the file's main graph; `method` is for formats with several graphs."""
+    """Return the nodes of the file's main graph; `method` is for formats with several graphs."""
     file = read_file(path)
     made = {name: number for number, node in enumerate(file.proto.graph.node) for name in node.output if name}
     needs = []

@@ -20,7 +20,7 @@ makes."""
 
 
 def in_order(rows: list[Row], body: Lowering) -> list[Row]:
-    """The rows so that each comes after those whose results it reads; LoadError where that is impossible."""
+    """Return the rows so that each comes after those whose results it reads; LoadError where that is impossible."""
     made: dict[str, int] = {}
     known = body.values
     check_new([name for row in rows for name in row[4]], body)

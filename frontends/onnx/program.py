@@ -319,7 +319,7 @@ class Body(Lowering):
         return True
 
     def _place(self, node: NodeProto, name: str, op_type: str) -> tuple[Scope, Loc | None]:
-        """The scope of a node and the line that it comes from."""
+        """Return the scope of a node and the line that it comes from."""
         metadata = node.metadata_props if _HAS_METADATA else ()
         if not metadata:
             end = name.rfind("/")
@@ -379,7 +379,7 @@ class Body(Lowering):
         return attrs
 
     def call_scope(self, parent: Scope, name: str, cls: str) -> Scope:
-        """The scope of another call of a function."""
+        """Return the scope of another call of a function."""
         count = self._repeated.get((parent, name), 0)
         self._repeated[parent, name] = count + 1
         return parent.child(name, cls, count)
@@ -529,7 +529,7 @@ def _in_attributes(call: Call) -> list[Value]:
 
 
 def _plain_attributes(call: Call) -> dict[str, Attr]:
-    """The attributes that can stand in the IR: numbers, texts and short lists of them."""
+    """Return the attributes that can stand in the IR: numbers, texts and short lists of them."""
     plain: dict[str, Attr] = {}
     for name, value in call.attrs.items():
         if not name.isidentifier():
@@ -564,7 +564,7 @@ FOREIGN_REASONS: dict[tuple[str, str], str] = {("com.microsoft", name): reason f
 
 @functools.cache
 def find_lowering(domain: str, op_type: str) -> Lower | None:
-    """The lowering of an operator, None for a foreign one."""
+    """Return the lowering of an operator, None for a foreign one."""
     rule = TABLES.get(domain, {}).get(op_type)
     return compile_rule(rule) if rule is not None else None
 
@@ -601,7 +601,7 @@ def _as_session(program: Program, level: str, known: str) -> Program:
 def load_model(
     model: ModelProto | bytes, base_dir: Path | None = None, options: LoadOptions | None = None, sink: DiagnosticSink | None = None
 ) -> Program:
-    """A model in memory as a program; external data are looked for in `base_dir`, or not at all."""
+    """Return a model in memory as a program; external data are looked for in `base_dir`, or not at all."""
     file = parse(model) if isinstance(model, bytes) else ModelFile(model)
     if base_dir is not None:
         file.path = Path(base_dir).absolute() / "model.onnx"
@@ -727,7 +727,7 @@ class _Loader:
 
 
 def _bad_text(message: Message) -> str | None:
-    """The name of a text field somewhere in a message whose content is not UTF-8; None where all are fine."""
+    """Return the name of a text field somewhere in a message whose content is not UTF-8; None where all are fine."""
     pending = [message]
     while pending:
         for field, value in pending.pop().ListFields():
@@ -741,5 +741,5 @@ def _bad_text(message: Message) -> str | None:
 
 
 def _as_text(value: str | bytes) -> str:
-    """A text that may be shown, whatever the file holds."""
+    """Return a text that may be shown, whatever the file holds."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 
 def _part(name: str) -> ModuleType:
-    """A module of the onnx package; where it does not lie there as expected, the whole package is imported first."""
+    """Return a module of the onnx package; where it does not lie there as expected, the whole package is imported first."""
     full = f"onnx.{name}"
     if full in sys.modules:
         return sys.modules[full]
@@ -70,19 +70,19 @@ else:
     OpSchema, SchemaError, get_schema = _schemas.OpSchema, _schemas.SchemaError, _schemas.get_schema
 
     def onnx_opset_version() -> int:
-        """The newest version of the standard operator set."""
+        """Return the newest version of the standard operator set."""
         return _schemas.schema_version_map()[""][1]
 
 
 def function_body(schema: OpSchema) -> FunctionProto:
-    """The definition of an operator by others; without nodes where the schema has none."""
+    """Return the definition of an operator by others; without nodes where the schema has none."""
     stored: Any = schema  # `function_body` itself is put there by onnx.defs
     body: FunctionProto = FunctionProto.FromString(stored._function_body)
     return body
 
 
 def onnx_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     from importlib.metadata import version
 
     return version("onnx")

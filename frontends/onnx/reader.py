@@ -49,14 +49,14 @@ _LONGEST_NAME = 80
 
 
 def short(name: str) -> str:
-    """A name from the file as one printable word of bounded length, for messages."""
+    """Return a name from the file as one printable word of bounded length, for messages."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[:_LONGEST_NAME]}..."
     return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 def refuse(code: str, message: str, where: str = "", hint: str = "") -> LoadError:
-    """The error to raise for a model that cannot be analysed."""
+    """Return the error to raise for a model that cannot be analysed."""
     return LoadError(message, code=code, where=where, hint=hint)
 
 
@@ -105,7 +105,7 @@ def read_file(path: Path) -> ModelFile:
 
 
 def parse(buffer: Buffer, where: str = "model", path: Path | None = None) -> ModelFile:
-    """A model from its bytes; data of large tensors is left where it is if the bytes are those of a file."""
+    """Return a model from its bytes; data of large tensors is left where it is if the bytes are those of a file."""
     stored: StoredData | None = None
     if path is not None and len(buffer) > LARGE_DATA:
         found = _without_data(buffer)
@@ -128,7 +128,7 @@ def parse(buffer: Buffer, where: str = "model", path: Path | None = None) -> Mod
 
 
 def _without_data(buffer: Buffer) -> tuple[bytes, StoredData] | str:
-    """The model without its data, or what is wrong with it: an exception would keep the mapped file in use."""
+    """Return the model without its data, or what is wrong with it: an exception would keep the mapped file in use."""
     try:
         return take_out_data(buffer)
     except (WireError, IndexError) as error:
@@ -303,7 +303,7 @@ def _varint(view: Buffer | memoryview, position: int, end: int) -> tuple[int, in
 
 
 def encode(value: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Return a number as protobuf writes it."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

@@ -41,7 +41,7 @@ class _Line:
     roles: tuple[tuple[Role, int], ...]
 
     def inputs(self, call: Call, made: Mapping[str, Value]) -> Sequence[Operand]:
-        """The operands; absent ones at the end are left out."""
+        """Return the operands; absent ones at the end are left out."""
         if not self.template.operands:
             return call.inputs
         found: list[Operand] = []
@@ -57,7 +57,7 @@ class _Line:
         return found
 
     def attrs(self, call: Call) -> dict[str, Attr]:
-        """The attributes under their names in the IR."""
+        """Return the attributes under their names in the IR."""
         for role, place in self.roles:
             call.mark(role, place)
         attrs: dict[str, Attr] = {}
@@ -135,12 +135,12 @@ def lower_as(
 
 
 def read_attrs(call: Call, text: str) -> dict[str, Attr]:
-    """The attributes of a call by the text of a rule, for a node that is made otherwise."""
+    """Return the attributes of a call by the text of a rule, for a node that is made otherwise."""
     return _read_lines(text)[-1].attrs(call)
 
 
 def compile_rule(rule: Rule | Mapping[int, Rule]) -> Lower:
-    """The function that a rule of a table is."""
+    """Return the function that a rule of a table is."""
     if isinstance(rule, str):
         _read_lines(rule)
         return functools.partial(_by_text, rule)

@@ -240,7 +240,7 @@ class ExternalFiles:
         self._seen: dict[str, DataFile | None] = {}
 
     def find(self, location: str, tensor: str) -> DataFile | None:
-        """The file at a location that a model names; None where there is none, LoadError where it must not be used."""
+        """Return the file at a location that a model names; None where there is none, LoadError where it must not be used."""
         if location not in self._seen:
             try:
                 self._seen[location] = self._check(location)
@@ -267,7 +267,7 @@ class ExternalFiles:
             raise _bad_location(f"its external data {shown} {error}", *([error.hint] if error.hint else [])) from None
 
     def read(self, file: DataFile, offset: int, length: int) -> bytes | None:
-        """A few bytes of a checked file; None where it changed since it was checked."""
+        """Return a few bytes of a checked file; None where it changed since it was checked."""
         assert self._folder is not None, "find() gave the file"
         try:
             descriptor = self._folder.open(file)

@@ -119,7 +119,7 @@ _MOST_ROUNDED = 64
 
 
 def decode(attribute: AttributeProto) -> AttrValue:
-    """The value of an attribute; None for kinds that no operator here uses."""
+    """Return the value of an attribute; None for kinds that no operator here uses."""
     kind = attribute.type or _guess(attribute)
     if kind == _INT:
         return int(attribute.i)
@@ -137,7 +137,7 @@ def floats(values: Iterable[float]) -> tuple[float, ...]:
 
 @lru_cache(maxsize=4096)
 def short_float(value: float) -> float:
-    """The number with the fewest digits that is this one in single precision: 0.1 rather than 0.10000000149011612."""
+    """Return the number with the fewest digits that is this one in single precision: 0.1 rather than 0.10000000149011612."""
     if value.is_integer():
         return value
     for digits in range(6, 9):
@@ -206,7 +206,7 @@ class Symbols:
         self._nameless = 0
 
     def of_input(self, text: str) -> Dim | None:
-        """A size that users may bind: its symbols become symbols of the program."""
+        """Return a size that users may bind: its symbols become symbols of the program."""
         if text in _NAMELESS:
             return None
         if text not in self._by_text:
@@ -214,7 +214,7 @@ class Symbols:
         return self._by_text[text]
 
     def of_result(self, text: str) -> Dim | None:
-        """A size of something computed: known names are kept, others become unknown sizes."""
+        """Return a size of something computed: known names are kept, others become unknown sizes."""
         if text in _NAMELESS:
             return None
         if text in self._by_text:
@@ -227,7 +227,7 @@ class Symbols:
             return unknown(f"file.{_identifier(text)[:100]}")
 
     def nameless(self, prefix: str = "") -> SymDim | None:
-        """A size without a name: of an input it is a symbol, else an unknown; None after too many of them."""
+        """Return a size without a name: of an input it is a symbol, else an unknown; None after too many of them."""
         self._nameless += 1
         if self._nameless > _MOST_NAMELESS:
             return None
@@ -245,7 +245,7 @@ class Symbols:
         return known if known is not None else unknown(f"file.{name.removeprefix('?')}")
 
     def _spelled(self, name: str) -> SymDim:
-        """The symbol of a name as the file has it, which may be taken by another one's replacement."""
+        """Return the symbol of a name as the file has it, which may be taken by another one's replacement."""
         if name in self.spelling:
             if name not in self._moved:
                 self._moved[name] = self._names.unique(name, self.named)
@@ -292,7 +292,7 @@ class TypeReader:
         self.symbols = symbols
 
     def of_input(self, proto: TypeProto, name: str) -> Type:
-        """The type of an input of the model; sizes without a name become symbols named after it."""
+        """Return the type of an input of the model; sizes without a name become symbols named after it."""
 
         def shape_of(dims: TensorShapeProto) -> list[Dim] | None:
             return _declared_sizes(dims, self.symbols.of_input, lambda axis: self.symbols.nameless(f"{name}_dim{axis}"))
@@ -300,7 +300,7 @@ class TypeReader:
         return _convert(proto, shape_of, name)
 
     def of_result(self, proto: TypeProto, *, bindable: bool = False) -> Type:
-        """The declared type of something computed; with `bindable` its named sizes become symbols of the program."""
+        """Return the declared type of something computed; with `bindable` its named sizes become symbols of the program."""
         named = self.symbols.of_input if bindable else self.symbols.of_result
 
         def shape_of(dims: TensorShapeProto) -> list[Dim] | None:
@@ -310,7 +310,7 @@ class TypeReader:
 
 
 def _declared_sizes(dims: TensorShapeProto, named: NamedDim, nameless: Callable[[int], Dim | None]) -> list[Dim] | None:
-    """The sizes of a shape; None where they cannot all be told, as if the file had none."""
+    """Return the sizes of a shape; None where they cannot all be told, as if the file had none."""
     if len(dims.dim) > MOST_AXES:
         return None
     sizes: list[Dim] = []

@@ -79,7 +79,7 @@ def _by_operator() -> dict[str, list[tuple[str, Rule | Mapping[int, Rule]]]]:
 
 
 def _line(rule: object) -> str:
-    """The text of a rule of one line; empty for others."""
+    """Return the text of a rule of one line; empty for others."""
     return rule if isinstance(rule, str) and "\n" not in rule.strip() and " = " not in rule else ""
 
 
@@ -135,7 +135,7 @@ def _at(rule: Rule | Mapping[int, Rule], opset: int) -> Rule | None:
 
 
 def _operands(node: Node, template: Template) -> tuple[Value | None, ...]:
-    """The operands in the places that ONNX has them at."""
+    """Return the operands in the places that ONNX has them at."""
     words = template.operands
     if not words:
         return node.inputs
@@ -203,7 +203,7 @@ def _plain(name: str, value: Attr, attribute: Attribute, kind: str) -> Any:
 
 
 def node_proto(operation: Operation, name: str, inputs: list[str], outputs: list[str]) -> onnx.NodeProto:
-    """The node as a message."""
+    """Return the node as a message."""
     made = helper.make_node(operation.op_type, inputs, outputs, name=name or None)
     for key, value in operation.attributes.items():
         if not isinstance(value, onnx.AttributeProto):
@@ -442,7 +442,7 @@ class _Plan:
     # -- items -------------------------------------------------------------------------------------------------
 
     def _kept_item(self, number: int, changes: Mapping[Value, Value]) -> _Item:
-        """The file's own node, with other operands where these changed."""
+        """Return the file's own node, with other operands where these changed."""
         row, proto = self.rows[number], self.file.proto.graph.node[number]
         before = list(proto.input)
         now = list(before)
@@ -703,7 +703,7 @@ class _Writer:
             yield encode(_INPUT << 3 | 2) + encode(len(body)) + body
 
     def _noted(self, proto: onnx.NodeProto, texts: Mapping[str, str]) -> bytes:
-        """A node with what is known of it as its metadata, in place of what was noted before."""
+        """Return a node with what is known of it as its metadata, in place of what was noted before."""
         kept = [(entry.key, entry.value) for entry in proto.metadata_props if entry.key not in texts]
         del proto.metadata_props[:]
         for key, value in (*kept, *texts.items()):
@@ -711,7 +711,7 @@ class _Writer:
         return bytes(proto.SerializeToString())
 
     def _input(self, info: onnx.ValueInfoProto) -> bytes | None:
-        """An input with the sizes that it was given when the model was read; None where it is as the file has it."""
+        """Return an input with the sizes that it was given when the model was read; None where it is as the file has it."""
         value = self.plan.values.get(info.name)
         if value is None or not isinstance(value.type, TensorType) or value.type.shape is None or not info.type.HasField("tensor_type"):
             return None

@@ -29,7 +29,7 @@ def train_module(
     name: str = "",
     compile: bool | Mapping[str, object] = False,
 ) -> Program:
-    """The program of a module's training steps: a compiled one, where the module is compiled or is to be, else as Python runs it."""
+    """Return the program of a module's training steps: a compiled one, where the module is compiled or is to be, else as Python runs it."""
     from irscope.frontends.eager.running import check_module, is_compiled
     from irscope.frontends.eager.steptrace import training_program
 

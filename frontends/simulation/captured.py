@@ -173,7 +173,7 @@ def capture_compiled(
 
 
 def as_compiled(program: Program, name: str, said: str) -> Program:
-    """A program marked as compiled: of a module's class, and how."""
+    """Return a program marked as compiled: of a module's class, and how."""
     program.format = "compiled"
     program.metadata["class"] = name
     program.metadata["compiled"] = said
@@ -284,7 +284,7 @@ class Recorder:
         )
 
     def storage_of(self, tensor: torch.Tensor) -> Storage | None:
-        """The record of what is behind a tensor."""
+        """Return the record of what is behind a tensor."""
         found = self._tensor(tensor)
         return None if found is None else found.storage
 
@@ -391,7 +391,7 @@ class Recorder:
         return len(self.process.machine.settled_gpu.tape.events)
 
     def _place(self, site: Kernel | None) -> tuple[str, str]:
-        """The module and the line."""
+        """Return the module and the line."""
         if site is not None:
             line = next((one for one in site.lines if not one.startswith("module ")), "")
             # A library's call is of one operator, whose operands others may have made; a generated kernel of all.
@@ -400,12 +400,12 @@ class Recorder:
 
     @property
     def _running(self) -> str:
-        """The path of the module that is being called."""
+        """Return the path of the module that is being called."""
         module = self.watch.running
         return "" if module is None else self.modules.get(id(module), "")
 
     def _path(self, within: str) -> str:
-        """The path of a module that compiled code names from the module whose code it is; empty where that is not known.
+        """Return the path of a module that compiled code names from the module whose code it is; empty where that is not known.
 
         One code may serve several modules: which one, only the call tells, and for the backward what the call's forward noted.
         """
@@ -420,7 +420,7 @@ class Recorder:
         return found if found in self.paths else ""
 
     def _site(self) -> Kernel | None:
-        """The kernel that the generated code calls now."""
+        """Return the kernel that the generated code calls now."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
@@ -449,7 +449,7 @@ class Recorder:
         return found if found is None or found.first is None else found.first
 
     def _noted(self, item: Any) -> Any:
-        """An argument in which `Tensor` stands for each tensor."""
+        """Return an argument in which `Tensor` stands for each tensor."""
         if isinstance(item, torch.Tensor):
             return self._operand(item)
         if isinstance(item, tuple | list):
@@ -457,7 +457,7 @@ class Recorder:
         return None if isinstance(item, torch.Generator) else item
 
     def _operand(self, tensor: torch.Tensor) -> Any:
-        """A tensor as it is read: where it lies otherwise than it was written, a view of that."""
+        """Return a tensor as it is read: where it lies otherwise than it was written, a view of that."""
         piece = self._piece(tensor)
         if piece is None:
             return self._tensor(tensor)
@@ -479,7 +479,7 @@ class Recorder:
         return made
 
     def _result(self, tensor: torch.Tensor, number: int) -> Tensor | None:
-        """A tensor that an operator writes."""
+        """Return a tensor that an operator writes."""
         piece = self._piece(tensor)
         if piece is not None:
             for key in [key for key in self.found.seen if key[0] is piece]:
@@ -493,7 +493,7 @@ class Recorder:
         return made
 
     def _tensor(self, tensor: torch.Tensor) -> Tensor | None:
-        """A record of a tensor as it lies now."""
+        """Return a record of a tensor as it lies now."""
         found, piece = self.found, self._piece(tensor)
         place: Any = tensor.untyped_storage()._cdata if piece is None else piece
         known = found.seen.get((place, _geometry(tensor)))
@@ -522,14 +522,14 @@ def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _shared(modules: Sequence[str]) -> str:
-    """The innermost module that holds all of these."""
+    """Return the innermost module that holds all of these."""
     paths = [one.split(".") for one in modules]
     return ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
 @cache
 def _without_out(op: Any) -> Any:
-    """The overload that makes what another one writes into a given tensor."""
+    """Return the overload that makes what another one writes into a given tensor."""
     named = [one.name for one in op._schema.arguments if not one.is_out]
     packet = op.overloadpacket
     overloads = [getattr(packet, name) for name in packet.overloads()]
@@ -689,7 +689,7 @@ def how_said(settings: Settings | None) -> str:
 
 
 def on_device(one: torch.Tensor) -> torch.Tensor:
-    """A tensor on the simulated device; one without values is made there."""
+    """Return a tensor on the simulated device; one without values is made there."""
     if one.is_meta or isinstance(one, FakeTensor):
         return torch.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cuda")
     return one.to("cuda")
@@ -738,7 +738,7 @@ def note_deaths(tape: Tape[Any], found: Recording) -> None:
 def _tape(
     source: Tape[Any], before: int, runs: Sequence[tuple[Recording, int, int]], shown: Recording, spreads: Mapping[int, Spread]
 ) -> Tape[Any]:
-    """The tape with a step for each operator of the run that is shown, in every run, and one for what the caller lets go of.
+    """Return the tape with a step for each operator of the run that is shown, in every run, and one for what the caller lets go of.
 
     A run with as many operators has them in the same order; of another one the first steps are its own, and the last has the rest.
     """

@@ -66,7 +66,7 @@ def compiled_training(
     sink: DiagnosticSink,
     name: str = "",
 ) -> Program:
-    """The first steps of a module that is compiled, or with `settings` is to be; the graph is that of the last one.
+    """Return the first steps of a module that is compiled, or with `settings` is to be; the graph is that of the last one.
 
     Memory is what the program asked for on the device, in each step; the first has all that compiling takes.
     """
@@ -207,7 +207,7 @@ class _Steps(Run):
     # -- what is there before --------------------------------------------------------------------------------------
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer over what is on the device; one that is given is changed, since this process ends with it."""
+        """Return the optimizer over what is on the device; one that is given is changed, since this process ends with it."""
         given = self._plan.optimizer
         if not isinstance(given, torch.optim.Optimizer):
             return maker_of(given, None, dict(self._plan.options))(self._whole.parameters())
@@ -312,7 +312,7 @@ class _Steps(Run):
         )
 
     def _taped(self, source: Tape[Any], before: int) -> Tape[Any]:
-        """The tape with a step for each operator of all training steps."""
+        """Return the tape with a step for each operator of all training steps."""
         noted = self._noted
         end = noted.begins[-1][1]
         found = source.section(before, end)

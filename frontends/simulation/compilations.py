@@ -296,7 +296,7 @@ class Reasons:
         self._found[number] = _Decisions(why, again)
 
     def of(self, nodes: Iterable[Any]) -> _Decisions | None:
-        """The decisions that a graph with these nodes is of."""
+        """Return the decisions that a graph with these nodes is of."""
         number = next((one.meta[_PARTITION] for one in nodes if _PARTITION in one.meta), None)
         return None if number is None else self._found.get(number)
 
@@ -340,7 +340,7 @@ def _size(value: torch.Tensor) -> int | None:
 
 
 def _number(size: Any) -> int | None:
-    """A size that may be a symbol: what it was when the graph was made."""
+    """Return a size that may be a symbol: what it was when the graph was made."""
     found = size if isinstance(size, int) else getattr(size.node, "hint", None)
     return int(found) if isinstance(found, int) else None
 
@@ -553,7 +553,7 @@ def operator_of(origin: Any) -> str:
 
 
 def place_of(node: Any) -> str:
-    """The program's line behind a node; its module where only torch's own code says it."""
+    """Return the program's line behind a node; its module where only torch's own code says it."""
     found = _PLACE.findall(node.meta.get("stack_trace") or "")
     if found:
         return f"{found[-1][0]}:{found[-1][1]}"
@@ -569,7 +569,7 @@ def _module(node: Any) -> str:
 
 
 def _call(node: Any) -> str:
-    """The call of the program behind a node."""
+    """Return the call of the program behind a node."""
     calls = node.meta.get("source_fn_stack") or ()
     return str(calls[-1][0]) if calls else ""
 

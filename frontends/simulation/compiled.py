@@ -105,7 +105,7 @@ def _same_addresses(tensors: Sequence[Any], addresses: Sequence[int | None], pla
 
 
 def _tensor_in(metadata: dict[str, Any], storage: torch.UntypedStorage) -> torch.Tensor:
-    """A tensor of a storage, as its metadata say."""
+    """Return a tensor of a storage, as its metadata say."""
     with torch.no_grad():
         made = torch.empty(0, dtype=metadata["dtype"], device=metadata["device"])
         return made.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
@@ -391,7 +391,7 @@ class GeneratedFolder:
         atexit.register(self.remove)
 
     def path(self) -> str:
-        """The folder, made where there is none."""
+        """Return the folder, made where there is none."""
         if not self._path or self._owner != os.getpid():
             self._path, self._owner = tempfile.mkdtemp(prefix=GENERATED), os.getpid()
         return self._path

@@ -307,7 +307,7 @@ def _moment(event: int) -> Moment:
 
 
 def _stream_base(device: Device) -> type:
-    """The compiled half of `torch.cuda.Stream`."""
+    """Return the compiled half of `torch.cuda.Stream`."""
     machine = device.machine
 
     class StreamBase(torch._C.Stream):
@@ -346,7 +346,7 @@ def _stream_base(device: Device) -> type:
 
 
 def _event_base(device: Device) -> type:
-    """The compiled half of `torch.cuda.Event`."""
+    """Return the compiled half of `torch.cuda.Event`."""
     machine = device.machine
 
     class EventBase:
@@ -491,7 +491,7 @@ class Pools:
         return (0, now) if by_program else (now, 0)
 
     def get(self, handle: Handle, **options: Any) -> MemPool:
-        """The pool of a number, made where there is none."""
+        """Return the pool of a number, made where there is none."""
         found = self.known.get(handle)
         if found is None:
             found = self.known[handle] = self.machine.settled_gpu.pool(**options)
@@ -542,7 +542,7 @@ class Pools:
 
 
 def _pool_base(pools: Pools) -> type:
-    """The compiled half of `torch.cuda.MemPool`."""
+    """Return the compiled half of `torch.cuda.MemPool`."""
 
     class PoolBase:
         def __init__(self, allocator: Any = None, is_user_created: bool = True, use_on_oom: bool = False, no_split: bool = False) -> None:

@@ -563,7 +563,7 @@ def _is_written(argument: Any) -> bool:
 
 
 def _functional(op: Any) -> Any:
-    """The overload that returns what this one writes into operands that it is given for that."""
+    """Return the overload that returns what this one writes into operands that it is given for that."""
     arguments = op._schema.arguments
     read = {one.name for one in arguments if not _is_written(one)}
     if len(read) == len(arguments) or not all(one.is_out for one in arguments if _is_written(one)):
@@ -657,7 +657,7 @@ class _Notes:
         self._storages: dict[int, Storage] = {}
 
     def of(self, item: Any) -> Any:
-        """An argument or result in which `Tensor` stands for each tensor."""
+        """Return an argument or result in which `Tensor` stands for each tensor."""
         if isinstance(item, torch.Tensor):
             found = self._seen.get(id(item))
             return self._tensor(item) if found is None else found
@@ -744,7 +744,7 @@ def _is_view(op: Any) -> bool:
 
 
 def _viewing(op: Any) -> Kernel:
-    """The CPU's kernel: views are made in the same way for all devices."""
+    """Return the CPU's kernel: views are made in the same way for all devices."""
     below = op._op_dk
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

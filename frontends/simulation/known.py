@@ -155,7 +155,7 @@ class Values:
         return known
 
     def _read(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """A tensor's values, which may come from several copies that lie side by side."""
+        """Return a tensor's values, which may come from several copies that lie side by side."""
         piece = self._machine.piece_under(tensor)
         if piece is None or piece.known is None or not _may_keep(tensor):
             return None
@@ -243,7 +243,7 @@ def _side_by_side(known: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def _between(known: Mapping[int, torch.Tensor], start: int, end: int) -> torch.Tensor | None:
-    """A copy of the bytes of a piece from one place to another; None where one of them is not known."""
+    """Return a copy of the bytes of a piece from one place to another; None where one of them is not known."""
     at, parts = start, []
     for begin, one in sorted(known.items()):
         if begin <= at < begin + one.numel():
@@ -253,7 +253,7 @@ def _between(known: Mapping[int, torch.Tensor], start: int, end: int) -> torch.T
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The bytes of a storage between which a tensor's elements lie."""
+    """Return the bytes of a storage between which a tensor's elements lie."""
     reach = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     start, size = int(tensor.storage_offset()), tensor.element_size()
     return start * size, (start + reach + 1) * size

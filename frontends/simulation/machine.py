@@ -185,7 +185,7 @@ class Machine:
         return self.storages.make(form, piece.address, piece)
 
     def piece_of(self, storage: torch.UntypedStorage) -> Piece | None:
-        """The allocation behind a storage."""
+        """Return the allocation behind a storage."""
         return self.pieces.get(storage.data_ptr())
 
     def piece_under(self, tensor: torch.Tensor) -> Piece | None:
@@ -337,7 +337,7 @@ class Machine:
 
     @property
     def stream(self) -> int:
-        """The allocator's number of the current stream."""
+        """Return the allocator's number of the current stream."""
         return self.number_of(current.stream)
 
     def queue(self, what: Ran | Sent) -> None:
@@ -398,7 +398,7 @@ class Machine:
     # -- out of memory ---------------------------------------------------------------------------------------------
 
     def refusal(self, size: int) -> str:
-        """The message of torch.OutOfMemoryError."""
+        """Return the message of torch.OutOfMemoryError."""
         counters = self.settled_gpu.counters()
         limit = self.gpu._device.limit
         allowed = "" if limit is None else f"{_amount(limit)} allowed; "

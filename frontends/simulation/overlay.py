@@ -102,7 +102,7 @@ class _Entry:
         return os.stat(self.path, follow_symlinks=follow_symlinks)
 
     def inode(self) -> int:
-        """The number of the file."""
+        """Return the number of the file."""
         return self.stat(follow_symlinks=False).st_ino
 
     def _is(self, kind: Callable[[int], bool], follow: bool) -> bool:
@@ -213,7 +213,7 @@ class Overlay:
         return self._used
 
     def _key(self, path: Any, follow: bool = True) -> str:
-        """The absolute name of a file, as the program sees it, without symbolic links; the last part's is followed if asked for."""
+        """Return the absolute name of a file, as the program sees it, without symbolic links; the last part's is followed if asked for."""
         text = os.fsdecode(path)
         pending = text.split("/")[::-1]
         key = "" if text.startswith("/") else self._cwd().rstrip("/")
@@ -242,7 +242,7 @@ class Overlay:
         return self._seen(self._real.getcwd())
 
     def _seen(self, path: str) -> str:
-        """The program's name of a file in the layer above."""
+        """Return the program's name of a file in the layer above."""
         return path[len(self._layer) :] or "/" if _within(path, self._layer) else path
 
     def _place(self, key: str) -> str:
@@ -655,7 +655,7 @@ def _holders(name: str, module: Any) -> Iterator[Any]:
 
 
 def _opening(kind: Any, place: Callable[[Any], Any]) -> Any:
-    """A class whose first argument is a file's name, with files where they are."""
+    """Return a class whose first argument is a file's name, with files where they are."""
 
     def begin(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         kind.__init__(self, place(name), *args, **kwargs)
@@ -664,7 +664,7 @@ def _opening(kind: Any, place: Callable[[Any], Any]) -> Any:
 
 
 def _with_place(original: Any, index: int, place: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function whose argument at an index is a file's name; where it is not at its place it is a keyword's."""
+    """Return a function whose argument at an index is a file's name; where it is not at its place it is a keyword's."""
 
     @functools.wraps(original, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:

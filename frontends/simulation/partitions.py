@@ -112,7 +112,7 @@ class Partition:
 
 
 def extra_of(several: Iterable[int | None]) -> int | None:
-    """A sum, which is unknown where a part of it is."""
+    """Return a sum, which is unknown where a part of it is."""
     total = 0
     for one in several:
         if one is None:

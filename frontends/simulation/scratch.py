@@ -29,7 +29,7 @@ class Asked(Requests):
             self.result(place)
 
     def contiguous(self, one: torch.Tensor) -> str:
-        """A row-major copy of a tensor that does not lie so."""
+        """Return a row-major copy of a tensor that does not lie so."""
         return "" if one.is_contiguous() else self.take("contiguous copy", _bytes(one))
 
 

@@ -73,7 +73,7 @@ def _note_sharded(used: dict[str, Any], module: Any, holds_others: bool) -> None
 
 
 def class_of(module: nn.Module) -> str:
-    """The class that a module was made as; FSDP2 puts one of its own before that. Empty for the classes of wrappers."""
+    """Return the class that a module was made as; FSDP2 puts one of its own before that. Empty for the classes of wrappers."""
     fsdp: Any = getattr(sys.modules.get(_FSDP2), "FSDPModule", None)
     made = type(module).__mro__[2] if fsdp is not None and isinstance(module, fsdp) else type(module)
     return "" if made.__module__.startswith("torch.distributed") else f"{made.__module__}.{made.__qualname__}"
@@ -95,7 +95,7 @@ def uses_of_compiler() -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """A name and its value from `NAME=VALUE`."""
+    """Parse a name and its value from `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if name not in NAMES or not equals or not value:
         raise UsageError(f"{text!r} is no setting", code="IRS648", hint="NAME=VALUE; names are " + ", ".join(NAMES))

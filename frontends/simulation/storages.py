@@ -78,7 +78,7 @@ class Form:
 
 
 def storage_bytes(shape: Sequence[int], strides: Sequence[int], item: int) -> int:
-    """The size of the smallest storage for these elements."""
+    """Return the size of the smallest storage for these elements."""
     last = 0
     for size, step in zip(shape, strides, strict=True):
         if not size:
@@ -106,7 +106,7 @@ class Storages:
         self._fields = _StorageFields(self)
 
     def make(self, form: Form, address: int, owner: Any) -> torch.Tensor:
-        """A tensor at an address; `owner` is what `died` is told."""
+        """Return a tensor at an address; `owner` is what `died` is told."""
         managed = self._free.pop() if self._free else self._more()
         managed.data, managed.device_id = address, self.device
         managed.axes, managed.code, managed.bits = form.axes, form.code, form.bits
@@ -124,7 +124,7 @@ class Storages:
         self._fields.write(storage, size, address)
 
     def address_of(self, storage: int) -> int:
-        """The address that a `c10::StorageImpl` has."""
+        """Return the address that a `c10::StorageImpl` has."""
         return self._fields.address(storage)
 
     def _more(self) -> _Managed:

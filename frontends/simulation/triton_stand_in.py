@@ -314,7 +314,7 @@ class TensorDescriptor:
 
     @staticmethod
     def from_tensor(tensor: Any, block_shape: Any, padding: str = "zero") -> TensorDescriptor:
-        """A descriptor of a whole tensor."""
+        """Return a descriptor of a whole tensor."""
         return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, padding)
 
 

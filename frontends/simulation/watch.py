@@ -195,7 +195,7 @@ class Watch:
         self._frames.bottom = frame
 
     def line_of(self, frame: FrameType | None) -> Line | None:
-        """The innermost line of the program itself."""
+        """Return the innermost line of the program itself."""
         found = self._frames.innermost(frame)
         return None if found is None else self._frames.line(found)
 
@@ -205,7 +205,7 @@ class Watch:
 
     @property
     def running(self) -> nn.Module | None:
-        """The innermost module that is being called."""
+        """Return the innermost module that is being called."""
         return self._calls[-1] if self._calls else None
 
     @property
@@ -215,11 +215,11 @@ class Watch:
 
     @property
     def line(self) -> str:
-        """The line at which the program is, as file:line."""
+        """Return the line at which the program is, as file:line."""
         return line_text(self.line_of(sys._getframe(1)))
 
     def own_line(self) -> str:
-        """The innermost line of files that are no library's; without any, the innermost of a library that is not Python's."""
+        """Return the innermost line of files that are no library's; without any, the innermost of a library that is not Python's."""
         frame: FrameType | None = sys._getframe(1)
         lines: list[Line] = []
         while (inner := self._frames.innermost(frame)) is not None:
@@ -301,7 +301,7 @@ class Watch:
         return Step(peak, after, end=self._machine.gpu.tape.cut(), pinned=None if self._pinned is None else self._pinned())
 
     def name_of(self, scope: int) -> str:
-        """The path of a module."""
+        """Return the path of a module."""
         if not scope:
             return ""
         found = self._names.get(scope)

@@ -460,7 +460,7 @@ class World:
             self._sending = None
 
     def _queue(self, group: Any, peer: int = -1) -> Queue:
-        """The stream of a group, or of this rank and another one: those between two that are not coalesced have their own."""
+        """Return the stream of a group, or of this rank and another one: those between two that are not coalesced have their own."""
         key = (str(group.group_name), peer)
         found = self._queues.get(key)
         if found is None:
@@ -663,7 +663,7 @@ def _variable(name: str) -> str:
 
 
 def _members(group: Any) -> tuple[int, ...]:
-    """The ranks of a group."""
+    """Return the ranks of a group."""
     for known, ranks in c10d._world.pg_group_ranks.items():
         # Groups that this rank is not in are marks without a name.
         if getattr(known, "group_name", None) == group.group_name:

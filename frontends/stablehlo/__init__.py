@@ -35,7 +35,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def build(module: Module, name: str, sink: DiagnosticSink, where: str) -> Program:
-    """The program of a module's function."""
+    """Return the program of a module's function."""
     try:
         return Builder(module, sink, where).program(name)
     except RecursionError:
@@ -43,7 +43,7 @@ def build(module: Module, name: str, sink: DiagnosticSink, where: str) -> Progra
 
 
 def read_module(data: bytes, where: str) -> Module:
-    """The module that bytes hold, whatever the form."""
+    """Return the module that bytes hold, whatever the form."""
     if data.startswith(_GZIP):
         data = _decompressed(data, where)
     admit(len(data))

@@ -112,7 +112,7 @@ _BITS: Final[dict[str, tuple[int, str]]] = {"f64": (64, "d"), "f32": (32, "f"), 
 
 
 def read_bytecode(data: bytes) -> Module:
-    """The module that bytecode holds; LoadError where it does not have the form."""
+    """Return the module that bytecode holds; LoadError where it does not have the form."""
     try:
         return _Reader(data).module()
     except (IndexError, struct.error, ValueError, KeyError):
@@ -170,7 +170,7 @@ class _Stream:
         return self.data[self.at - size : self.at]
 
     def section(self) -> tuple[int, bytes]:
-        """The next section: its number, and what is in it."""
+        """Read the next section: its number and its content."""
         kind = self.byte()
         size = self.number()
         if kind & 0x80:
@@ -285,7 +285,7 @@ class _Reader:
     # -- attributes and types -------------------------------------------------------------------------------------
 
     def attribute(self, index: int) -> Attribute:
-        """An attribute by its number."""
+        """Return an attribute by its number."""
         if index not in self._attributes:
             dialect, is_own, data = self.attribute_entries[index]
             self._depth += 1
@@ -366,7 +366,7 @@ class _Reader:
         return float(struct.unpack(f"<{code}", bits.to_bytes(width // 8, "little"))[0]) if code else float(bits)
 
     def type(self, index: int) -> str:
-        """The spelling of a type by its number."""
+        """Return the spelling of a type by its number."""
         found = self._types.get(index)
         if found is None:
             dialect, is_own, data = self.type_entries[index]
@@ -420,7 +420,7 @@ class _Reader:
         return plain.get(code, f"!builtin.type_{code}")
 
     def place(self, index: int) -> Place:
-        """A location by its number."""
+        """Return a location by its number."""
         found = self._places.get(index)
         if found is None:
             self._places[index] = NOWHERE  # of one that leads to itself
@@ -451,7 +451,7 @@ class _Reader:
     # -- operations -----------------------------------------------------------------------------------------------
 
     def module(self) -> Module:
-        """The whole module."""
+        """Return the whole module."""
         stream = _Stream(self.sections[_IR])
         top = Region()
         self._block(stream, top, 0)

@@ -161,7 +161,7 @@ def _added(operations: list[Operation], result: list[str], counter: str) -> list
 
 
 def _known(use: Use, region: Region, name: str, state: list[Value]) -> int | None:
-    """A whole number that a region makes, or finds around it."""
+    """Return a whole number that a region makes, or finds around it."""
     for operation in region.operations:
         if operation.results == [name]:
             dense = operation.attributes.get("value")
@@ -194,7 +194,7 @@ def _scalar(use: Use, value: Value) -> int | None:
 
 
 def _function(use: Use) -> tuple[str, int]:
-    """The only operation of the reducing function, empty where there are several; and their number."""
+    """Return the only operation of the reducing function, empty where there are several; and their number."""
     named = next((word.rpartition(".")[2] for word in use.operation.words if "." in word), "")
     if named:
         return named, 1

@@ -99,7 +99,7 @@ class Operation:
 
     @property
     def short(self) -> str:
-        """The name without its dialect."""
+        """Return the name without its dialect."""
         return self.name.rpartition(".")[2]
 
 
@@ -129,7 +129,7 @@ class Module:
 
 
 def refuse(message: str, where: str = "") -> LoadError:
-    """The error for a module that does not have the form it should have."""
+    """Return the error for a module that does not have the form it should have."""
     return LoadError(message, code=BAD_TEXT, where=where, hint="the file is damaged, or of a version of MLIR that irscope does not know")
 
 
@@ -147,7 +147,7 @@ _MOST_TYPES: Final = 10_000
 
 
 def type_of(text: str) -> TensorType | None:
-    """The tensor type that is spelled so; None for what is no tensor: tokens, tuples. Sizes that are open are unknown ones."""
+    """Return the tensor type that is spelled so; None for what is no tensor: tokens, tuples. Sizes that are open are unknown ones."""
     found = _types.get(text)
     if found is None:
         found = _read_type(text)

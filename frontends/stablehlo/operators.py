@@ -117,7 +117,7 @@ def _convert(use: Use) -> Value | None:
 
 
 def _bitcast(use: Use, to: DType) -> Value | None:
-    """The bits as elements of another width: narrower ones get an axis of their own, wider ones take the last axis in."""
+    """Return the bits as elements of another width: narrower ones get an axis of their own, wider ones take the last axis in."""
     x, shape = use.operand(0).type, use.shape()
     if not isinstance(x, TensorType) or x.shape is None or not x.dtype.bits or not to.bits:
         return None
@@ -354,7 +354,7 @@ def _axes_of_letters(text: str, first: str) -> tuple[int, ...]:
 
 
 def _axes_of_entries(entries: Mapping[str, Attribute]) -> list[tuple[int, ...]]:
-    """The same of the entries that bytecode has."""
+    """Return the same of the entries that bytecode has."""
     names = (
         ("input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions"),
         ("kernel_output_feature_dimension", "kernel_input_feature_dimension", "kernel_spatial_dimensions"),

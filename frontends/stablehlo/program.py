@@ -58,7 +58,7 @@ class Builder:
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def program(self, name: str = "") -> Program:
-        """The program of a function, of `main` where none is named."""
+        """Return the program of a function, of `main` where none is named."""
         function = self._entry(name)
         arguments: dict[str, Value] = {}
         body, names = function.body, Names()
@@ -83,7 +83,7 @@ class Builder:
         return made
 
     def _sharded(self, function: Function) -> tuple[dict[str, int], dict[Value, tuple[tuple[str, ...], ...]]]:
-        """The mesh, and how arguments and results are cut. One that is not understood is a warning, and counts as whole."""
+        """Return the mesh, and how arguments and results are cut. One that is not understood is a warning, and counts as whole."""
         mesh: dict[str, int] = {axis: size for axes in self.module.meshes.values() for axis, size in axes.items()}
         cuts: dict[Value, tuple[tuple[str, ...], ...]] = {}
         unread = 0
@@ -151,7 +151,7 @@ class Builder:
     # -- places ---------------------------------------------------------------------------------------------------
 
     def scope_of(self, around: Scope, place: Place, drop_last: bool = True) -> Scope:
-        """The scope that the name of an operation says: `jit(f)/jvp(Model)/Dense_0/dot_general` is `Model/Dense_0`."""
+        """Return the scope that the name of an operation says: `jit(f)/jvp(Model)/Dense_0/dot_general` is `Model/Dense_0`."""
         key = (around, place.name if drop_last else f"{place.name}/")
         found = self._scopes.get(key)
         if found is None:
@@ -168,7 +168,7 @@ class Builder:
         return found
 
     def loc_of(self, place: Place) -> Loc | None:
-        """The place in the source."""
+        """Return the place in the source."""
         if not place.file:
             return None
         found = self._locs.get(place)
@@ -241,7 +241,7 @@ class Level:
         """Where the function around is called from, for operations without a place of their own."""
 
     def find(self, name: str) -> Value:
-        """The value that a name stands for."""
+        """Return the value that a name stands for."""
         level: Level | None = self
         while level is not None:
             found = level.values.get(name)
@@ -294,7 +294,7 @@ class Level:
         return inner.run(region)
 
     def inside(self, graph: Graph, scope: Scope) -> Level:
-        """A level for a region of a node."""
+        """Return a level for a region of a node."""
         return Level(self.builder, graph, {}, scope, self.depth + 1, self)
 
 
@@ -317,7 +317,7 @@ class Use:
         return [self.level.find(name) for name in self.operation.operands]
 
     def operand(self, index: int) -> Value:
-        """An operand that must be there."""
+        """Return an operand that must be there."""
         names = self.operation.operands
         if index >= len(names):
             raise self.wrong(f"has {len(names)} operands")
@@ -328,7 +328,7 @@ class Use:
         return [type_of(text) or UNKNOWN_TENSOR for text in self.operation.result_types]
 
     def type(self) -> TensorType:
-        """The type of the only result."""
+        """Return the type of the only result."""
         types = self.types()
         if len(types) != 1 or not isinstance(types[0], TensorType):
             raise self.wrong("has not the result it should have")
@@ -340,7 +340,7 @@ class Use:
         return type_.shape if type_.is_static else None
 
     def numbers(self, *names: str) -> tuple[int, ...]:
-        """A list of integers: of an attribute, or of an entry of a dictionary; empty where there is none."""
+        """Return a list of integers: of an attribute, or of an entry of a dictionary; empty where there is none."""
         for name in names:
             value = self.attributes.get(name)
             if value is not None:
@@ -352,7 +352,7 @@ class Use:
         return found[0] if found else default
 
     def entries(self, *names: str) -> Mapping[str, Attribute]:
-        """A dictionary: of dimension numbers. Bytecode has its entries among the attributes themselves."""
+        """Return a dictionary: of dimension numbers. Bytecode has its entries among the attributes themselves."""
         for name in names:
             value = self.attributes.get(name)
             if isinstance(value, dict):
@@ -408,7 +408,7 @@ def unpacked(data: bytes, dtype: DType) -> tuple[Number, ...] | None:
 
 
 def _from_bits(bits: int, dtype: DType) -> float:
-    """A float that the text spells by its bits (infinities, and what is no number) or as a whole number."""
+    """Return a float that the text spells by its bits (infinities, and what is no number) or as a whole number."""
     width = bytes_per_element(dtype)
     if dtype not in (DType.F16, DType.BF16, DType.F32, DType.F64) or not 0xFF < bits < 1 << (8 * width):
         return float(bits)
@@ -417,7 +417,7 @@ def _from_bits(bits: int, dtype: DType) -> float:
 
 
 def integers(value: Attribute) -> tuple[int, ...]:
-    """The integers in an attribute, flat."""
+    """Return the integers in an attribute, flat."""
     if isinstance(value, bool | int):
         return (int(value),)
     if isinstance(value, Dense):
@@ -446,7 +446,7 @@ _TILES: Final = re.compile(r"devices=\[([\d,]+)\]")
 
 
 def _cut(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], ...] | None:
-    """The axes of the mesh that cut each axis: `#sdy.sharding<@mesh, [{}, {"model"}]>`, or `{devices=[4,2]<=[8]}`, whose axes of the
+    """Return the axes of the mesh that cut each axis: `#sdy.sharding<@mesh, [{}, {"model"}]>`, or `{devices=[4,2]<=[8]}`, whose axes of the
     mesh have no names but their places; None for what is not understood."""
     if text.startswith("#sdy.sharding"):
         listed = text[text.find("[") : text.rfind("]") + 1]

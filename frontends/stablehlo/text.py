@@ -55,7 +55,7 @@ _MOST_RESULTS: Final = 100_000
 
 
 def parse(text: str) -> Module:
-    """The module that a text spells; LoadError with the line where it spells none."""
+    """Return the module that a text spells; LoadError with the line where it spells none."""
     reader = _Reader(text)
     try:
         return reader.module()
@@ -136,7 +136,7 @@ class _Reader:
     # -- the module -----------------------------------------------------------------------------------------------
 
     def module(self) -> Module:
-        """The whole file."""
+        """Return the whole file."""
         module = Module()
         while self.kind != "end":
             if self.token == "{-#":
@@ -437,7 +437,7 @@ class _Reader:
         made.regions.append(region)
 
     def _values_by_x(self) -> Attribute:
-        """A value; or two lists with an x between them, as of batch dimensions; or axes as of a convolution."""
+        """Return a value; or two lists with an x between them, as of batch dimensions; or axes as of a convolution."""
         start = self._start
         first = self._value()
         if self.token == "x" or (self.kind == "word" and self.token.startswith("x")):
@@ -564,7 +564,7 @@ class _Reader:
         return self._dialect_text(token)
 
     def _dialect_text(self, name: str) -> Attribute:
-        """An attribute of a dialect: a word, a dictionary of its entries, or its text."""
+        """Return an attribute of a dialect: a word, a dictionary of its entries, or its text."""
         if self.token != "<":
             return name
         start = self._start

@@ -36,7 +36,7 @@ NAMED_DTYPES: dict[str, DType] = {**LONG_NAMES, "quint8": DType.U8, "qint8": DTy
 
 
 def torch_dtype(dtype: DType) -> torch.dtype | None:
-    """The element type of torch's that an element type is, None where torch has none."""
+    """Return the element type of torch's that an element type is, None where torch has none."""
     import torch
 
     name = next((name for name, known in NAMED_DTYPES.items() if known is dtype), "")

@@ -38,7 +38,7 @@ class Symbols:
         )
 
     def get(self, name: str) -> SymDim:
-        """The symbol of that name; what the model computes from data (u0, u1, ...) is unknown rather than bindable."""
+        """Return the symbol of that name; what the model computes from data (u0, u1, ...) is unknown rather than bindable."""
         made = self._made.get(name)
         if made is None:
             low, high = self._range(name)
@@ -53,7 +53,7 @@ class Symbols:
         return made
 
     def parse(self, text: str) -> Dim | None:
-        """The size that an expression stands for, None where it is of a kind that sizes here do not have."""
+        """Return the size that an expression stands for, None where it is of a kind that sizes here do not have."""
         if self.assigned:  # what a name stands for may change between two uses of it
             return self._parse(text)
         if text not in self._expressions:

@@ -53,7 +53,7 @@ class AtenCall:
         return self.args.get(name) is not None
 
     def tensor(self, name: str) -> Value:
-        """A tensor argument that must be there."""
+        """Return a tensor argument that must be there."""
         value = self.args.get(name)
         if not isinstance(value, Value):
             raise CannotLower(f"{name} is no tensor")
@@ -66,7 +66,7 @@ class AtenCall:
         return value
 
     def tensors(self, name: str) -> list[Value | None]:
-        """A list of tensors, some of which may be absent."""
+        """Return a list of tensors, some of which may be absent."""
         value = self.args.get(name)
         if not isinstance(value, tuple | list) or not all(item is None or isinstance(item, Value) for item in value):
             raise CannotLower(f"{name} is no list of tensors")
@@ -79,14 +79,14 @@ class AtenCall:
         return str(self.args.get(name) or "")
 
     def dims(self, name: str) -> tuple[Attr, ...]:
-        """A list of sizes; a single one counts as a list."""
+        """Return a list of sizes; a single one counts as a list."""
         value = self.args.get(name)
         if value is None:
             return ()
         return tuple(value) if isinstance(value, tuple | list) else (value,)
 
     def spread(self, name: str, count: int) -> tuple[Attr, ...]:
-        """A list of `count` sizes where a single one stands for all."""
+        """Return a list of `count` sizes where a single one stands for all."""
         found = self.dims(name)
         return found * count if len(found) == 1 else found
 
@@ -103,7 +103,7 @@ Rule: TypeAlias = Callable[[AtenCall], Lowered]
 
 
 def from_template(text: str) -> Rule:
-    """A rule from its text form (see `irscope.frontends.templates`).
+    """Return a rule from its text form (see `irscope.frontends.templates`).
 
     An operand is the name of an ATen argument, `_` for an absent one, `name*` for a list of tensors, `name|attr` for what
     may be a tensor or a number (which then becomes that attribute), `one/other` for the first of these that the overload has,

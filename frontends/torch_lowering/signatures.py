@@ -70,7 +70,7 @@ class Signature:
 
     @property
     def written(self) -> str | None:
-        """The argument that the operator changes in place; None where it returns new tensors."""
+        """Return the argument that the operator changes in place; None where it returns new tensors."""
         return next((param.name for param in self.params if param.written), None)
 
     def bind(
@@ -109,7 +109,7 @@ def _default(text: str | None) -> object:
 
 
 def parse_signature(name: str, text: str) -> Signature:
-    """A signature from "overload(Tensor self, ...) -> Tensor"."""
+    """Return a signature from "overload(Tensor self, ...) -> Tensor"."""
     overload, _, tail = text.partition("(")
     end = _closing(tail)
     params: list[Param] = []
@@ -156,13 +156,13 @@ def overloads(name: str) -> tuple[Signature, ...]:
 
 
 def find(name: str, overload: str) -> Signature | None:
-    """The signature of one overload ("default" and "" are the same)."""
+    """Return the signature of one overload ("default" and "" are the same)."""
     wanted = "" if overload == "default" else overload
     return next((signature for signature in overloads(name) if signature.overload == wanted), None)
 
 
 def resolve(name: str, positional: Sequence[Argument], named: Mapping[str, Argument]) -> tuple[Signature, dict[str, Argument]] | None:
-    """The overload that a call without an overload name means, with its arguments.
+    """Return the overload that a call without an overload name means, with its arguments.
 
     A tensor stands for the number in it only where no overload takes the tensor itself.
     """

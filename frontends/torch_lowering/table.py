@@ -609,7 +609,7 @@ _DEFAULT = DType.F32
 
 
 def _number_dtype(*numbers: object) -> DType:
-    """The element type that PyTorch gives to numbers."""
+    """Return the element type that PyTorch gives to numbers."""
     if any(isinstance(number, complex) for number in numbers):
         return DType.C64
     if any(isinstance(number, float) for number in numbers):
@@ -715,14 +715,14 @@ RULES: dict[str, Rule] = {**ARITHMETIC_RULES, **MOVING_RULES, **LAYER_RULES, **M
 
 
 def functional_name(name: str) -> str:
-    """The name without the mark of in-place operators."""
+    """Return the name without the mark of in-place operators."""
     if name.startswith("__i") and name.endswith("__"):
         return f"__{name[3:]}"
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
 def lower(call: AtenCall) -> Lowered | None:
-    """The node that a call becomes, or None where irscope has no operator for it."""
+    """Lower a call to a node; None where irscope has no operator for it."""
     name = call.signature.name
     base = functional_name(name)
     rule = _rule(name, call.overload) or (_rule(base, call.overload) if base != name else None)

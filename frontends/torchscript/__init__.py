@@ -34,7 +34,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def read_model(archive: Archive, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program in the archive."""
+    """Return the program in the archive."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION))
     try:
@@ -56,7 +56,7 @@ class _Reader:
         self._pickles = Pickles(archive)
 
     def read(self) -> Program:
-        """The program, its inputs as recorded, given or guessed."""
+        """Return the program, its inputs as recorded, given or guessed."""
         run = self._run(self._sink)
         missing = [] if run.is_traced else run.inputs.missing()
         if not missing:
@@ -133,7 +133,7 @@ class _Run:
         return self._traced is not None
 
     def program(self, guessed: Mapping[str, Type]) -> Program:
-        """The program that the method's run leaves."""
+        """Return the program that the method's run leaves."""
         arguments: list[Item] = self.inputs.traced(self._traced) if self._traced is not None else []
         named = self.inputs.scripted(guessed) if self._traced is None else {}
         try:
@@ -171,7 +171,7 @@ class _Run:
 
 
 def _method(module: ScriptObject, wanted: str, path: str) -> Function:
-    """The method to follow; one that is overloaded is stored with a number, the usual form first."""
+    """Return the method to follow; one that is overloaded is stored with a number, the usual form first."""
     methods = module.cls.methods
     for name in (wanted or "forward", f"{wanted or 'forward'}__0", *(() if wanted else ("forward1",))):
         if name in methods:

@@ -21,7 +21,7 @@ _CODES: dict[DType, int] = {dtype: code for code, dtype in reversed(C10_DTYPES.i
 
 
 def type_of(emitter: Emitter, item: Item) -> TensorType:
-    """The type of a tensor."""
+    """Return the type of a tensor."""
     if isinstance(item, KnownTensor):
         return tensor(item.dtype, ())
     if isinstance(item, Value) and isinstance(item.type, TensorType):
@@ -144,7 +144,7 @@ QUERIES: dict[str, Callable[..., Item]] = {
 
 
 def to_sequence(emitter: Emitter, items: Sequence[Item] | TensorList) -> Value | None:
-    """A list as a value of the current graph; None where it holds something other than tensors."""
+    """Return a list as a value of the current graph; None where it holds something other than tensors."""
     if isinstance(items, TensorList):
         return items.value
     values = [emitter.value_of(item) for item in items]

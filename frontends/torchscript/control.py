@@ -154,7 +154,7 @@ class _Merge:
         self._lists: list[tuple[Item, _Slot]] = []
 
     def pair(self, a: Item, b: Item) -> Item:
-        """The value after the if, which is `a` in one branch and `b` in the other."""
+        """Return the value after the if, which is `a` in one branch and `b` in the other."""
         if a is b:
             return a
         self._interpreter.step()
@@ -292,7 +292,7 @@ class _Merge:
 
 
 def common_type(interpreter: Follower, a: Type, b: Type, any_size: set[Dim] | None = None) -> Type:
-    """The narrowest type that covers both: sizes that differ become unknown, and those in `any_size` cover every other."""
+    """Return the narrowest type that covers both: sizes that differ become unknown, and those in `any_size` cover every other."""
     if isinstance(a, SequenceType) and isinstance(b, SequenceType):
         return b if a.element is UNKNOWN_TYPE else sequence(common_type(interpreter, a.element, b.element, any_size))
     if a is b or not isinstance(a, TensorType) or not isinstance(b, TensorType):
@@ -312,7 +312,7 @@ def common_type(interpreter: Follower, a: Type, b: Type, any_size: set[Dim] | No
 
 
 def run_unknown_loop(interpreter: Follower, node: ast.While | ast.For, until: Value | SymDim) -> Returned | None:
-    """A loop whose end depends on data: its body becomes a region, run once for any iteration."""
+    """Run a loop whose end depends on data: its body becomes a region, run once for any iteration."""
     any_size: set[Dim] = set()
     for _ in range(6):
         loop = _Loop(interpreter, node, until, any_size)

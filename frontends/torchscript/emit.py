@@ -82,7 +82,7 @@ class Emitter:
         return value
 
     def value_of(self, item: Item) -> Item:
-        """A tensor that is known as a number, as a value of the graph; everything else as it is."""
+        """Return a tensor that is known as a number, as a value of the graph; everything else as it is."""
         if not isinstance(item, KnownTensor):
             return item
         if item.value is None:
@@ -104,7 +104,7 @@ class Emitter:
         self._known[value] = known
 
     def known(self, value: Value) -> Known | None:
-        """The values of a small tensor, where they are known."""
+        """Return the values of a small tensor, where they are known."""
         return self._known.get(value)
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ MAKERS = frozenset({"tensor", "as_tensor", "asarray"})
 
 
 def make_tensor(emitter: Emitter, args: Sequence[Item], named: Mapping[str, Item]) -> Item:
-    """The constant that torch.tensor makes of a number or of nested lists of numbers."""
+    """Return the constant that torch.tensor makes of a number or of nested lists of numbers."""
     data = args[0] if args else named.get("data")
     given = named.get("dtype", args[1] if len(args) > 1 else None)
     dtype = C10_DTYPES.get(given, DType.UNKNOWN) if isinstance(given, int) else None
@@ -375,7 +375,7 @@ def pack(name: str, args: Sequence[Item]) -> ScriptObject | None:
 
 
 def unpack(name: str, args: Sequence[Item]) -> tuple[Item, ...] | None:
-    """The weight and bias in a packed object."""
+    """Return the weight and bias in a packed object."""
     if "_unpack" not in name or not args or not isinstance(args[0], ScriptObject):
         return None
     return args[0].attrs.get("weight"), args[0].attrs.get("bias")
@@ -404,7 +404,7 @@ def _packed_parts(item: ScriptObject) -> list[Item]:
 
 
 def result_type(namespace: str, name: str, args: Sequence[Item], fresh: Fresh) -> Type | None:
-    """The type of a foreign operator's one result; None where nothing is known of it."""
+    """Return the type of a foreign operator's one result; None where nothing is known of it."""
     first = _packed_type(args[0]) if args else None
     if first is None:
         return None
@@ -458,7 +458,7 @@ def _code(position: int) -> Callable[[Sequence[Item]], DType]:
 
 
 def _weight(packed: ScriptObject) -> TensorType | None:
-    """The type of a packed object's weight: its tensor of most axes."""
+    """Return the type of a packed object's weight: its tensor of most axes."""
     types = [type_ for item in flattened([packed]) if (type_ := _packed_type(item)) is not None and type_.shape]
     return max(types, key=lambda type_: len(type_.shape or ()), default=None)
 

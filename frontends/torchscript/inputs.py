@@ -294,7 +294,7 @@ _INPUT = object()
 
 
 def find_use(source: Source, constants: Sequence[Item], module: ScriptObject, method: Function, name: str) -> Use | None:
-    """The first layer that the input of this name reaches; None where there is none."""
+    """Return the first layer that the input of this name reaches; None where there is none."""
     try:
         _Follower(source, constants).run(method, {method.params[0]: module, name: _INPUT}, 0)
     except _Reached as reached:
@@ -417,7 +417,7 @@ def _weight(args: Sequence[Item], position: int) -> TensorType | None:
 
 
 def _features(kind: str, place: int, weight_at: int, input_at: int = 0) -> Callable[[Sequence[Item]], Use | None]:
-    """A layer whose weight has the input's features on one of its axes."""
+    """Return the use by a layer whose weight has the input's features on one of its axes."""
 
     def read(args: Sequence[Item]) -> Use | None:
         weight = _weight(args, weight_at)

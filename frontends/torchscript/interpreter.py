@@ -234,7 +234,7 @@ class Interpreter:
             self.emitter.graph.rename(item, self.emitter.names.unique(self.frame.function.spelled(name)))
 
     def condition(self, item: Item) -> bool | Value:
-        """A truth value, or the value of the graph that decides."""
+        """Return a truth value, or the value of the graph that decides."""
         if isinstance(item, bool):
             return item
         if isinstance(item, Value):
@@ -311,7 +311,7 @@ class Expressions:
         self._parts: tuple[ast.expr | None, int] = (None, 0)
 
     def eval_parts(self, node: ast.expr, count: int) -> Item:
-        """The value of an expression that is assigned to so many variables at once."""
+        """Return the value of an expression that is assigned to so many variables at once."""
         self._parts = (node, count)
         return self.eval(node)
 
@@ -361,7 +361,7 @@ class Expressions:
         return self.eval(cls.constants[name])
 
     def attribute(self, owner: Item, name: str) -> Item:
-        """An attribute of an object."""
+        """Return an attribute of an object."""
         if isinstance(owner, ScriptObject):
             if name in owner.attrs:
                 return owner.attrs[name]
@@ -406,7 +406,7 @@ class Expressions:
         return self.torch(_COMPARE[type(op)], [left, right], {})
 
     def unpack(self, item: Item) -> Sequence[Item]:
-        """The parts of a tuple, list or named tuple."""
+        """Return the parts of a tuple, list or named tuple."""
         if isinstance(item, list | tuple):
             return item
         if isinstance(item, ScriptObject):
@@ -418,7 +418,7 @@ class Expressions:
         raise self._interpreter.error("something that has no parts is unpacked")
 
     def iterate(self, item: Item) -> Iterable[Item]:
-        """The items that a loop iterates over."""
+        """Return the items that a loop iterates over."""
         if isinstance(item, dict):
             return list(item)
         if isinstance(item, range | str):
@@ -611,7 +611,7 @@ class Expressions:
         return self._truth(made) if any(isinstance(arg, Value) and isinstance(arg.type, ScalarType) for arg in values) else made
 
     def _truth(self, item: Item) -> Item:
-        """A truth value that is known when the model runs, read from its tensor."""
+        """Return a truth value that is known when the model runs, read from its tensor."""
         if isinstance(item, Value) and isinstance(item.type, TensorType):
             return self._interpreter.emitter.node("tensor.item", (item,), (scalar(DType.BOOL),), "aten::Bool").outputs[0]
         return item
@@ -646,7 +646,7 @@ _CONVERSIONS = {
 
 
 def dotted(node: ast.expr) -> str | None:
-    """A chain of names as text, None for anything else."""
+    """Return a chain of names as text, None for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -695,7 +695,7 @@ def fold(name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
 
 
 def _compute(name: str, numbers: list[Item], rounded: bool) -> Item:
-    """The result as a number; None where it cannot be known."""
+    """Return the result as a number; None where it cannot be known."""
     if name in ("add", "sub", "rsub") and len(numbers) == 3 and numbers.pop() != 1:
         return None
     if name == "rsub":

@@ -208,7 +208,7 @@ def _format(text: Item, *items: Item) -> str:
 
 
 def _text_of_code(item: Item) -> str:
-    """An item as text; of containers only what they are, as they may hold one another over and over."""
+    """Return an item as text; of containers only what they are, as they may hold one another over and over."""
     if isinstance(item, str | int | float | complex | None):
         return str(item)[:_LONGEST]
     return f"<{type(item).__name__}>"

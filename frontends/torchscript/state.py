@@ -31,7 +31,7 @@ class Pickles:
         self._read: dict[str, object] = {}
 
     def read(self, name: str) -> object:
-        """The root object of an entry."""
+        """Return the root object of an entry."""
         if name not in self._read:
             self._read[name] = read_pickle(self._archive.read(name), f"{self._archive.path}:{name}").root
         return self._read[name]
@@ -54,7 +54,7 @@ class State:
         self._names: Iterator[str] = iter(())
 
     def root(self) -> ScriptObject:
-        """The model itself."""
+        """Return the model itself."""
         found = self._pickles.read("data.pkl")
         if not isinstance(found, Stub):
             raise self._error("the archive holds no module")
@@ -204,7 +204,7 @@ class Origins:
         self._locs: dict[tuple[str, ...], Loc | None] = {}
 
     def at(self, file: str, line: int, column: int) -> Loc | None:
-        """The Python statement that an expression at a place of the code was traced from, with its callers."""
+        """Return the Python statement that an expression at a place of the code was traced from, with its callers."""
         if file not in self._files:
             self._files[file] = self._read(file)
         known = self._files[file]
@@ -240,7 +240,7 @@ class Origins:
         return _File(lines, [start for start, _ in ranges], [trace for _, trace in ranges], texts)
 
     def _loc(self, texts: tuple[str, ...]) -> Loc | None:
-        """The chain of places, outermost last; frames of the machinery that calls modules are left out."""
+        """Return the chain of places, outermost last; frames of the machinery that calls modules are left out."""
         frames: list[tuple[str, int, str]] = []
         is_called: list[bool] = []
         for text in texts:
@@ -265,7 +265,7 @@ class Origins:
 
 
 def _source_range(item: object) -> tuple[int, tuple[object, ...]] | None:
-    """The first byte of a range of the code and the stack trace there."""
+    """Return the first byte of a range of the code and the stack trace there."""
     if not isinstance(item, tuple) or len(item) < 2 or not isinstance(item[0], int) or not isinstance(item[1], tuple) or not item[1]:
         return None
     source = item[1][0]
@@ -276,6 +276,6 @@ def _source_range(item: object) -> tuple[int, tuple[object, ...]] | None:
 
 
 def _texts(trace: tuple[object, ...], table: tuple[object, ...]) -> tuple[str, ...]:
-    """The lines of a stack trace, innermost first."""
+    """Return the lines of a stack trace, innermost first."""
     parts = [table[part] if isinstance(part, int) and 0 <= part < len(table) else part for part in trace]
     return tuple(line for part in parts if isinstance(part, str) for line in part.splitlines() if line)

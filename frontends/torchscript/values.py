@@ -48,7 +48,7 @@ class Function:
         return ""
 
     def default(self, name: str) -> ast.expr | None:
-        """The default of a parameter."""
+        """Return the default of a parameter."""
         args, defaults = self.node.args.args, self.node.args.defaults
         for arg, default in zip(args[len(args) - len(defaults) :], defaults, strict=True):
             if arg.arg == name:
@@ -67,11 +67,11 @@ class Function:
         return found
 
     def spelled(self, name: str) -> str:
-        """The name that a variable of the code has in Python."""
+        """Return the name that a variable of the code has in Python."""
         return self._spellings.get(name, name)
 
     def statement(self, node: ast.stmt) -> str:
-        """The source of a statement, on one line."""
+        """Return the source of a statement, on one line."""
         last = min(node.end_lineno or node.lineno, node.lineno + 3)
         return " ".join(line.strip() for line in self.lines[node.lineno - 1 : last])
 
@@ -95,7 +95,7 @@ class ScriptClass:
 
     @property
     def label(self) -> str:
-        """The class's own name, without the path."""
+        """Return the class's own name, without the path."""
         return self.name.rpartition(".")[2]
 
 
@@ -110,7 +110,7 @@ class Source:
         self._functions: dict[str, Function] = {}
 
     def cls(self, qualified: str) -> ScriptClass | None:
-        """A class by its qualified name, "__torch__.torch.nn.modules.linear.Linear"."""
+        """Return a class by its qualified name, "__torch__.torch.nn.modules.linear.Linear"."""
         self._load(qualified.rpartition(".")[0])
         return self._classes.get(qualified)
 

@@ -91,7 +91,7 @@ _added_paths: Final[set[str]] = set()
 
 
 def _variables() -> dict[str, str]:
-    """The environment without what making other models did to it: a process that has made none looks for the same entries."""
+    """Return the environment without what making other models did to it: a process that has made none looks for the same entries."""
     found = dict(os.environ)
     for name, (before, since) in _set_by_models.items():
         if found.get(name) == since:
@@ -130,7 +130,7 @@ def _installed(paths: list[str]) -> list[str]:
 
 
 def _own_code() -> str:
-    """A number that is another one after irscope itself was edited."""
+    """Return a number that is another one after irscope itself was edited."""
     said = hashlib.sha256()
     for start in _own_folders():
         for folder, folders, files in os.walk(start):
@@ -348,7 +348,7 @@ def files_of(text: str, options: LoadOptions) -> list[str]:
 
 
 def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
-    """The program of a named model: as it was kept, else made and kept."""
+    """Return the program of a named model: as it was kept, else made and kept."""
 
     def make(found: DiagnosticSink) -> Program:
         from irscope.frontends.zoo.load import load_named

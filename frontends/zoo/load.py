@@ -179,7 +179,7 @@ def _hollow_elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def made_hollow(make: Callable[[], nn.Module]) -> nn.Module:
-    """The module, its large weights without values; all of it real where its own code does not run without them."""
+    """Return the module, its large weights without values; all of it real where its own code does not run without them."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         try:
@@ -317,7 +317,7 @@ def _is_quantised(module: nn.Module) -> bool:
 
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
-    """The program of a named model."""
+    """Return the program of a named model."""
     if options.compile is not False and options.open_sizes:
         raise UsageError(
             f"a compiled program has no open sizes, such as {min(options.open_sizes)}",
@@ -377,7 +377,7 @@ def _captured(
 
 
 def _open_shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:
-    """A shape with the names of its open sizes, numbers for the others."""
+    """Return a shape with the names of its open sizes, numbers for the others."""
     return [size if isinstance(size, int) or size in chosen.open else chosen.sizes[size] for size in shape]
 
 
@@ -459,7 +459,7 @@ def _names_of_inputs(program: Program, chosen: Chosen) -> dict[str, str]:
 
 
 def large_enough(chosen: Chosen) -> Chosen:
-    """The same with open sizes that torch.export does not take to be fixed."""
+    """Return the same with open sizes that torch.export does not take to be fixed."""
     sizes = {name: max(size, _SMALLEST_OPEN) if name in chosen.open else size for name, size in chosen.sizes.items()}
     return replace(chosen, sizes=sizes)
 
@@ -556,7 +556,7 @@ def _named_results(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) ->
 
 
 def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> bytes:
-    """The inputs as numpy's archive; element types that numpy lacks as their bits."""
+    """Return the inputs as numpy's archive; element types that numpy lacks as their bits."""
     buffer = io.BytesIO()
     tensors = _named_results(args, kwargs, made)
     arrays: dict[str, Any] = {name: (one.view(torch.uint16) if one.dtype is torch.bfloat16 else one).numpy() for name, one in tensors}

@@ -75,13 +75,13 @@ def is_function(text: str) -> bool:
 
 
 def looks_like_name(text: str) -> str:
-    """The package that a text seems to mean where there is neither such a file nor such a package; else empty."""
+    """Return the package that a text seems to mean where there is neither such a file nor such a package; else empty."""
     match = _ALIKE.fullmatch(text)
     return match["package"] if match is not None and not os.path.lexists(text) else ""
 
 
 def parse_name(text: str) -> Name:
-    """The parts of a name; UsageError where its options do not parse."""
+    """Return the parts of a name; UsageError where its options do not parse."""
     parts = _parts(text)
     if parts is None:
         hint = f"for example torchvision:resnet50; packages: {', '.join(PACKAGES)}"
@@ -123,7 +123,7 @@ _MOST_LISTED: Final = 6
 
 
 def configured_by(folder: Path) -> str:
-    """The package that makes a model of the configuration in a folder, installed or not; empty where there is none."""
+    """Return the package that makes a model of the configuration in a folder, installed or not; empty where there is none."""
     if is_adapter(folder):
         return "transformers"
     config = settings_in(folder)
@@ -133,7 +133,7 @@ def configured_by(folder: Path) -> str:
 
 
 def _package_of(folder: Path) -> str:
-    """The installed package that makes a folder's model; empty where a file in it has to be read instead."""
+    """Return the installed package that makes a folder's model; empty where a file in it has to be read instead."""
     package = configured_by(folder)
     if not package or any(importlib.util.find_spec(one) is None for one in ("torch", package)):
         return ""
@@ -147,7 +147,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def settings_in(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    """The settings in a folder's config.json; nothing where it has none that may be read."""
+    """Return the settings in a folder's config.json; nothing where it has none that may be read."""
     try:
         return ModelFolder(folder).settings(name) or {}
     except (Forbidden, Malformed, OSError):
@@ -212,7 +212,7 @@ def file_in(folder: Path) -> Path:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file in a folder. LoadError where it is a link that leads out of it."""
+    """Return a file in a folder. LoadError where it is a link that leads out of it."""
     try:
         ModelFolder(folder).find(name)
     except Forbidden as error:
@@ -247,7 +247,7 @@ def missing(text: str) -> IrscopeError:
 
 
 def bare_word(text: str) -> tuple[str, str] | None:
-    """A word that could be the name of a model without its package, and its options; None for what looks like a file."""
+    """Return a word that could be the name of a model without its package, and its options; None for what looks like a file."""
     match = _WORD.fullmatch(text)
     if match is None or os.path.lexists(text) or match["word"].endswith((*_GRAPHS, *_WEIGHTS, *_GGUF, ".json", ".jsonl", ".py", ".pickle")):
         return None

@@ -78,7 +78,7 @@ def _is_one_of(module: Any, table: str, name: str) -> bool:
 
 
 def _places_in_module(module: Any, names: list[str], wanted: dict[str, tuple[int, ...]]) -> dict[str, tuple[str, bool]] | None:
-    """The module's name of each stored tensor, and whether that is all of it; None where the package's rules are not to be had.
+    """Return the module's name of each stored tensor, and whether that is all of it; None where the package's rules are not to be had.
 
     Newer versions of transformers store some weights otherwise than they hold them, experts for one, and say how.
     """
@@ -106,7 +106,7 @@ def _places_in_module(module: Any, names: list[str], wanted: dict[str, tuple[int
 
 
 def stored_dtype(tensors: Tensors | None) -> DType | None:
-    """The element type that `from_pretrained` takes where a configuration says none: that of the first floating tensor."""
+    """Return the element type that `from_pretrained` takes where a configuration says none: that of the first floating tensor."""
     floats = (dtype for held in (tensors.files.values() if tensors is not None else ()) for dtype, _ in held.values() if dtype.is_float)
     return next((dtype for dtype in floats if dtype in (DType.F16, DType.BF16, DType.F32, DType.F64)), None)
 
@@ -157,7 +157,7 @@ def may_run(adapter: Adapter | None, *, trusted: bool) -> bool:
 
 
 def with_base(name: Name, base: str = "") -> tuple[Name, Adapter | None]:
-    """The model that a name stands for; where it is an adapter's folder, the model that this goes on top of, and the adapter."""
+    """Return the model that a name stands for; where it is an adapter's folder, the model that this goes on top of, and the adapter."""
     folder = Path(name.model)
     adapter = read_adapter(folder, base) if name.package == "transformers" and folder.is_dir() else None
     if adapter is None:
@@ -267,7 +267,7 @@ _Shape: TypeAlias = "tuple[tuple[int | str, ...], bool]"
 
 
 def load_transformers() -> Any:
-    """The package, told not to use the network."""
+    """Return the package, told not to use the network."""
     # It imports torchvision wherever it finds it.
     os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
     if importlib.util.find_spec("torchvision") is not None:
@@ -337,7 +337,7 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
 
 
 def _quantisation_of(config: Any) -> dict[str, Any]:
-    """The `quantization_config` of a configuration, or of the part of it about text."""
+    """Return the `quantization_config` of a configuration, or of the part of it about text."""
     parts: list[Any] = [config, getattr(config, "text_config", None)]
     found: Any = next((one.quantization_config for one in parts if getattr(one, "quantization_config", None) is not None), {})
     return dict(found if isinstance(found, dict) else found.to_dict())
@@ -354,7 +354,7 @@ def _layers_of(settings: Mapping[str, Any], tensors: Tensors | None, dtype: DTyp
 
 
 def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
-    """The module as `from_pretrained` leaves it: made in an element type, but for the parts that are always wider."""
+    """Return the module as `from_pretrained` leaves it: made in an element type, but for the parts that are always wider."""
     wanted = torch_dtype(dtype)
     module: Any = cls._from_config(config, dtype=wanted) if hasattr(cls, "_from_config") else cls(config).to(wanted)
     plan: dict[str, Any] = module._get_dtype_plan(wanted) if hasattr(module, "_get_dtype_plan") else {}
@@ -368,7 +368,7 @@ def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
 
 
 def own_dtype(config: Any) -> DType | None:
-    """The element type that a configuration, or the part of it about text, says."""
+    """Return the element type that a configuration, or the part of it about text, says."""
     for one in (config, getattr(config, "text_config", None)):
         found = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
         if found is not None and found in (DType.F16, DType.BF16, DType.F32, DType.F64):
@@ -394,7 +394,7 @@ def _differences(config: Any, chosen: DType, own: DType | None, stored: DType | 
 
 
 def configured_class(package: Any, model: str, options: dict[str, Any], *, trusted: bool = False) -> tuple[Any, Any]:
-    """The configuration and the class of a kind of model, of a class by name, or of a local folder."""
+    """Return the configuration and the class of a kind of model, of a class by name, or of a local folder."""
     from torch import nn
 
     path = Path(model)
@@ -414,7 +414,7 @@ _PUBLISHED: Final = ("rope_scaling", "rope_theta", "rope_parameters", "torch_dty
 
 
 def _configured(config_class: Any, options: dict[str, Any], model: str) -> Any:
-    """The default configuration with some settings changed; settings it does not have are refused."""
+    """Return the default configuration with some settings changed; settings it does not have are refused."""
     try:
         plain = config_class()
         unknown = [key for key in options if not hasattr(plain, key) and key not in _PUBLISHED]
@@ -481,7 +481,7 @@ def _from_own_code(package: Any, path: Path, own: Mapping[str, str], options: di
 
 
 def _class_of(package: Any, kind: str) -> Any:
-    """The class that a kind of model usually means."""
+    """Return the class that a kind of model usually means."""
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     for table in _TABLES:
         found = getattr(auto, table, {}).get(kind)
@@ -564,7 +564,7 @@ _SHAPES: Final = {"pixel_values": _image, "input_features": _features, "input_va
 
 
 def _first_known(config: Any, *names: str) -> Any:
-    """The first of these settings that the configuration has."""
+    """Return the first of these settings that the configuration has."""
     return next((found for name in names if (found := getattr(config, name, None)) is not None), None)
 
 
@@ -688,7 +688,7 @@ _kept: list[torch.library.Library] = []
 
 
 def load_torchvision() -> ModuleType:
-    """The torchvision package; ImportError where it is not installed."""
+    """Return the torchvision package; ImportError where it is not installed."""
     if "torchvision" in sys.modules:
         return sys.modules["torchvision"]
     try:

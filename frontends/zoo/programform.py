@@ -48,7 +48,7 @@ def _values(program: Program) -> Iterator[Value]:
 
 
 def _tree(root: Scope) -> list[Scope]:
-    """A tree of scopes, parents before children, children in their order."""
+    """Return a tree of scopes, parents before children, children in their order."""
     found: list[Scope] = []
     todo = [root]
     while todo:
@@ -117,14 +117,14 @@ class _Writer:
         return None if loc is None else self.locs.setdefault(loc_text(loc), len(self.locs))
 
     def bounds(self) -> Form:
-        """The symbols in what is spelled, with their limits."""
+        """Return the symbols in what is spelled, with their limits."""
         holder = Program(Graph("sizes"))
         holder.graph.append("sizes", (), (), {str(number): item for number, item in enumerate(self.sizes)})
         return {str(size): [size.lo, size.hi] for size in mentions(holder).symbols}
 
 
 def written(program: Program, said: list[Diagnostic]) -> bytes:
-    """A program, and what was said while it was made. Raises NoForm."""
+    """Return a program, and what was said while it was made. Raises NoForm."""
     empty = Program(program.graph)
     for field in dataclasses.fields(Program):
         if field.name not in _WRITTEN and getattr(program, field.name) != getattr(empty, field.name):
@@ -165,7 +165,7 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
 
 
 def _trace_form(trace: Trace, writer: _Writer) -> Form:
-    """The steps of a training, without the module that was trained."""
+    """Return the steps of a training, without the module that was trained."""
     if trace.measured:
         raise NoForm("a training with measured times")
     if trace.requests is not None:
@@ -357,7 +357,7 @@ class _Reader:
 
 
 def _place(item: object, count: int) -> int | None:
-    """A number of operators that had begun."""
+    """Return a number of operators that had begun, as it was stored."""
     if item is not None and not (type(item) is int and 0 <= item <= count):
         raise Misfit("it refers to what is not there")
     return item
@@ -382,7 +382,7 @@ def _maybe_int(item: object) -> int | None:
 
 
 def read_program(body: bytes) -> tuple[Program, list[Diagnostic]]:
-    """The program that was written, and what was said while it was made. Raises Misfit where the text is not of that form."""
+    """Return the program that was written, and what was said while it was made. Raises Misfit where the text is not of that form."""
     try:
         return _program(json.loads(body))
     except Misfit:
@@ -392,7 +392,7 @@ def read_program(body: bytes) -> tuple[Program, list[Diagnostic]]:
 
 
 def _weight_of(reader: _Reader, number: Form) -> Graph:
-    """The graph that declares a weight."""
+    """Return the graph that declares a weight."""
     value = _at(reader.values, number)
     if value.declared_in is None or value.role not in WEIGHT_ROLES:
         raise Misfit("no weight")

@@ -133,7 +133,7 @@ GENERATING: Final = _WEIGHTS[:-1]
 
 
 def weights_dtype(given: object, name: str, allowed: Sequence[DType] = _WEIGHTS) -> DType | None:
-    """The element type that the option `dtype` of a model says; None without."""
+    """Return the element type that the option `dtype` of a model says; None without."""
     if given is None or given == "":
         return None
     found = next((one for one in allowed if one.text == given), None)
@@ -145,5 +145,5 @@ def weights_dtype(given: object, name: str, allowed: Sequence[DType] = _WEIGHTS)
 
 
 def shown_type(one: Wanted) -> str:
-    """The type of an input, as --input takes it."""
+    """Return the type of an input, as --input takes it."""
     return f"{one.dtype.text}[{','.join(map(str, one.shape))}]"

@@ -74,7 +74,7 @@ class Script:
         return module
 
     def failed(self, error: Exception) -> LoadError:
-        """The line about what the user's code raised."""
+        """Return the line about what the user's code raised."""
         said = str(error).partition("\n")[0]
         hint = self._as_program if self.symbol == "main" else ""
         return LoadError(f"{self.symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=str(self.path), hint=hint)

@@ -61,7 +61,7 @@ class Problem:
         return Problem(self.lower[buffers], self.upper[buffers], self.size[buffers])
 
     def height(self, offsets: Numbers) -> int:
-        """The height of an arena with these offsets."""
+        """Return the height of an arena with these offsets."""
         return int((offsets + self.size).max(initial=0))
 
 
@@ -75,7 +75,7 @@ def max_live(lower: Numbers, upper: Numbers, size: Numbers) -> int:
 
 
 def _moments(lower: Numbers, upper: Numbers) -> list[Numbers]:
-    """The largest sets alive together: the moments just before an end that follows a start."""
+    """Return the largest sets alive together: the moments just before an end that follows a start."""
     count = len(lower)
     times = np.concatenate([upper, lower])
     is_start = np.repeat([False, True], count)
@@ -162,7 +162,7 @@ class Floors:
         return self._closed(least, far)
 
     def _closed(self, least: Numbers, far: Numbers) -> Numbers:
-        """The same with what follows: distances add up, and of two alive together one lies above the other."""
+        """Return the same with what follows: distances add up, and of two alive together one lies above the other."""
         tied = np.flatnonzero(((least > far) & ~np.eye(len(least), dtype=np.bool_)).any(axis=1))
         square = np.ix_(tied, tied)
         some, together, size = least[square], self.together[square], self.problem.size[tied]
@@ -194,7 +194,7 @@ def _is_block(goes: Numbers, comes: Numbers) -> bool:
 
 
 def _sums(sizes: Numbers) -> Numbers:
-    """The sums of all subsets, the empty one first and the whole one last."""
+    """Return the sums of all subsets, the empty one first and the whole one last."""
     found = np.zeros(1, np.int64)
     for size in sizes.tolist():
         found = np.concatenate([found, found + size])

@@ -173,7 +173,7 @@ def _begin_choice(fixed: Fixed, state: State, top: int, item: int) -> None:
 
 @machine_code
 def _candidate(state: State, top: int) -> int:
-    """The buffer to be tried next; -1 where none is left."""
+    """Return the buffer to be tried next; -1 where none is left."""
     at = state.choice_next[top]
     if at >= state.choice_end[top + 1]:
         return -1

@@ -44,7 +44,7 @@ class Gaps:
         """Number of placed buffers that are in the unions, or in the table where there are no unions."""
 
     def find(self, buffer: int, *, tightest: bool) -> int:
-        """The lowest offset where it fits, or the one in the smallest gap it fits into."""
+        """Return the lowest offset where it fits, or the one in the smallest gap it fits into."""
         placed = len(self._placed)
         if self._unions is None:
             if self._meets[buffer] * _PER_MEETING < placed + _LOOKED_UP:
@@ -198,7 +198,7 @@ class _Table:
             rows[:, : self._count] = rows[:, np.argsort(rows[2, : self._count], kind="stable")]
 
     def find(self, buffer: int, *, tightest: bool) -> int:
-        """The offset of the lowest or of the smallest gap."""
+        """Return the offset of the lowest or of the smallest gap."""
         problem, (lower, upper, bottom, top) = self._problem, self._rows[:, : self._count]
         together = np.flatnonzero((lower < problem.upper[buffer]) & (upper > problem.lower[buffer]))
         if not len(together):

@@ -93,7 +93,7 @@ class Preferences:
         return np.lexsort([self._criterion(letter) for letter in reversed(word)])
 
     def disturbed(self, word: str, noise: float, random: np.random.Generator, blame: NDArray[np.float64] | None = None) -> Numbers:
-        """The same with criteria that are blurred and shaken: buffers about equally important change places.
+        """Return the same with criteria that are blurred and shaken: buffers about equally important change places.
 
         What was to blame for failures becomes more important by the first criterion.
         """
@@ -463,7 +463,7 @@ class _Targets:
         """Steps spent on the goal, and on heights in between."""
 
     def next(self, steps: int, goal: int) -> int:
-        """A height to try in so many steps; long searches are kept for the goal."""
+        """Return a height to try in so many steps; long searches are kept for the goal."""
         if steps >= self._long:
             return goal
         between = self._best - max(1, int((self._best - goal) * self._share))
@@ -504,7 +504,7 @@ class _Attempts:
         self._missed = 0
 
     def next(self) -> tuple[Numbers, int]:
-        """An order and steps."""
+        """Return an order and steps."""
         return next(self._given)
 
     def missed(self, order: Numbers) -> None:
@@ -585,7 +585,7 @@ class _BestFit:
         self._by_end: dict[int, _Room] = {}
 
     def malloc(self, size: int) -> _Room:
-        """A place for a buffer."""
+        """Return a place for a buffer."""
         gap = self._gaps.take(size)
         if gap is None:
             self._top += size

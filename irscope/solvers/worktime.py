@@ -27,7 +27,7 @@ class WorkTime:
         return self.left < 0
 
     def part(self, share: float) -> WorkTime:
-        """A share of what is left, which runs down with it."""
+        """Return a share of what is left, which runs down with it."""
         return WorkTime(max(0.0, self.left) * share)
 
     def charge(self, seconds: float) -> None:

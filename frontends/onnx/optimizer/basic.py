@@ -218,7 +218,7 @@ def fuse_not_where(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _after_convolution(graph: OrtGraph, node: OrtNode, op: str, versions: tuple[int, ...], constants: tuple[int, ...]) -> OrtNode | None:
-    """The one reader of a convolution with constant weights, if it is of this kind and its operands at these places are constant."""
+    """Return the one reader of a convolution with constant weights, if it is of this kind and its operands at these places are constant."""
     following = graph.sole_reader(node)
     if following is None or not node.is_standard or graph.makes_output(node) or not following.matches(op, versions):
         return None

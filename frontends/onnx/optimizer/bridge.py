@@ -71,7 +71,7 @@ else:
 
 
 def ask(file: ModelFile, level: str) -> tuple[ModelFile, str]:
-    """The file as the installed ONNX Runtime has it at this level, and its version. LoadError where it refuses the model."""
+    """Return the file as the installed ONNX Runtime has it at this level, and its version. LoadError where it refuses the model."""
     if importlib.util.find_spec("onnxruntime") is None:
         raise UsageError(
             "--use-ort asks ONNX Runtime, which is not installed",
@@ -212,7 +212,7 @@ def _note_bodies(node: OrtNode, proto: onnx.NodeProto, named: Collection[str]) -
 
 
 def sizes_of(type_: onnx.TypeProto.Tensor) -> tuple[Size, ...] | None:
-    """The shape that a file declares."""
+    """Return the shape that a file declares."""
     return tuple([_size(dim) for dim in type_.shape.dim]) if type_.HasField("shape") else None
 
 
@@ -223,7 +223,7 @@ def _size(dim: onnx.TensorShapeProto.Dimension) -> Size:
 
 
 def _light(graph: OrtGraph) -> onnx.ModelProto:
-    """The model without the values of large weights, and with what is known already."""
+    """Return the model without the values of large weights, and with what is known already."""
     light = onnx.ModelProto(ir_version=onnx.IR_VERSION)
     for domain, version in graph.opsets.items():
         light.opset_import.append(helper.make_opsetid(domain, version))
@@ -313,7 +313,7 @@ class Bridge:
         """Names of weights that were made in the same way, by how."""
 
     def read(self) -> OrtGraph:
-        """The main graph, local functions inlined."""
+        """Return the main graph, local functions inlined."""
         model = self.file.proto
         graph = OrtGraph(read_opsets(model.opset_import))
         graph.constant_inputs = model.ir_version < _FIRST_IR_WITH_OPTIONAL_DEFAULTS
@@ -401,7 +401,7 @@ class Bridge:
     # -- back ---------------------------------------------------------------------------------------------------
 
     def write(self, graph: OrtGraph) -> ModelFile:
-        """The file with this graph in place of its own, nodes in the order in which the session runs them."""
+        """Return the file with this graph in place of its own, nodes in the order in which the session runs them."""
         model = onnx.ModelProto()
         source = self.file.proto
         for field, value in source.ListFields():
@@ -504,7 +504,7 @@ def _forget_shapes(graph: OrtGraph, declared: set[str]) -> None:
 
 
 def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session: Session | None = None) -> ModelFile:
-    """The file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
+    """Return the file as a session of this level runs it; `types` are those of its values, as inferred from the file alone."""
     bridge = Bridge(file, types)
     graph = bridge.read()
     graph.infer = infer_known
@@ -519,7 +519,7 @@ onnxruntime_USE_ARM_NEON_NCHWC, which its packages are not: then there are none.
 
 
 def session_on(device: str, ort: str = "") -> Session:
-    """A session of a release on a device: the provider that its kernels are of, and how many channels it has to a block."""
+    """Return a session of a release on a device: the provider that its kernels are of, and how many channels it has to a block."""
     without = ort_release(ort).rules.without
     if not device:
         return Session(without=without)
@@ -530,7 +530,7 @@ def session_on(device: str, ort: str = "") -> Session:
 
 
 def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
-    """The file as a session of the level that the options name runs it, and how that is known."""
+    """Return the file as a session of the level that the options name runs it, and how that is known."""
     level = options.ort_level
     if level not in LEVELS:
         raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")

@@ -378,7 +378,7 @@ def _epsilon(graph: OrtGraph, add: OrtNode) -> float:
 
 
 def _last_axes(graph: OrtGraph, mean: OrtNode, name: str, ranked: str = "") -> list[int] | None:
-    """The axes of a mean, where they are the last ones, counted from the end if the rank is known."""
+    """Return the axes of a mean, where they are the last ones, counted from the end if the rank is known."""
     found = mean.ints("axes")
     if found is None and len(mean.inputs) == 2:
         array = graph.values(mean.input(1))
@@ -395,12 +395,12 @@ def _last_axes(graph: OrtGraph, mean: OrtNode, name: str, ranked: str = "") -> l
 
 
 def _vector(graph: OrtGraph, node: OrtNode) -> str:
-    """The last operand with one axis."""
+    """Return the last operand with one axis."""
     return next((name for name in reversed(node.inputs) if (shape := graph.shape(name)) is not None and len(shape) == 1), "")
 
 
 def _sized(graph: OrtGraph, name: str) -> int:
-    """The size of a vector; 0 where it has no number, as a protocol buffer says."""
+    """Return the size of a vector; 0 where it has no number, as a protocol buffer says."""
     shape = graph.shape(name)
     return shape[0] if shape and isinstance(shape[0], int) else 0
 
@@ -496,7 +496,7 @@ def _adds_vector(graph: OrtGraph, add: OrtNode) -> bool:
 
 
 def _as_float(graph: OrtGraph, name: str, wanted: DType, provider: str) -> str:
-    """The operand, cast to single precision where the result is in it."""
+    """Return the operand, cast to single precision where the result is in it."""
     if not name or wanted is not DType.F32 or graph.dtype(name) is DType.F32:
         return name
     cast = graph.new_name(f"{name}_Float")

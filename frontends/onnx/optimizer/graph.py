@@ -73,7 +73,7 @@ class Weight:
         return prod(self.shape)
 
     def values(self, most: int = MOST_READ) -> Array | None:
-        """The values; None where they are more than `most`, unknown, or of a type that numpy lacks."""
+        """Return the values; None where they are more than `most`, unknown, or of a type that numpy lacks."""
         if self._array is None and self.count <= most and self._read is not None and self.proto is not None:
             self._array = self._read(self.proto)
         return self._array
@@ -129,7 +129,7 @@ class OrtNode:
         return self.domain == STANDARD
 
     def input(self, place: int) -> str:
-        """The name of an operand, empty where it is not given."""
+        """Return the name of an operand, empty where it is not given."""
         return self.inputs[place] if place < len(self.inputs) else ""
 
     def has_input(self, place: int) -> bool:
@@ -161,7 +161,7 @@ def default_attributes(domain: str, op: str, version: int) -> Mapping[str, AttrV
 
 @functools.cache
 def since_version(domain: str, op: str, opset: int) -> int:
-    """The version of an operator's schema that an operator set has; of contributed operators 1."""
+    """Return the version of an operator's schema that an operator set has; of contributed operators 1."""
     try:
         return int(
             onnx.defs.get_schema(op, min(opset, onnx.defs.onnx_opset_version()) if domain == STANDARD else opset, domain).since_version
@@ -212,16 +212,16 @@ class OrtGraph:
         return iter(list(self.nodes.values()))
 
     def maker(self, name: str) -> OrtNode | None:
-        """The node of this graph that makes a value."""
+        """Return the node of this graph that makes a value."""
         return self._makers.get(name) if name else None
 
     def readers(self, name: str) -> list[OrtNode]:
-        """The nodes that read a value, each once, by number; also those inside whose graphs it is read."""
+        """Return the nodes that read a value, each once, by number; also those inside whose graphs it is read."""
         found = self._readers.get(name)
         return [found[index] for index in sorted(found)] if found else []
 
     def edges(self, node: OrtNode) -> list[tuple[OrtNode, int, int]]:
-        """A node's output edges: the node that reads, which result, as which operand. Names that graphs inside read count behind the
+        """Return a node's output edges: the node that reads, which result, as which operand. Names that graphs inside read count behind the
         operands. In the order in which ONNX Runtime keeps them."""
         found: list[tuple[OrtNode, int, int]] = []
         for result, name in enumerate(node.outputs):
@@ -248,7 +248,7 @@ class OrtGraph:
         return self.maker(node.input(place))
 
     def sole_reader(self, node: OrtNode) -> OrtNode | None:
-        """The reader of a node with exactly one output edge (GetOutputEdgesCount() == 1); None for others."""
+        """Return the reader of a node with exactly one output edge (GetOutputEdgesCount() == 1); None for others."""
         edges = self.edges(node)
         return edges[0][0] if len(edges) == 1 else None
 
@@ -260,7 +260,7 @@ class OrtGraph:
         return any(name in self.outputs for name in node.outputs if name)
 
     def weight(self, name: str) -> Weight | None:
-        """An initializer of this graph or one around it, constant or not."""
+        """Return an initializer of this graph or one around it, constant or not."""
         graph: OrtGraph | None = self
         while graph is not None and name:
             if name in graph.weights:
@@ -282,12 +282,12 @@ class OrtGraph:
         return None
 
     def values(self, name: str, most: int = MOST_READ) -> Array | None:
-        """The values of a constant initializer, where they can be read and are not too many."""
+        """Return the values of a constant initializer, where they can be read and are not too many."""
         found = self.constant(name)
         return found.values(most) if found is not None else None
 
     def scalar(self, name: str) -> float | int | None:
-        """The one value of a constant initializer with a single element; None for others."""
+        """Return the one value of a constant initializer with a single element; None for others."""
         found = self.constant(name)
         if found is None or found.count != 1:
             return None
@@ -309,7 +309,7 @@ class OrtGraph:
         return type_.dtype if isinstance(type_, TensorType) else DType.UNKNOWN
 
     def shape(self, name: str) -> tuple[Size, ...] | None:
-        """The shape as ONNX Runtime knows it; None where even the rank is unknown."""
+        """Return the shape as ONNX Runtime knows it; None where even the rank is unknown."""
         graph: OrtGraph | None = self
         while graph is not None and name not in graph.weights:
             if name in graph.known:
@@ -318,14 +318,14 @@ class OrtGraph:
         return self.shape_of_type(name)
 
     def shape_of_type(self, name: str) -> tuple[Size, ...] | None:
-        """The shape as irscope knows it."""
+        """Return the shape as irscope knows it."""
         type_ = self.type_of(name)
         if not isinstance(type_, TensorType) or type_.shape is None:
             return None
         return tuple([_size(dim) for dim in type_.shape])
 
     def static_shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape where it is all numbers."""
+        """Return the shape where it is all numbers."""
         shape = self.shape(name)
         if shape is None:
             return None
@@ -693,20 +693,20 @@ def matching(
     versions: Sequence[int],
     test: Callable[[OrtGraph, OrtNode], bool] | None = None,
 ) -> OrtNode | None:
-    """The node, if it is this operator in one of these versions and passes the test: a link of a chain that is fused."""
+    """Return the node, if it is this operator in one of these versions and passes the test: a link of a chain that is fused."""
     if node is None or not node.matches(op, versions):
         return None
     return node if test is None or test(graph, node) else None
 
 
 def reader_of(graph: OrtGraph, node: OrtNode) -> OrtNode | None:
-    """The node at the first output edge."""
+    """Return the node at the first output edge."""
     edges = graph.edges(node)
     return edges[0][0] if edges else None
 
 
 def readers_by_number(graph: OrtGraph, node: OrtNode) -> list[OrtNode]:
-    """The nodes at the output edges, one for each edge."""
+    """Return the nodes at the output edges, one for each edge."""
     return [reader for reader, _, _ in graph.edges(node)]
 
 
@@ -716,7 +716,7 @@ def first_child(graph: OrtGraph, node: OrtNode, op: str) -> OrtNode | None:
 
 
 def parents(graph: OrtGraph, node: OrtNode) -> list[OrtNode]:
-    """The nodes at the input edges, by number: the order in which ONNX Runtime keeps them."""
+    """Return the nodes at the input edges, by number: the order in which ONNX Runtime keeps them."""
     return sorted([made for made, _ in graph.input_edges(node)], key=lambda made: made.index)
 
 
@@ -743,6 +743,6 @@ def find_path(graph: OrtGraph, node: OrtNode, steps: Sequence[tuple[int, str, Co
 
 
 def static_weight(graph: OrtGraph, name: str, rank: int, dtype: DType = DType.F32) -> Weight | None:
-    """A constant initializer of an element type and rank."""
+    """Return a constant initializer of an element type and rank."""
     found = graph.constant(name)
     return found if found is not None and found.type.dtype is dtype and len(found.shape) == rank else None

@@ -55,7 +55,7 @@ def partition(graph: OrtGraph, provider: str) -> None:
 
 
 def _definition(graph: OrtGraph, node: OrtNode) -> onnx.FunctionProto | None:
-    """The operator by simpler ones, in operators that the model's operator set has; None where there is none."""
+    """Return the operator by simpler ones, in operators that the model's operator set has; None where there is none."""
     schema: Any = onnx.defs.get_schema(node.op, node.version)  # its stubs lack what is asked here
     try:
         versions = [version for version in schema.function_opset_versions if version <= graph.opset()]

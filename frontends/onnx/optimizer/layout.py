@@ -348,7 +348,7 @@ class _Nchwc:
         return True
 
     def _shape_of(self, name: str) -> Sequence[Size]:
-        """The sizes as ONNX Runtime knows them: those that windows leave have no names, unless the file says so."""
+        """Return the sizes as ONNX Runtime knows them: those that windows leave have no names, unless the file says so."""
         shape = self.graph.shape(name) or (None,) * 4
         if name in self.graph.declared:
             return shape

@@ -49,7 +49,7 @@ _DEFAULTS: Final[dict[str, dict[str, AttrValue]]] = {
 
 
 def activation_attrs(node: OrtNode) -> dict[str, AttrValue]:
-    """The attributes of an activation, with those that the file leaves out."""
+    """Return the attributes of an activation, with those that the file leaves out."""
     return {**_DEFAULTS.get(node.op, {}), **node.attrs}
 
 
@@ -124,7 +124,7 @@ def _of_activation(graph: OrtGraph, act: OrtNode) -> dict[str, AttrValue] | None
 
 
 def clip_limits(graph: OrtGraph, clip: OrtNode) -> tuple[float, float] | None:
-    """The limits of a Clip, where they are constants."""
+    """Return the limits of a Clip, where they are constants."""
     if clip.version < 11:
         return float(clip.attr("min", _LOWEST)), float(clip.attr("max", _HIGHEST))
     found = [default if not clip.has_input(place) else graph.scalar(clip.input(place)) for place, default in ((1, _LOWEST), (2, _HIGHEST))]
@@ -243,7 +243,7 @@ def _transpose_of(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | No
 
 
 def _behind_cast(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | None:
-    """The same where a cast stands between: it changes places with the transpose."""
+    """Return the same where a cast stands between: it changes places with the transpose."""
     cast = graph.maker(name)
     if cast is None or cast.op != "Cast":
         return None
@@ -309,7 +309,7 @@ def matmul_scale(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _scale_of(graph: OrtGraph, node: OrtNode) -> tuple[np.float32, str] | None:
-    """The number that a node multiplies with, and its other operand."""
+    """Return the number that a node multiplies with, and its other operand."""
     if node.matches("Div", ADD):
         found = _factor(graph, node.input(1), node.input(0))
         return None if found is None else (np.float32(1.0) / found, node.input(0))

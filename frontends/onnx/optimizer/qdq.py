@@ -244,13 +244,13 @@ def _is(node: OrtNode | None, op: str) -> bool:
 
 
 def _scale(graph: OrtGraph, node: OrtNode) -> float | None:
-    """The scale of Q or DQ, where it is one constant number."""
+    """Return the scale of Q or DQ, where it is one constant number."""
     found = graph.scalar(node.input(1)) if is_scalar(graph, node.input(1)) else None
     return float(found) if found is not None else None
 
 
 def _zero_point(graph: OrtGraph, node: OrtNode) -> int | None:
-    """The same of the zero point, 0 where it is left out."""
+    """Return the same of the zero point, 0 where it is left out."""
     if not node.has_input(2):
         return 0
     found = graph.scalar(node.input(2)) if is_scalar(graph, node.input(2)) else None

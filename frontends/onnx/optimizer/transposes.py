@@ -59,7 +59,7 @@ def composed(first: Sequence[int], second: Sequence[int]) -> Perm:
 
 
 def _perm(node: OrtNode) -> Perm | None:
-    """The permutation of a Transpose that says it."""
+    """Return the permutation of a Transpose that says it."""
     found = node.ints("perm")
     return found if found is not None and sorted(found) == list(range(len(found))) else None
 
@@ -194,7 +194,7 @@ def _ints(graph: OrtGraph, name: str) -> list[int] | None:
 
 
 def _axes_of(graph: OrtGraph, node: OrtNode, since: int) -> list[int] | None:
-    """The axes of a node, an attribute before this operator set and an operand from then on."""
+    """Return the axes of a node, an attribute before this operator set and an operand from then on."""
     if graph.opset() < since:
         found = node.ints("axes")
         return None if found is None else list(found)
@@ -393,7 +393,7 @@ def _pad(push: _Push) -> bool:
 
 
 def _squeezed_perm(axes: Sequence[int], perm: Perm) -> Perm:
-    """The permutation of what is left without some axes, which are those of the value itself."""
+    """Return the permutation of what is left without some axes, which are those of the value itself."""
     left = [axis for axis in range(len(perm)) if axis not in axes]
     return tuple(left.index(place) for place in perm if place not in axes)
 

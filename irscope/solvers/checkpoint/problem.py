@@ -200,7 +200,7 @@ class CheckpointProblem:
 def checkpoint_problem(
     operators: Iterable[StepOperator], storages: Iterable[StepStorage], *, replay_random: bool = True
 ) -> CheckpointProblem:
-    """A problem of operators and storages, with each operator's reads and writes in order and once."""
+    """Return a problem of operators and storages, with each operator's reads and writes in order and once."""
     tidy = [
         StepOperator(
             op.name, tuple(sorted(set(op.reads))), tuple(sorted(set(op.writes))), op.seconds, op.phase, op.repeat, op.workspace, op.module
@@ -416,7 +416,7 @@ class Bounds:
         return best
 
     def _seconds_at(self, at: int, budget: int) -> float | None:
-        """The same from the one fact that what lies there while an operator runs has to fit."""
+        """Return the same from the one fact that what lies there while an operator runs has to fit."""
         problem = self.problem
         room = budget - self._must[at]
         there = set(problem.operators[at].reads)
@@ -441,7 +441,7 @@ class Bounds:
         return Network(self.problem, needed, there | present)
 
     def _dual(self, network: Network, room: int) -> float | None:
-        """The best price per byte: the highest point of the lower envelope of all cuts."""
+        """Return the best price per byte: the highest point of the lower envelope of all cuts."""
         size = {number: self.problem.storages[number].size for number in network.storages}
         everything = _point(network.solve({number: 0 for number in size}), size)
         if everything[0] <= room:

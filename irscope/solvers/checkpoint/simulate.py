@@ -123,7 +123,7 @@ class Simulator:
         return during, standing
 
     def save_all(self) -> list[int]:
-        """The plan in which everything that the backward reads is kept."""
+        """Return the plan in which everything that the backward reads is kept."""
         plan = [KEEP] * len(self.problem.storages)
         for number in self.choices:
             if not self.problem.later_readers[number]:
@@ -170,7 +170,7 @@ class Simulator:
         return self._run(plan, None)
 
     def rewrite(self, plan: Sequence[int]) -> Rewritten:
-        """The whole sequence under a plan."""
+        """Return the whole sequence under a plan."""
         into = Rewritten([], [], [], Cost(0, 0.0, -1))
         cost = self._run(plan, into)
         return Rewritten(into.sequence, into.before, into.needs, cost)
@@ -309,7 +309,7 @@ class RegionSimulator(Simulator):
         self._later = [bool(readers) for readers in problem.later_readers]
 
     def save_all(self) -> list[int]:
-        """The plan in which everything that the backward reads is kept."""
+        """Return the plan in which everything that the backward reads is kept."""
         plan = [KEEP] * len(self.problem.storages)
         for unit in self.units:
             # What several operators make or change in place is saved by all of them or by none.
@@ -357,7 +357,7 @@ def can_run_again(problem: CheckpointProblem, region: Region) -> bool:
 
 
 def _with_marks(problem: CheckpointProblem, home: list[int]) -> CheckpointProblem:
-    """The problem with a storage without size for each operator of a region that makes only what others outside read."""
+    """Return the problem with a storage without size for each operator of a region that makes only what others outside read."""
     storages = list(problem.storages)
     operators = list(problem.operators)
     for at, op in enumerate(operators):
@@ -369,7 +369,7 @@ def _with_marks(problem: CheckpointProblem, home: list[int]) -> CheckpointProble
 
 
 def _home_of(problem: CheckpointProblem, storage: int, home: list[int]) -> int:
-    """The region in which a storage is made and, as far as the forward goes, read; -1 without one."""
+    """Return the region in which a storage is made and, as far as the forward goes, read; -1 without one."""
     one = problem.storages[storage]
     if one.is_input or one.is_output or not problem.writers[storage]:
         return -1

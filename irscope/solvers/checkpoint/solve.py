@@ -48,17 +48,17 @@ class Archive:
         return True
 
     def within(self, budget: int) -> Point | None:
-        """The quickest plan whose peak is within a budget."""
+        """Return the quickest plan whose peak is within a budget."""
         at = bisect.bisect_right(self._peaks, budget)
         return self.points[at - 1] if at else None
 
     @property
     def lowest(self) -> Point:
-        """The plan with the lowest peak."""
+        """Return the plan with the lowest peak."""
         return self.points[0]
 
     def near(self, budget: int, price: float) -> Point:
-        """The plan to start from when a byte above the budget costs this many seconds."""
+        """Return the plan to start from when a byte above the budget costs this many seconds."""
         return min(self.points, key=lambda one: one.cost.seconds + price * max(0, one.cost.peak - budget))
 
 
@@ -342,7 +342,7 @@ def _keeping(simulator: Simulator, kept: Iterable[int]) -> list[int]:
 
 
 def best_of_all(simulator: Simulator, budget: int, most: int = 200_000) -> tuple[Cost, list[int]] | None:
-    """The quickest plan within a budget; None where no plan is within it.
+    """Return the quickest plan within a budget; None where no plan is within it.
 
     Raises `OverflowError` where more than `most` plans would have to be simulated.
     """
@@ -607,7 +607,7 @@ class CheckpointPlanner:
         return Planned(budget, found.peak, found.seconds, found.plan, found.method, found.seconds, proven=True)
 
     def _tidied(self, point: Point) -> Point:
-        """The plan in canonical form: recomputed for each use only where that is better than once."""
+        """Return the plan in canonical form: recomputed for each use only where that is better than once."""
         cost, plan = point.cost, list(point.plan)
         for number in self.simulator.choices:
             if plan[number] == AGAIN:
@@ -630,7 +630,7 @@ class CheckpointPlanner:
 
 
 def plan_checkpoints(problem: CheckpointProblem, budget: int, *, seconds: float = 10.0, steps: int | None = None, seed: int = 0) -> Planned:
-    """The quickest plan within a budget of bytes that can be found in a time.
+    """Return the quickest plan within a budget of bytes that can be found in a time.
 
     With `steps` the search is as long as that, whatever the time, and gives the same plan every time.
     """

@@ -41,7 +41,7 @@ class CutNetwork:
 def cut_network(
     problem: OrderProblem, op: int, before: Sequence[Iterable[int]], ancestors: Collection[int], descendants: Collection[int]
 ) -> CutNetwork:
-    """The network for one operator; `before`, with what follows from it, may hold more than the problem demands."""
+    """Return the network for one operator; `before`, with what follows from it, may hold more than the problem demands."""
     network = FlowNetwork()
     source, sink = network.node(), network.node()
     side = [-1] * len(problem)
@@ -151,7 +151,7 @@ class Necessary:
         return self.impossible or not self._waiting
 
     def strengthened(self) -> OrderProblem:
-        """The problem with all that was found; its numbering need not be an order of it."""
+        """Return the problem with all that was found; its numbering need not be an order of it."""
         before = [tuple(sorted(earlier)) for earlier in self.before]
         return OrderProblem(before, self._problem.storages, self._problem.workspace, self._problem.base)
 

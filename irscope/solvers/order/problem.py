@@ -62,7 +62,7 @@ class OrderProblem:
 
     @cached_property
     def reverse(self) -> OrderProblem:
-        """The problem with time running backwards: an order read from its end needs the same memory there."""
+        """Return the problem with time running backwards: an order read from its end needs the same memory there."""
         last = len(self) - 1
         storages = [
             Storage(one.size, tuple(last - op for op in reversed(one.touches)), one.is_output, one.is_input) for one in self.storages
@@ -71,7 +71,7 @@ class OrderProblem:
         return OrderProblem(before, storages, self.workspace[::-1], self.base)
 
     def reversed_order(self, order: Iterable[int]) -> list[int]:
-        """An order of the reversed problem as one of this, and the other way round."""
+        """Return an order of the reversed problem as one of this, and the other way round."""
         last = len(self) - 1
         return [last - op for op in order][::-1]
 
@@ -121,7 +121,7 @@ class OrderProblem:
 
 
 def order_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:
-    """A problem without storages of no size or without users. Raises UsageError where no order is possible."""
+    """Return a problem without storages of no size or without users. Raises UsageError where no order is possible."""
     needed = [tuple(sorted(set(earlier))) for earlier in before]
     if any(earlier and earlier[-1] >= op for op, earlier in enumerate(needed)):
         cycle = waiting_for_one_another(needed)

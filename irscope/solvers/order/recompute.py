@@ -49,12 +49,12 @@ class Repeated:
 
     @cached_property
     def height(self) -> tuple[int, int]:
-        """The peak, and at how many steps it is reached."""
+        """Return the peak, and at how many steps it is reached."""
         top = max(self.needs, default=0)
         return self.peak, self.needs.count(top)
 
     def reordered(self, order: Sequence[int]) -> Repeated:
-        """The same with its operators in another order."""
+        """Return the same with its operators in another order."""
         place = [0] * len(order)
         for at, op in enumerate(order):
             place[op] = at
@@ -81,7 +81,7 @@ class Repeated:
 
 
 def start(problem: OrderProblem, recipe: Recipe, order: Sequence[int]) -> Repeated:
-    """A problem in a fixed order, without recomputation yet."""
+    """Return a problem in a fixed order, without recomputation yet."""
     count = len(problem)
     return Repeated(problem, recipe, tuple(range(count)), (False,) * count).reordered(order)
 
@@ -136,7 +136,7 @@ def _recomputed_before(given: Repeated, number: int, late: int) -> list[int]:
 
 
 def _with(given: Repeated, number: int, late: int, copies: list[int]) -> Repeated:
-    """The problem with copies of operators right before `late`."""
+    """Return the problem with copies of operators right before `late`."""
     problem, recipe, count = given.problem, given.recipe, len(copies)
     copy = {op: late + at for at, op in enumerate(copies)}
 

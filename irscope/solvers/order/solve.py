@@ -70,7 +70,7 @@ def depth_first(problem: OrderProblem) -> list[int]:
 
 
 def by_need(problem: OrderProblem) -> list[int]:
-    """The same, but what needs most memory while it is prepared comes first (Sethi and Ullman's rule for trees)."""
+    """Return the same, but what needs most memory while it is prepared comes first (Sethi and Ullman's rule for trees)."""
     made = [0] * len(problem)
     for storage in problem.storages:
         if not storage.is_input:
@@ -180,7 +180,7 @@ class LatencyLimit:
 
     @property
     def critical_path(self) -> float:
-        """The least time of any order."""
+        """Return the least time of any order."""
         return self.length(self.earliest())
 
     def allows(self, order: Sequence[int]) -> bool:
@@ -239,7 +239,7 @@ class _Way(NamedTuple):
 
 
 def beam(problem: OrderProblem, width: int) -> list[int]:
-    """A good order by beam search; a wider beam is better and slower."""
+    """Return a good order by beam search; a wider beam is better and slower."""
     search = Attempt(problem, 0)
     ready = sum(1 << op for op, earlier in enumerate(problem.before) if not earlier)
     front: dict[int, _Way] = {0: _Way(problem.at_start, problem.at_start, ready, -1, None)}
@@ -286,7 +286,7 @@ class Layout:
         return max(self.problem.at_start, self.problem.at_end, max(self.needs, default=0))
 
     def window(self, begin: int, end: int) -> OrderProblem:
-        """The operators of a stretch, numbered by place, with all others where they are."""
+        """Return the operators of a stretch, numbered by place, with all others where they are."""
         problem, place = self.problem, self._place
         ops = self.order[begin:end]
         before = [tuple(place[one] - begin for one in problem.before[op] if begin <= place[one] < end) for op in ops]
@@ -324,7 +324,7 @@ _PATIENCE = 60
 
 
 def around_cut(order: Sequence[int], cut: Cut) -> list[int]:
-    """An order in which exactly the cut's operators run before its operator; otherwise as it was."""
+    """Return an order in which exactly the cut's operators run before its operator; otherwise as it was."""
     rest = [op for op in order if op not in cut.done and op != cut.op]
     return [*(op for op in order if op in cut.done), cut.op, *rest]
 
@@ -444,7 +444,7 @@ class Job:
 
     @cached_property
     def part(self) -> OrderProblem:
-        """The stretch as a problem of its own."""
+        """Return the stretch as a problem of its own."""
         return self._layout.window(self.begin, self._end)
 
     def work(self, floor: int, clock: WorkTime) -> bool:
