@@ -30,7 +30,7 @@ class Heads(NamedTuple):
 
 
 def shared_out(call: OpCall, total: Dim, parts: Dim, what: str) -> Dim:
-    """A size divided into equal parts, which must come out even."""
+    """Return a size divided into equal parts, which must come out even."""
     share = exact_div(total, parts)
     if share is not None:
         return share
@@ -370,7 +370,7 @@ def _cost_multi_head(call: OpCall) -> Cost:
 
 
 def _grouped_sizes(call: OpCall, q: tuple[Dim, ...]) -> tuple[Dim, Dim]:
-    """The size of a head, and the length of the new keys."""
+    """Return the size of a head, and the length of the new keys."""
     heads, shared = call.int_attr("num_heads"), call.int_attr("kv_num_heads")
     if not call.given("k"):
         return shared_out(call, q[-1], heads + 2 * shared, "queries, keys and values are packed"), q[1]
@@ -379,7 +379,7 @@ def _grouped_sizes(call: OpCall, q: tuple[Dim, ...]) -> tuple[Dim, Dim]:
 
 
 def _present(call: OpCall, q: tuple[Dim, ...], size: Dim) -> Shape:
-    """The cache after the call: as long as the one before, or as the longest sequence so far where that is longer."""
+    """Return the cache after the call: as long as the one before, or as the longest sequence so far where that is longer."""
     past = call.maybe("past_key")
     total = call.dim("total_length") if "total_length" in call.spec.operand_index else None
     if past is not None and past.shape is None:

@@ -52,7 +52,7 @@ def numbers(call: OpCall, *names: str) -> list[Attr]:
 
 
 def broadcast_result(call: OpCall, rule: DTypeRule | None = None) -> Type:
-    """The type of a function of all operands and the number `value`; `rule` changes the promoted element type."""
+    """Return the type of a function of all operands and the number `value`; `rule` changes the promoted element type."""
     types = operands(call)
     if not types:
         raise RuleError(f"{call.spec.name} has no operands")
@@ -61,7 +61,7 @@ def broadcast_result(call: OpCall, rule: DTypeRule | None = None) -> Type:
 
 
 def number_array(value: Attr) -> Array:
-    """A plain number, perhaps symbolic, as an array without axes."""
+    """Return a plain number, perhaps symbolic, as an array without axes."""
     return objects([value], ()) if isinstance(value, SymDim) else np.asarray(value)
 
 

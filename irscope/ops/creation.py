@@ -42,7 +42,7 @@ from irscope.ops.values import dims_array, is_symbolic, numpy_dtype, objects, se
 
 
 def device_attr(call: OpCall, default: str = "") -> str:
-    """A device given as an attribute, else the default."""
+    """Return a device given as an attribute, else the default."""
     found = call.attr("device")
     return found if isinstance(found, str) else default
 
@@ -115,7 +115,7 @@ _FILLED = (
 
 
 def _given_number(call: OpCall, name: str, default: int | None = None) -> Attr:
-    """A single number, whole or not, from an attribute or an operand; None where it is not known."""
+    """Return a single number, whole or not, from an attribute or an operand; None where it is not known."""
     given = call.attrs.get(name)
     if given is not None:
         return given

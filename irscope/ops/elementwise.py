@@ -78,7 +78,7 @@ def either(call: OpCall, left: Dim, right: Dim) -> Dim:
 
 
 def select(call: OpCall, condition: Dim, chosen: Dim, other: Dim) -> Dim:
-    """The second where the condition holds, else the third."""
+    """Return the second where the condition holds, else the third."""
     if not isinstance(condition, SymDim):
         return chosen if condition else other
     if equal(chosen, other) is True:
@@ -192,7 +192,7 @@ def on_first(
 
 
 def each(function: Callable[[float], float]) -> OnArray:
-    """A function of Python floats, applied to each element."""
+    """Return a function of Python floats, applied to each element."""
     return lambda array: objects(map(function, array.reshape(-1).tolist()), array.shape).astype(np.float64)
 
 

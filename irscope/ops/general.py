@@ -20,7 +20,7 @@ from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSp
 
 
 def _axes(call: OpCall, name: str) -> tuple[int, ...]:
-    """An attribute that is a list of axes."""
+    """Return an attribute that is a list of axes."""
     found = call.attr(name)
     if not isinstance(found, tuple) or not all(isinstance(axis, int) for axis in found):
         raise RuleError(f"{name} of {call.spec.name} is no list of numbers")
@@ -161,7 +161,7 @@ _PRODUCTS = (
 
 
 def _reduced_operands(call: OpCall) -> list[TensorType]:
-    """The operands that are reduced; as many starting values stand behind them."""
+    """Return the operands that are reduced; as many starting values stand behind them."""
     xs = call.rest("xs")
     return xs[: len(xs) // 2]
 

@@ -51,7 +51,7 @@ _NARROW_ROW = 32
 
 
 def _wanted(scratch: Scratch, index: int) -> TensorType | None:
-    """The type of a gradient that is asked for."""
+    """Return the type of a gradient that is asked for."""
     found = scratch.call.results[index] if index < len(scratch.call.results) else None
     return found if isinstance(found, TensorType) and found.shape is not None else None
 
@@ -420,7 +420,7 @@ def many_rule(scratch: Scratch) -> None:
 
 
 def _results(call: OpCall) -> tuple[Type, ...]:
-    """The results as they were observed: which gradients are wanted is said by a mask."""
+    """Return the results as they were observed: which gradients are wanted is said by a mask."""
     return tuple(call.results)
 
 

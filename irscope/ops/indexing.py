@@ -124,7 +124,7 @@ class _Index:
 
 
 def _indices(call: OpCall, first: int) -> list[_Index | None]:
-    """The entries of the index from an operand on; None takes a whole axis."""
+    """Return the entries of the index from an operand on; None takes a whole axis."""
     found: list[_Index | None] = []
     for place, type_ in enumerate(call.types[first:], first):
         if type_ is None:
@@ -177,7 +177,7 @@ def indexed_shape(call: OpCall, shape: Sequence[Dim], entries: Sequence[_Index |
 
 
 def numpy_index(values: Sequence[Known | None], types: Sequence[Type | None]) -> tuple[Any, ...] | None:
-    """The index as numpy takes it; None where a value is not known."""
+    """Return the index as numpy takes it; None where a value is not known."""
     parts: list[Any] = []
     for value, type_ in zip(values, types, strict=True):
         if type_ is None:
@@ -449,7 +449,7 @@ _REDUCTIONS: dict[str, Any] = {
 
 
 def _written(x: Array, places: tuple[Any, ...], updates: Array, reduction: str) -> Known | None:
-    """A copy with elements replaced, or combined with what is there; an index may occur more than once."""
+    """Return a copy with elements replaced, or combined with what is there; an index may occur more than once."""
     x, updates = alike([x, updates])
     made = x.copy()
     if reduction in ("none", ""):

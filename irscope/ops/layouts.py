@@ -239,7 +239,7 @@ def result_strides(call: OpCall, index: int = 0) -> Layout:
 
 
 def strides_rule(spec: OpSpec) -> StridesRule | None:
-    """The operator's rule, or that of its family."""
+    """Return the operator's rule, or that of its family."""
     return spec.strides or _OF_FAMILY.get(spec.family)
 
 
@@ -248,7 +248,7 @@ def _tensor_operands(call: OpCall) -> list[TensorType]:
 
 
 def _first(call: OpCall) -> TensorType | None:
-    """The first operand, where its shape is known."""
+    """Return the first operand, where its shape is known."""
     first = call.types[0] if call.types else None
     return first if isinstance(first, TensorType) and first.shape is not None else None
 
@@ -313,7 +313,7 @@ LIKE_FIRST = StridesRule(_like_first_rule, from_plain=False)
 
 
 def _of_operands(rule: Callable[[OpCall, Sequence[TensorType], Strides, int], Layout]) -> StridesRule:
-    """A rule that looks at all operands."""
+    """Return a rule that looks at all operands."""
 
     def of(call: OpCall, index: int) -> Layout:
         shape = call.results[index].shape
@@ -323,7 +323,7 @@ def _of_operands(rule: Callable[[OpCall, Sequence[TensorType], Strides, int], La
 
 
 def _of_view(rule: Callable[[OpCall, Strides, Strides, Strides], Layout]) -> StridesRule:
-    """A rule that is given sizes and strides of the first operand, and sizes of the result."""
+    """Return a rule that is given sizes and strides of the first operand, and sizes of the result."""
 
     def of(call: OpCall, index: int) -> Layout:
         first, shape = _first(call), call.results[index].shape
@@ -333,7 +333,7 @@ def _of_view(rule: Callable[[OpCall, Strides, Strides, Strides], Layout]) -> Str
 
 
 def _of_format(rule: Callable[[OpCall, TensorType, TensorType], Layout]) -> StridesRule:
-    """A rule for what may bring its operand into a memory format."""
+    """Return a rule for what may bring its operand into a memory format."""
 
     def of(call: OpCall, index: int) -> Layout:
         first, result = _first(call), call.results[index]
@@ -546,7 +546,7 @@ def _ints(dims: Sequence[Dim]) -> list[int]:
 
 
 def _tensor_like(shape: Strides, strides: Layout) -> TensorType:
-    """A type of these sizes and strides; its elements do not matter."""
+    """Return a type of these sizes and strides; its elements do not matter."""
     return tensor(DType.U8, shape, "", strides)
 
 
@@ -590,7 +590,7 @@ def _has_gaps(shape: Strides, strides: Strides) -> bool:
 
 
 def _laid_out(first: TensorType, shape: Strides, wanted: object) -> Layout:
-    """A copy of the operand under a memory format."""
+    """Return a copy of the operand under a memory format."""
     if wanted in _CHANNELS_LAST:
         return channels_last(shape) if len(shape) in (4, 5) else None
     if not isinstance(first.layout, tuple) or wanted == "contiguous_format":

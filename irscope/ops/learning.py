@@ -318,7 +318,7 @@ def _evaluate_concat(call: OpCall) -> Known | None:
 
 
 def _pieces(call: OpCall) -> list[list[str]] | None:
-    """Every string split; None where the strings are not known."""
+    """Return every string split; None where the strings are not known."""
     strings = call.value("x")
     if strings is None:
         return None

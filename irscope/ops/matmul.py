@@ -46,7 +46,7 @@ def swapped(shape: Shape, swap: object) -> Shape:
 
 
 def inner_size(type_: Type | None) -> Dim:
-    """The number of products each element of a matrix product sums, from the left operand."""
+    """Return the number of products each element of a matrix product sums, from the left operand."""
     return sizes(type_)[-1]
 
 
@@ -56,7 +56,7 @@ def _infer_matmul(call: OpCall) -> Type:
 
 
 def working(array: Array) -> Array:
-    """An array in the type that sums of products are computed in: Python integers where elements are symbolic."""
+    """Return an array in the type that sums of products are computed in: Python integers where elements are symbolic."""
     return array if array.dtype == object or array.dtype.kind in "fc" else array.astype(np.int64)
 
 
@@ -531,7 +531,7 @@ class Equation:
 
 
 def read_equation(call: OpCall, shapes: Sequence[Sequence[Dim]]) -> Equation:
-    """The equation of a call, with an ellipsis spelled out as labels counted from the right."""
+    """Return the equation of a call, with an ellipsis spelled out as labels counted from the right."""
     text = str(call.attr("equation")).replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

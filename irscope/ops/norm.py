@@ -61,7 +61,7 @@ def _check_channels(call: OpCall) -> None:
 
 
 def _statistics_like(call: OpCall) -> TensorType:
-    """The type of a vector of statistics: like the given ones, else of single precision for half-precision inputs."""
+    """Return the type of a vector of statistics: like the given ones, else of single precision for half-precision inputs."""
     x, mean = call.tensor("x"), call.maybe("mean")
     dtype = mean.dtype if mean is not None else DType.F32 if x.dtype in (DType.F16, DType.BF16) else x.dtype
     length: Dim = 0 if call.attr("statistics") == "empty" else _channels(call)
@@ -96,7 +96,7 @@ def _cost_batch_training(call: OpCall) -> Cost:
 
 
 def _normalized_axes(call: OpCall, rank: int) -> int:
-    """The first of the axes that share statistics, which all up to the last do."""
+    """Return the first of the axes that share statistics, which all up to the last do."""
     return call.axis(call.int_attr("axis"), rank)
 
 
@@ -110,7 +110,7 @@ def _statistics(call: OpCall, x: TensorType) -> TensorType:
 
 
 def _result_like(call: OpCall) -> TensorType:
-    """The input's sizes in the element type of the parameters where those decide (`dtype` says otherwise)."""
+    """Return the input's sizes in the element type of the parameters where those decide (`dtype` says otherwise)."""
     x = call.tensor("x")
     scale = call.maybe("scale")
     if scale is not None and scale.shape is not None and x.shape is not None and len(scale.shape) > len(x.shape):

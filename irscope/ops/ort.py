@@ -229,7 +229,7 @@ def _has_signed_codes(call: OpCall) -> bool:
 
 
 def packs_integers(operand: int) -> Packs:
-    """A matrix of 8-bit integers."""
+    """Return the packing of a matrix of 8-bit integers."""
 
     def rule(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
         shape = _shape(call, operand, DType.I8, DType.U8)
@@ -275,7 +275,7 @@ def _each_direction(
 
 
 def _each_head(call: OpCall, weights: Sequence[bool], panels: Callable[[int, int], int], *dtypes: DType) -> list[KernelPacking]:
-    """Each head's part of the projections."""
+    """Return the packing of each head's part of the projections."""
     shape, heads = _shape(call, 1, *dtypes), call.attr("num_heads")
     if shape is None or len(shape) != 2 or not weights[1] or not isinstance(heads, int) or call.attrs.get("qkv_hidden_sizes"):
         return []
@@ -293,7 +293,7 @@ def packs_quantized_attention(call: OpCall, weights: Sequence[bool]) -> list[Ker
 
 
 def copies_weight(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]:
-    """The filter of a transposed convolution in another order, where it has more than one row and column."""
+    """Return the packing of the filter of a transposed convolution in another order, where it has more than one row and column."""
     shape, groups = _shape(call, 1, DType.F32), call.int_attr("groups") or 1
     if shape is None or not weights[1] or len(shape) <= 2 or shape[0] // groups == 1 or prod(shape[1:]) == 1:
         return []
@@ -328,7 +328,7 @@ def takes_running_result(call: OpCall, threads: int) -> int:
 
 
 def takes_squares(call: OpCall, threads: int) -> tuple[int, ...]:
-    """The scale of every place, and squares of one image with channels before and behind."""
+    """Return the memory of the scale of every place, and squares of one image with channels before and behind."""
     shape = _shape(call, 0, DType.F32)
     if shape is None or len(shape) != 4:
         return ()
@@ -457,7 +457,7 @@ def takes_biased(call: OpCall, threads: int) -> int:
 
 
 def takes_gemm_sums(call: OpCall, threads: int) -> tuple[int, ...]:
-    """The same, and the second matrix transposed where that was not done when it was packed."""
+    """Return the memory of `takes_sums`, and of the second matrix transposed where that was not done when it was packed."""
     sums, filters = takes_sums(call, threads), _shape(call, 3, DType.I8, DType.U8)
     if filters is None or not call.attrs.get("trans_b") or not _has_signed_codes(call):
         return (sums,)
@@ -501,7 +501,7 @@ def packs_few_bits(call: OpCall, weights: Sequence[bool]) -> list[KernelPacking]
 
 
 def takes_few_bits(call: OpCall, threads: int) -> int:
-    """The left side in codes of 8 bits, or all weights as floats where the kernel has no form for their codes."""
+    """Return the memory of the left side in codes of 8 bits, or all weights as floats where the kernel has no form for their codes."""
     left = _shape(call, 0, DType.F32)
     if left is None or not left:
         return 0
@@ -601,7 +601,7 @@ def takes_gru(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def takes_rnn(call: OpCall, threads: int) -> tuple[int, ...]:
-    """The inputs times their weights, and all outputs where nobody asked for them."""
+    """Return the memory of the inputs times their weights, and all outputs where nobody asked for them."""
     layer = _layer(call)
     if layer is None:
         return ()

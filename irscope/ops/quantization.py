@@ -35,7 +35,7 @@ def _infer_dequantize(call: OpCall) -> Type:
 
 
 def stretched(array: Array, shape: tuple[int, ...], axis: int, block_size: int) -> Array | None:
-    """A scale or zero point for every element: one for all, one a slice along an axis, or one a block of it."""
+    """Return a scale or zero point for every element: one for all, one a slice along an axis, or one a block of it."""
     if array.size == 1:
         return array.reshape(())
     rank = len(shape)
@@ -53,7 +53,7 @@ def stretched(array: Array, shape: tuple[int, ...], axis: int, block_size: int) 
 
 
 def limits(dtype: DType) -> tuple[int, int] | None:
-    """The smallest and largest integer of a type; None for other types."""
+    """Return the smallest and largest integer of a type; None for other types."""
     if not dtype.is_integer or dtype.bits is None:
         return None
     return (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.kind is DTypeKind.INT else (0, (1 << dtype.bits) - 1)
@@ -321,7 +321,7 @@ def _cost_dynamic_product(call: OpCall) -> Cost:
 
 
 def _centred(call: OpCall, name: str, by_row: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
-    """An operand without its zero point, which may differ by row (of the left side) or column (of the right side)."""
+    """Return an operand without its zero point, which may differ by row (of the left side) or column (of the right side)."""
     known = plain_arrays(call, name)
     if known is None:
         return None

@@ -67,13 +67,13 @@ class Real:
 
 
 def not_known(*parts: Real) -> Real:
-    """A number of which only that is known what it depends on."""
+    """Return a number of which only that is known what it depends on."""
     symbols = sorted({one for part in parts for dim in part.sizes for one in dim.symbols()}, key=str)
     return Real(0, 0, frozenset((one, 0) for one in symbols[:_MOST_LIMITS]))
 
 
 def real_of(item: object, bits: int) -> Real:
-    """An element of a tensor as such a number in a float of so many bits."""
+    """Return an element of a tensor as such a number in a float of so many bits."""
     if isinstance(item, Real):
         return item
     if isinstance(item, SymDim):
@@ -126,24 +126,24 @@ def _exactly(a: Real, b: Real) -> bool:
 
 
 def add(a: Real, b: Real, bits: int) -> Real:
-    """The sum."""
+    """Return the sum."""
     if not _exactly(a, b):
         return not_known(a, b)
     return _made(a.over * b.under + b.over * a.under, a.under * b.under, a.limits | b.limits, bits)
 
 
 def subtract(a: Real, b: Real, bits: int) -> Real:
-    """The difference."""
+    """Return the difference."""
     return add(a, negative(b, bits), bits)
 
 
 def negative(a: Real, bits: int) -> Real:
-    """The number with the other sign."""
+    """Return the number with the other sign."""
     return Real(-a.over, a.under, a.limits)
 
 
 def multiply(a: Real, b: Real, bits: int) -> Real:
-    """The product; that of a rounded number only where the other is a power of two."""
+    """Return the product; that of a rounded number only where the other is a power of two."""
     if _exactly(a, b):
         return _made(a.over * b.over, a.under * b.under, a.limits | b.limits, bits)
     for rounded, factor in ((a, b), (b, a)):
@@ -157,7 +157,7 @@ def _is_power_of_two(a: Real) -> bool:
 
 
 def divide(a: Real, b: Real, bits: int) -> Real:
-    """The quotient, which is the nearest float where it is no whole number nor a short binary fraction."""
+    """Return the quotient, which is the nearest float where it is no whole number nor a short binary fraction."""
     if not _exactly(a, b):
         inverse = Real(b.under, b.over, b.limits) if b.is_known and _is_power_of_two(b) else None
         return not_known(a, b) if inverse is None or not a.is_known else multiply(a, inverse, bits)
@@ -168,12 +168,12 @@ def divide(a: Real, b: Real, bits: int) -> Real:
 
 
 def largest(a: Real, b: Real, bits: int) -> Real:
-    """The larger of two."""
+    """Return the larger of two."""
     return _extreme(a, b, bits, dim_max)
 
 
 def smallest(a: Real, b: Real, bits: int) -> Real:
-    """The smaller of two."""
+    """Return the smaller of two."""
     return _extreme(a, b, bits, dim_min)
 
 
@@ -184,12 +184,12 @@ def _extreme(a: Real, b: Real, bits: int, chosen: Callable[[Dim, Dim], Dim]) -> 
 
 
 def absolute(a: Real, bits: int) -> Real:
-    """The number without its sign."""
+    """Return the number without its sign."""
     return Real(dim_max(a.over, -a.over), a.under, a.limits)
 
 
 def power(a: Real, b: Real, bits: int) -> Real:
-    """A small whole power."""
+    """Return a small whole power."""
     if not b.is_known or not b.is_whole or not isinstance(b.over, int) or not 1 <= b.over <= 4:
         return not_known(a, b)
     result = a
@@ -248,5 +248,5 @@ def _compared(a: Real, b: Real, decide: Callable[[Dim, Dim], bool | None]) -> bo
 
 
 def quotient(real: Real) -> float | None:
-    """The number where it depends on no size."""
+    """Return the number where it depends on no size."""
     return None if real.sizes or not real.is_known else float(Fraction(real.over, real.under))  # type: ignore[arg-type]  # numbers

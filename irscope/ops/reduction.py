@@ -130,7 +130,7 @@ def _evaluate(
 
 
 def reduce_dims(x: Array, axes: tuple[int, ...], on_dims: Callable[..., Dim | Real], keep: bool) -> Array:
-    """A reduction of elements that may be symbolic."""
+    """Return a reduction of elements that may be symbolic."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = as_objects(x).transpose(*kept, *axes).reshape(int(np.prod([x.shape[axis] for axis in kept], dtype=np.int64)), -1)
     shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)] if keep else [x.shape[axis] for axis in kept]

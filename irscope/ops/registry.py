@@ -113,7 +113,7 @@ _default: OpRegistry | None = None
 
 
 def default_registry() -> OpRegistry:
-    """The operators that come with irscope, and those of installed plugins."""
+    """Return the operators that come with irscope, and those of installed plugins."""
     global _default
     if _default is None:
         registry = OpRegistry()
@@ -137,7 +137,7 @@ def control_of(node: Node) -> Control | None:
 
 
 def callee_of(node: Node) -> str | None:
-    """The function of the program that a node calls; None where it calls none."""
+    """Return the function of the program that a node calls; None where it calls none."""
     return str(node.attrs.get("callee")) if control_of(node) is Control.CALL else None
 
 
@@ -160,7 +160,7 @@ def has_bodies(graph: Graph) -> bool:
 
 
 def roles_of(node: Node) -> frozenset[OpRole]:
-    """The parts that a node's operator plays in patterns; one without a record plays none."""
+    """Return the parts that a node's operator plays in patterns; one without a record plays none."""
     spec = find_op(node.op)
     return frozenset() if spec is None else spec.roles
 

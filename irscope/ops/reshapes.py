@@ -54,7 +54,7 @@ def _with_copies(call: OpCall, given: Sequence[Dim], shape: Shape) -> list[Dim]:
 
 
 def _fill_in(call: OpCall, total: Dim | None, target: list[Dim]) -> tuple[Dim, ...]:
-    """The sizes with the one that is left open computed from the number of elements."""
+    """Return the sizes with the one that is left open computed from the number of elements."""
     open_axes = [axis for axis, dim in enumerate(target) if not isinstance(dim, SymDim) and dim == -1]
     if len(open_axes) > 1:
         raise RuleError(f"{call.spec.name}: more than one size of {[str(dim) for dim in target]} is -1")
@@ -86,7 +86,7 @@ def _may_be_open(call: OpCall, dim: Dim) -> bool:
 
 
 def _quotient(call: OpCall, total: Dim, others: Sequence[Dim], open_dim: Dim) -> Dim:
-    """The size that makes the number of elements right."""
+    """Return the size that makes the number of elements right."""
     divisor = product(others)
     if equal(divisor, 0) is True:
         if isinstance(open_dim, SymDim):

@@ -22,7 +22,7 @@ def operands(call: OpCall) -> list[Type]:
 
 
 def dtype_attr(call: OpCall, default: DType, name: str = "dtype") -> DType:
-    """The element type that an attribute names, or the default where it is not set."""
+    """Return the element type that an attribute names, or the default where it is not set."""
     found = call.attr(name)
     return found if isinstance(found, DType) else default
 
@@ -35,7 +35,7 @@ def device_of(types: Sequence[Type | None]) -> str:
 
 
 def broadcast_dim(call: OpCall, left: Dim, right: Dim) -> Dim:
-    """The common size of two axes of which one may be stretched."""
+    """Return the common size of two axes of which one may be stretched."""
     if left == right or right == 1:
         return left
     if left == 1:
@@ -58,7 +58,7 @@ def _may_be_one(dim: Dim) -> bool:
 
 
 def broadcast_shapes(call: OpCall, shapes: Sequence[Shape]) -> Shape:
-    """The common shape of operands that broadcast; None where the rank of one is unknown."""
+    """Return the common shape of operands that broadcast; None where the rank of one is unknown."""
     result: tuple[Dim, ...] = ()
     for shape in shapes:
         if shape is None:
@@ -79,14 +79,14 @@ def shape_of(type_: Type) -> Shape:
 
 
 def broadcast_type(call: OpCall, types: Sequence[Type], dtype: DType) -> Type:
-    """The type of a result whose operands broadcast: a plain number where all operands are."""
+    """Return the type of a result whose operands broadcast: a plain number where all operands are."""
     if types and all(isinstance(type_, ScalarType) for type_ in types):
         return scalar(dtype)
     return tensor(dtype, broadcast_shapes(call, [shape_of(type_) for type_ in types]), device_of(types))
 
 
 def with_dtype(type_: Type, dtype: DType) -> Type:
-    """The same tensor or number with another element type; strides are not promised."""
+    """Return the same tensor or number with another element type; strides are not promised."""
     if isinstance(type_, ScalarType):
         return scalar(dtype)
     return tensor(dtype, shape_of(type_), device_of([type_]))
@@ -101,7 +101,7 @@ def like_first(call: OpCall) -> Type:
 
 
 def fixed(dtype: DType, shape: Shape = ()) -> Infer:
-    """An infer rule whose result depends on no operand."""
+    """Return an infer rule whose result depends on no operand."""
     return lambda call: tensor(dtype, shape, device_of(call.types))
 
 
@@ -168,7 +168,7 @@ _SIGNED = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
 
 
 def promote_types(left: DType, right: DType) -> DType:
-    """The smallest type that both fit in; UNKNOWN where frameworks disagree or refuse."""
+    """Return the smallest type that both fit in; UNKNOWN where frameworks disagree or refuse."""
     if left is right:
         return left
     if left.kind not in _RANK or right.kind not in _RANK:
@@ -193,7 +193,7 @@ def _widest(left: DType, right: DType) -> DType:
 
 
 def scalar_dtype(value: Attr) -> DType:
-    """The element type of a Python number."""
+    """Return the element type of a Python number."""
     if isinstance(value, bool):
         return DType.BOOL
     if isinstance(value, int | SymDim):
@@ -204,7 +204,7 @@ def scalar_dtype(value: Attr) -> DType:
 
 
 def result_dtype(operands: Iterable[Type], scalars: Sequence[Attr] = ()) -> DType:
-    """The type of arithmetic on tensors and Python numbers.
+    """Return the type of arithmetic on tensors and Python numbers.
 
     Tensors with axes come before tensors without, those before plain numbers: the later groups only matter where their
     kind (truth value, integer, float, complex) is higher.
@@ -239,7 +239,7 @@ def _promote_all(dtypes: Sequence[DType]) -> DType | None:
 
 
 def _over(higher: DType | None, lower: DType | None) -> DType | None:
-    """The type of a group of operands over that of a group that only counts by its kind."""
+    """Return the type of a group of operands over that of a group that only counts by its kind."""
     if higher is None or lower is None:
         return higher if lower is None else lower
     if higher.kind not in _RANK or lower.kind not in _RANK:
@@ -252,7 +252,7 @@ def _over(higher: DType | None, lower: DType | None) -> DType | None:
 
 
 def to_float(dtype: DType) -> DType:
-    """The type of a function with fractional results: integers and truth values become the default float."""
+    """Return the type of a function with fractional results: integers and truth values become the default float."""
     return DEFAULT_FLOAT if dtype.is_integer or dtype is DType.BOOL else dtype
 
 
@@ -292,7 +292,7 @@ def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
 
 
 def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
-    """A given number as a size; `special` says that a negative one has a meaning of its own, so that a symbol says little."""
+    """Return a given number as a size; `special` says that a negative one has a meaning of its own, so that a symbol says little."""
     if isinstance(dim, float):
         if dim != int(dim):
             raise RuleError(f"{name!r} of {call.spec.name} holds {dim}, not a whole number")
@@ -308,12 +308,12 @@ def as_size(call: OpCall, dim: Dim, name: str, *, special: bool = False) -> Dim:
 
 
 def at_least(call: OpCall, low: Dim, dim: Dim) -> Dim:
-    """The larger of two numbers; a size of an axis is never below 0."""
+    """Return the larger of two numbers; a size of an axis is never below 0."""
     return dim if not isinstance(low, SymDim) and low <= 0 and dim in call.context.sizes else dim_max(low, dim)
 
 
 def given_shape(call: OpCall, name: str = "shape") -> Shape:
-    """A result's shape that is given as a list of sizes."""
+    """Return a result's shape that is given as a list of sizes."""
     known = call.dims(name)
     if known is None:
         return unknown_sizes(call, name, length_of(call, name))
@@ -333,7 +333,7 @@ def given_axes(call: OpCall, name: str, rank: int) -> tuple[int, ...] | None:
 
 
 def any_of(call: OpCall, name: str, shapes: Sequence[Sequence[Dim]]) -> Shape:
-    """A shape that is one of several of one rank, by the values of an operand: what they agree on is known."""
+    """Return a shape that is one of several of one rank, by the values of an operand: what they agree on is known."""
     if not shapes:
         raise RuleError(f"{call.spec.name}: no values of {name!r} fit the operand's shape")
     return tuple(_any_size(call, name, sizes) for sizes in zip(*shapes, strict=True))
@@ -350,12 +350,12 @@ def _any_size(call: OpCall, name: str, sizes: Sequence[Dim]) -> Dim:
 
 
 def axis_attr(call: OpCall, rank: int, name: str = "axis") -> int:
-    """A single axis counted from the front; tensors without axes pass as if they had one."""
+    """Return a single axis counted from the front; tensors without axes pass as if they had one."""
     return call.axis(call.int_attr(name), max(rank, 1))
 
 
 def replaced(shape: Sequence[Dim], axis: int, *sizes: Dim) -> tuple[Dim, ...]:
-    """The shape with one axis replaced by any number of sizes."""
+    """Return the shape with one axis replaced by any number of sizes."""
     return (*shape[:axis], *sizes, *shape[axis + 1 :])
 
 
@@ -364,7 +364,7 @@ def replaced(shape: Sequence[Dim], axis: int, *sizes: Dim) -> tuple[Dim, ...]:
 
 
 def like(name: str, dtype: DType | None = None) -> Infer:
-    """A rule: the result has the sizes of an operand, and its element type unless another is given."""
+    """Return a rule: the result has the sizes of an operand, and its element type unless another is given."""
 
     def infer(call: OpCall) -> TensorType:
         source = call.tensor(name)
@@ -415,7 +415,7 @@ def normalizing(count: Dim, groups: Dim, affine: int, centred: bool = True) -> C
 
 
 def slice_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
-    """The axes that a slice cuts; None where they are not known."""
+    """Return the axes that a slice cuts; None where they are not known."""
     if call.given("axes"):
         return given_axes(call, "axes", rank)
     count = length_of(call, "starts")
@@ -423,7 +423,7 @@ def slice_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
 
 
 def python_slices(call: OpCall, shape: Sequence[int]) -> tuple[slice, ...] | None:
-    """The slice as Python takes it, None where a limit is not a plain number."""
+    """Return the slice as Python takes it, None where a limit is not a plain number."""
     axes = slice_axes(call, len(shape))
     starts, ends = call.ints("starts"), call.ints("ends")
     steps = call.ints("steps") if call.given("steps") else (1,) * len(axes or ())

@@ -144,13 +144,13 @@ class Declaration:
 
 
 def read_declaration(part: str) -> Declaration | None:
-    """An argument or result of a signature; None for what has not that form."""
+    """Return an argument or result of a signature; None for what has not that form."""
     match = _PARAM.fullmatch(part)
     return None if match is None else Declaration(match["kind"], match["alias"] or "", match["form"], match["name"] or "", match["default"])
 
 
 def read_default(text: str) -> object:
-    """The value of a default, lists as tuples; ValueError where it is no literal."""
+    """Return the value of a default, lists as tuples; ValueError where it is no literal."""
     try:
         value = ast.literal_eval(text.strip())
     except SyntaxError as error:
@@ -159,7 +159,7 @@ def read_default(text: str) -> object:
 
 
 def split_arguments(text: str) -> list[str]:
-    """The arguments of a signature: parts between commas that stand in no brackets. Signatures of ATen are written the same way."""
+    """Return the arguments of a signature: parts between commas that stand in no brackets. Signatures of ATen are written the same way."""
     parts: list[str] = []
     depth, start = 0, 0
     for position, char in enumerate(text):

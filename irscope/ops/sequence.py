@@ -35,7 +35,7 @@ from irscope.ops.values import as_ints
 
 
 def join(call: OpCall, left: Type, right: Type) -> Type:
-    """The type of something that has one of two types: sizes that differ are unknown."""
+    """Return the type of something that has one of two types: sizes that differ are unknown."""
     if left is right:
         return left
     if isinstance(left, TensorType) and isinstance(right, TensorType):
@@ -61,7 +61,7 @@ def _operand(call: OpCall, index: int = 0) -> Type:
 
 
 def _list_operand(call: OpCall) -> SequenceType | None:
-    """The list operand; None where its type is not known."""
+    """Return the list operand; None where its type is not known."""
     first = _operand(call)
     if isinstance(first, OptionalType):
         first = first.element
@@ -123,7 +123,7 @@ def _infer_split(call: OpCall) -> Type:
 
 
 def _part_size(call: OpCall, whole: Dim) -> Dim:
-    """The size of every part, where all have one."""
+    """Return the size of every part, where all have one."""
     given, split = call.dims("split"), call.tensor("split")
     if given is None or split.shape is None:
         return call.unknown("it depends on the values of operand 'split'", "split", 0, whole)
@@ -213,7 +213,7 @@ _MOST_PARTS = 256
 
 
 def _position(lists: Lists, index: int) -> int | None:
-    """The value of an operand that is a position; None where it is not known."""
+    """Return the value of an operand that is a position; None where it is not known."""
     found = lists.operand(index)
     numbers = as_ints(found.known) if found is not None and found.known is not None else None
     return numbers[0] if numbers is not None and len(numbers) == 1 else None

@@ -59,11 +59,11 @@ class Flow(Protocol):
 
     @property
     def channels(self) -> Channels:
-        """The sets that slices belong to."""
+        """Return the sets that slices belong to."""
         ...
 
     def type(self, value: Value | None) -> TensorType | None:
-        """The type of a tensor whose number of axes is known."""
+        """Return the type of a tensor whose number of axes is known."""
         ...
 
     def shape(self, value: Value | None) -> Shape:

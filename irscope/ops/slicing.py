@@ -22,7 +22,7 @@ from irscope.ops.spec import Family, OpCall, OpSpec
 
 
 def slice_rule(spec: OpSpec) -> SliceRule | None:
-    """The operator's rule, or that of its family; None: it needs all of its operands."""
+    """Return the operator's rule, or that of its family; None: it needs all of its operands."""
     return spec.slices or (elementwise if spec.family is Family.ELEMENTWISE else None)
 
 
@@ -253,7 +253,7 @@ def _kept_axes(flow: Flow, node: Node, numbers: Callable[[Floats | None], Floats
 
 
 def _least(flow: Flow, node: Node, name: str) -> int:
-    """The smallest of the integers that an attribute or operand holds, 0 where there is none, -1 where they are not known."""
+    """Return the smallest of the integers that an attribute or operand holds, 0 where there is none, -1 where they are not known."""
     spec = find_op(node.op)
     found = node.attrs.get(name)
     place = spec.operand_index.get(name) if spec is not None else None
@@ -466,7 +466,7 @@ def _factor(node: Node, name: str) -> float:
 
 
 def _with_added(flow: Flow, node: Node, made: Slices, c: Slices | None, value: Value | None, factor: float) -> Slices:
-    """A product to which something is added that may be repeated over rows."""
+    """Return a product to which something is added that may be repeated over rows."""
     if c is None:
         return made
     sizes, ids = flow.sizes(value), list(made.ids)

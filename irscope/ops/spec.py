@@ -52,7 +52,8 @@ class RuleContext:
         self._fresh = 0
 
     def fresh(self, reason: str, decided_by: str, lo: int | None, hi: int | None) -> Dim:
-        """A new unknown size (or integer), with the reason for it and what decides it; the `shapes` pass takes numbers that users give."""
+        """Return a new unknown size (or integer), with the reason for it and what decides it; the `shapes` pass takes numbers that users
+        give."""
         name = f"u{self._fresh}"
         self._fresh += 1
         made = unknown(name, lo, hi)
@@ -139,7 +140,7 @@ class OpCall:
         return self.attrs.get(name) is not None
 
     def tensor(self, name: str) -> TensorType:
-        """The type of a tensor operand that must be there."""
+        """Return the type of a tensor operand that must be there."""
         index = self.spec.operand_index[name]
         type_ = self.types[index] if index < len(self.types) else None
         if isinstance(type_, TensorType):
@@ -147,7 +148,7 @@ class OpCall:
         raise RuleError(f"operand {name!r} of {self.spec.name} is {'absent' if type_ is None else f'{type_}, not a tensor'}")
 
     def maybe(self, name: str) -> TensorType | None:
-        """The type of a tensor operand that may be absent."""
+        """Return the type of a tensor operand that may be absent."""
         index = self.spec.operand_index[name]
         type_ = self.types[index] if index < len(self.types) else None
         return type_ if isinstance(type_, TensorType) else None
@@ -160,7 +161,7 @@ class OpCall:
         return tensors  # type: ignore[return-value]  # just checked
 
     def made(self, index: int = 0) -> TensorType:
-        """The type of a result that must be a tensor."""
+        """Return the type of a result that must be a tensor."""
         type_ = self.results[index]
         if isinstance(type_, TensorType):
             return type_
@@ -182,14 +183,14 @@ class OpCall:
         return found if found is not None else self.context.value_of(self, index)
 
     def fit(self, *types: Type) -> tuple[Type, ...]:
-        """The first of these types, as many as the call has results; by default those that every call has."""
+        """Return the first of these types, as many as the call has results; by default those that every call has."""
         required = sum(not result.optional and not result.variadic for result in self.spec.schema.results)
         return types[: len(self.results) or required or len(types)]
 
     # -- attributes --------------------------------------------------------------------------------------------
 
     def attr(self, name: str) -> Attr:
-        """An attribute, or its default from the schema."""
+        """Return an attribute, or its default from the schema."""
         found = self.attrs.get(name)
         return found if found is not None else self.spec.defaults.get(name)
 
@@ -200,7 +201,7 @@ class OpCall:
         raise RuleError(f"attribute {name!r} of {self.spec.name} must be an integer, not {value!r}")
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
-        """A list of integers given as an attribute or as an operand; None where it is absent or its values are unknown."""
+        """Return a list of integers given as an attribute or as an operand; None where it is absent or its values are unknown."""
         attr = self.attrs.get(name)
         if attr is not None:
             return tuple(attr) if isinstance(attr, tuple | list) else (attr,)
@@ -214,7 +215,7 @@ class OpCall:
         return tuple(default) if isinstance(default, tuple) else None
 
     def _whole(self, name: str, item: object) -> Dim:
-        """A size; a few operators take it as a float."""
+        """Return a size; a few operators take it as a float."""
         if isinstance(item, int | SymDim):
             return item
         if isinstance(item, float) and item.is_integer():
@@ -224,7 +225,7 @@ class OpCall:
         raise RuleError(f"{name!r} of {self.spec.name} holds {item!r}, not a whole number")
 
     def dim(self, name: str) -> Dim | None:
-        """A single integer given as an attribute or as an operand."""
+        """Return a single integer given as an attribute or as an operand."""
         found = self.dims(name)
         if found is None:
             default = self.spec.defaults.get(name)
@@ -241,7 +242,7 @@ class OpCall:
         return tuple(int(dim) for dim in found if not isinstance(dim, SymDim))
 
     def axis(self, value: Dim, rank: int) -> int:
-        """An axis counted from the front."""
+        """Return an axis counted from the front."""
         if isinstance(value, SymDim) or not -rank <= value < rank:
             raise RuleError(f"axis {value} of {self.spec.name} is outside a tensor of {rank} axes")
         return int(value) % rank if rank else 0
@@ -249,7 +250,7 @@ class OpCall:
     # -- sizes -------------------------------------------------------------------------------------------------
 
     def unknown(self, reason: str, decided_by: str = "", lo: int | None = 0, hi: Dim | None = None) -> Dim:
-        """A new unknown size, with its reason.
+        """Return a new unknown size, with its reason.
 
         `decided_by` names the operands whose values decide it ("k", "boxes,scores"), or is SIZES where the sizes of operands do. From
         that the `shapes` pass tells which option of the command line makes it known. Empty: only running the model tells.
@@ -257,7 +258,7 @@ class OpCall:
         return self.context.fresh(reason, decided_by, lo, bounds(hi)[1] if hi is not None else None)
 
     def truncated(self, real: Real) -> Dim:
-        """A float made of sizes as a whole number, rounded toward zero."""
+        """Return a float made of sizes as a whole number, rounded toward zero."""
         self.note_limits(real)
         if not real.is_known:
             among = ", ".join(map(str, real.sizes[:4]))
@@ -389,7 +390,7 @@ class Lists(Protocol):
 
     @property
     def call(self) -> OpCall:
-        """The call; its results are the types that the operator's own rule inferred."""
+        """Return the call; its results are the types that the operator's own rule inferred."""
         ...
 
     @property
@@ -398,7 +399,7 @@ class Lists(Protocol):
         ...
 
     def operand(self, index: int) -> Item | None:
-        """An operand as the element of a list; None where it is absent."""
+        """Return an operand as the element of a list; None where it is absent."""
         ...
 
     def join(self, types: Sequence[Type]) -> Type:
@@ -708,5 +709,5 @@ def memory_events(call: OpCall, target: Target) -> tuple[MemoryEvent, ...]:
 
 
 def results_only(call: OpCall) -> tuple[MemoryEvent, ...]:
-    """The results in order."""
+    """Return the results in order."""
     return tuple(Result(index) for index, type_ in enumerate(call.results) if isinstance(type_, TensorType))

@@ -61,7 +61,7 @@ NEVER_NAN = frozenset({DType.F6E2M3, DType.F6E3M2, DType.F4E2M1})
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy type that holds elements of this type."""
+    """Return the numpy type that holds elements of this type."""
     return _NUMPY.get(dtype, np.dtype(np.float32))
 
 
@@ -76,7 +76,7 @@ def has_reals(array: Array) -> bool:
 
 
 def as_ints(array: Array) -> tuple[int, ...] | None:
-    """The elements in order as plain integers, None where one is symbolic."""
+    """Return the elements in order as plain integers, None where one is symbolic."""
     return None if is_symbolic(array) else tuple(int(item) for item in array.flat)
 
 
@@ -89,19 +89,19 @@ def static_shape(type_: Type) -> tuple[int, ...] | None:
 
 
 def objects(items: Iterable[object], shape: Sequence[int]) -> Array:
-    """An array of objects with these elements in row-major order."""
+    """Return an array of objects with these elements in row-major order."""
     made = np.empty(tuple(shape), dtype=object)
     made.reshape(-1)[:] = list(items)
     return made
 
 
 def as_objects(array: Array) -> Array:
-    """The same elements as Python objects, truth values as 0 and 1."""
+    """Return the same elements as Python objects, truth values as 0 and 1."""
     return array.astype(np.int64).astype(object) if array.dtype == np.bool_ else array.astype(object)
 
 
 def dims_array(dims: Sequence[Dim], dtype: DType = DType.I64) -> Array:
-    """A one-dimensional integer tensor of sizes, which may be symbolic."""
+    """Return a one-dimensional integer tensor of sizes, which may be symbolic."""
     return settle(objects(dims, (len(dims),)), dtype)
 
 
@@ -129,7 +129,7 @@ def from_bytes(data: bytes, type_: TensorType) -> Array | None:
 
 
 def settle(array: Array, dtype: DType) -> Array:
-    """The elements as the type holds them: converted, wrapped or rounded; objects only where one is symbolic."""
+    """Return the elements as the type holds them: converted, wrapped or rounded; objects only where one is symbolic."""
     if dtype is DType.STR or is_symbolic(array):
         return array
     if array.dtype.kind == "c" and dtype.kind is not DTypeKind.COMPLEX:
@@ -179,7 +179,7 @@ def apply(
     on_reals: OnReals | None = None,
     computed_in: DType | None = None,
 ) -> Array | None:
-    """A function of broadcast elements: numpy's where all are plain, `on_dims` one by one where some are symbolic.
+    """Return a function of broadcast elements: numpy's where all are plain, `on_dims` one by one where some are symbolic.
 
     `on_reals` computes with floats, of the element type of the result where no other is named.
     """
@@ -200,7 +200,7 @@ def apply(
 
 
 def _of_floats(row: Sequence[object], on_arrays: Callable[..., Any], on_reals: OnReals, working: DType, bits: int) -> object:
-    """The function of one element of each operand."""
+    """Return the function of one element of each operand."""
     if not any(isinstance(item, SymDim | Real) for item in row):
         with np.errstate(all="ignore"):
             return np.asarray(on_arrays(*(settle(np.asarray(item), working) for item in row))).item()

@@ -126,7 +126,7 @@ def _evaluate_expand(call: OpCall) -> Known | None:
 
 
 def clamped(call: OpCall, index: Dim, size: Dim, low: Dim, high: Dim) -> Dim:
-    """An index that may count from the back or lie outside, as slices take it."""
+    """Return an index that may count from the back or lie outside, as slices take it."""
     if not isinstance(index, SymDim):
         if index >= _FAR:
             return high
@@ -427,7 +427,7 @@ def _infer_split(call: OpCall) -> Sequence[TensorType]:
 
 
 def _reasonable(call: OpCall, count: int) -> int:
-    """The number of parts, where they can be had: each of them takes memory."""
+    """Return the number of parts, where they can be had: each of them takes memory."""
     claim(_BYTES_PER_PART * count, f"parts of a tensor ({call.spec.name})")
     if count > _MOST_PARTS:
         raise RuleError(f"{call.spec.name}: {count:,} parts are more than any program has")

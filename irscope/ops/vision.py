@@ -121,7 +121,7 @@ def scaled_size(call: OpCall, size: Dim, scale: float | np.float32) -> Dim:
 
 
 def _simple_ratio(scale: Fraction) -> Fraction | None:
-    """A short fraction that gives the same sizes as the scale for every axis of at most some 100,000 elements.
+    """Return a short fraction that gives the same sizes as the scale for every axis of at most some 100,000 elements.
 
     A short binary fraction is exact. One that a float rounded up, as 0.6, gives no product just below an integer; one that
     was rounded down does, and then runtimes differ.
@@ -187,7 +187,7 @@ def _check_count(call: OpCall, given: int, needed: int) -> None:
 
 
 def _kept_ratio(call: OpCall, old: Sequence[Dim], wanted: Sequence[Dim], not_larger: bool) -> Sequence[Dim]:
-    """All axes scaled by the smallest (or largest) ratio, halves rounded up."""
+    """Return all axes scaled by the smallest (or largest) ratio, halves rounded up."""
     if any(isinstance(size, SymDim) for size in (*old, *wanted)) or not all(old):
         reason = "the axis that decides the common scale depends on sizes"
         return [call.unknown(reason, SIZES) for _ in old]

@@ -50,7 +50,7 @@ class Axis:
 
 
 def window_axes(call: OpCall, kernel: Sequence[Dim]) -> list[Axis]:
-    """The spatial axes of a call, from its attributes strides, dilations and pads (all begins, then all ends)."""
+    """Return the spatial axes of a call, from its attributes strides, dilations and pads (all begins, then all ends)."""
     count = len(kernel)
     strides = _each(call, "strides", count, 1)
     dilations = _each(call, "dilations", count, 1)
@@ -59,7 +59,7 @@ def window_axes(call: OpCall, kernel: Sequence[Dim]) -> list[Axis]:
 
 
 def _each(call: OpCall, name: str, count: int, default: int) -> tuple[int, ...]:
-    """A list attribute with one entry an axis; a missing one means the default everywhere."""
+    """Return a list attribute with one entry an axis; a missing one means the default everywhere."""
     found = call.attr(name)
     if not found:
         return (default,) * count
@@ -123,7 +123,7 @@ class Layout:
 
 
 def image_layout(call: OpCall, name: str, spatial: int) -> Layout | None:
-    """The axes of an operand with this many spatial ones, with or without a batch; None where its rank is unknown."""
+    """Return the axes of an operand with this many spatial ones, with or without a batch; None where its rank is unknown."""
     shape: Shape = call.shape(name)
     if shape is None:
         return None

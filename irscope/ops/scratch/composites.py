@@ -15,7 +15,7 @@ _STATISTIC = 4
 
 
 def max_pool_indices(call: OpCall) -> Dim:
-    """The positions of the maxima, where the model does not ask for them."""
+    """Return the positions of the maxima, where the model does not ask for them."""
     if call.source not in ("aten::max_pool2d", "aten::max_pool3d"):
         return 0
     return _elements(call.made()) * _INDEX
@@ -51,7 +51,7 @@ def group_statistics(call: OpCall) -> Dim:
 
 
 def attention_rows(call: OpCall) -> Dim:
-    """A number for each row of scores, and a mask of truth values as numbers."""
+    """Return a number for each row of scores, and a mask of truth values as numbers."""
     result = call.made()
     shape = result.shape
     if call.source != "aten::scaled_dot_product_attention" or not shape or len(shape) != 4:
@@ -179,7 +179,7 @@ def _euclidean(scratch: Scratch) -> None:
 
 
 def library_rule(reason: str) -> Temporaries:
-    """A rule of an operator whose library tells the size of its workspace only on the device."""
+    """Return a rule of an operator whose library tells the size of its workspace only on the device."""
 
     @rule
     def write(scratch: Scratch) -> None:

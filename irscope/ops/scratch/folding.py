@@ -45,7 +45,7 @@ def sum_rule(scratch: Scratch) -> None:
 
 
 def reduction_rule(state: Callable[[Scratch, DType], int], results: int = 1) -> Temporaries:
-    """A rule of reductions that keep so many bytes for each result while they run."""
+    """Return a rule of reductions that keep so many bytes for each result while they run."""
 
     @rule
     def write(scratch: Scratch) -> None:
@@ -143,7 +143,7 @@ def element_loss_rule(scratch: Scratch) -> None:
 
 
 def composed_loss_rule(steps: int) -> Temporaries:
-    """A rule of losses made of so many plain operators, each with a full-size result."""
+    """Return a rule of losses made of so many plain operators, each with a full-size result."""
 
     @rule
     def write(scratch: Scratch) -> None:

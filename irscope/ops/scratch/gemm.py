@@ -170,7 +170,7 @@ def joint_batch(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...
 
 
 def _as_list(scratch: Scratch, type_: TensorType, batch: tuple[Dim, ...], label: str) -> tuple[TensorType, str]:
-    """An operand as a list of matrices, copied where no view shows it so."""
+    """Return an operand as a list of matrices, copied where no view shows it so."""
     matrix = sizes(type_)[-2:]
     if all(same(a, b) for a, b in zip(sizes(type_)[:-2], batch, strict=False)) and len(sizes(type_)) == len(batch) + 2:
         spread = type_
@@ -259,7 +259,7 @@ class Labelled:
         return sizes(self.type)[self.labels.index(label)]
 
     def arranged(self, labels: str) -> TensorType:
-        """A view with its axes in that order."""
+        """Return a view with its axes in that order."""
         shape, steps = sizes(self.type), strides(self.type)
         order = [self.labels.index(label) for label in labels]
         return relaid(self.type, [shape[axis] for axis in order], [steps[axis] for axis in order])
@@ -284,7 +284,7 @@ def einsum_rule(scratch: Scratch) -> None:
 
 
 def _pair(scratch: Scratch, left: Labelled, right: Labelled, output: str, later: str, last: bool) -> Labelled:
-    """The product of two operands, summed over the letters that nothing later needs."""
+    """Return the product of two operands, summed over the letters that nothing later needs."""
     known = sorted({*left.labels, *right.labels}, key=lambda label: (output.find(label) if label in output else len(output), label))
     both = [label for label in known if label in left.labels and label in right.labels]
     kept = "".join(label for label in both if label in later)
@@ -311,7 +311,7 @@ def _pair(scratch: Scratch, left: Labelled, right: Labelled, output: str, later:
 
 
 def _as_matrices(scratch: Scratch, one: Labelled, groups: tuple[str, str, str], label: str) -> tuple[TensorType, str]:
-    """An operand as a list of matrices whose axes stand for groups of letters."""
+    """Return an operand as a list of matrices whose axes stand for groups of letters."""
     view = one.arranged("".join(groups))
     flat = [product([one.size(letter) for letter in group]) for group in groups]
     if reshape_copies(view, flat):

@@ -63,7 +63,7 @@ def as_image(type_: TensorType) -> TensorType:
 
 
 def _uneven(scratch: Scratch, x: TensorType, w: TensorType) -> TensorType | None:
-    """The padded input where the kernel needs one element more on one side."""
+    """Return the padded input where the kernel needs one element more on one side."""
     kernel = [number(size) for size in sizes(w)[2:]]
     dilations = scratch.call.ints("dilations") or (1,) * len(kernel)
     extra = [(step * (size - 1)) % 2 for size, step in zip(kernel, dilations, strict=True)]

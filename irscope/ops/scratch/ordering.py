@@ -60,7 +60,7 @@ def _storage(*parts: int) -> int:
 
 
 def cub_scan(dtype: DType, count: int) -> int:
-    """A running sum: a state for each tile that later ones look back to."""
+    """Return the bytes of a running sum: a state for each tile that later ones look back to."""
     if is_half(dtype):
         tiles = _tiles(count, _HALF_SCAN_TILE)
         return _storage(1, tiles * 4, tiles * 2, tiles * 2)
@@ -81,7 +81,7 @@ def cub_select(count: int) -> int:
 
 
 def cub_reduce(target: Target, count: int) -> int:
-    """A number of four bytes from each block; one block does a small input alone."""
+    """Return the bytes of a reduction: four from each block; one block does a small input alone."""
     if count <= _SINGLE_TILE:
         return 1
     resident = (target.device.threads_per_multiprocessor or 2048) // _BLOCK

@@ -36,7 +36,7 @@ _RECORDED = 8
 def convolution_workspace(
     target: Target, kernel: Kernel, x: TensorType, w: TensorType, y: TensorType, strides: Sequence[int], groups: Attr
 ) -> Workspace | None:
-    """The workspace of one kernel over input, filters and result, two of which it reads; None where a size is not known."""
+    """Return the workspace of one kernel over input, filters and result, two of which it reads; None where a size is not known."""
     parts = (x.nbytes, w.nbytes, y.nbytes)
     factors = _factors(target, x, w, strides, groups) if kernel == "forward" else (0, 0, 0)
     size: Dim = 0
@@ -142,7 +142,7 @@ class Scratch(Requests):
 
 
 def rule(write: Callable[[Scratch], None]) -> Temporaries:
-    """A rule of an operator's record from a function that writes events down."""
+    """Return a rule of an operator's record from a function that writes events down."""
 
     @wraps(write)
     def events(call: OpCall, target: Target) -> Sequence[MemoryEvent]:
@@ -176,7 +176,7 @@ def sizes(type_: TensorType) -> tuple[Dim, ...]:
 
 
 def number(dim: Dim) -> int:
-    """A size on which the choice of a kernel depends."""
+    """Return a size on which the choice of a kernel depends."""
     if isinstance(dim, SymDim):
         raise NeedsNumbers(f"the choice of kernels depends on the size {dim}; bind it")
     return int(dim)
@@ -203,7 +203,7 @@ def is_half(dtype: DType) -> bool:
 
 
 def decided(verdict: bool | None, what: str) -> bool:
-    """An answer that must be known."""
+    """Return an answer that must be known."""
     if verdict is None:
         raise NeedsNumbers(f"{what} depends on sizes that are not bound")
     return verdict
@@ -248,12 +248,12 @@ def is_dense(type_: TensorType) -> bool:
 
 
 def relaid(type_: TensorType, shape: Sequence[Dim], steps: Sequence[Dim]) -> TensorType:
-    """The same elements seen with other sizes and strides."""
+    """Return the same elements seen with other sizes and strides."""
     return tensor(type_.dtype, shape, type_.device, tuple(steps))
 
 
 def transposed(type_: TensorType) -> TensorType:
-    """The last two axes swapped, as a view."""
+    """Return the last two axes swapped, as a view."""
     shape, steps = sizes(type_), strides(type_)
     if len(shape) < 2:
         return type_
@@ -261,7 +261,7 @@ def transposed(type_: TensorType) -> TensorType:
 
 
 def expanded(type_: TensorType, shape: Sequence[Dim]) -> TensorType:
-    """A view stretched to a shape: stride 0 where it is stretched."""
+    """Return a view stretched to a shape: stride 0 where it is stretched."""
     old, steps = sizes(type_), strides(type_)
     missing = len(shape) - len(old)
     moved = [

@@ -84,7 +84,7 @@ class Axis:
 
 
 def reduce_split(target: Target, axes: list[Axis], argument: int) -> Split:
-    """The buffers of a reduction; `argument` is the size of what a thread carries from one block to the next."""
+    """Return the buffers of a reduction; `argument` is the size of what a thread carries from one block to the next."""
     inside = math.prod(axis.size for axis in axes if axis.reduced)
     outputs = math.prod(axis.size for axis in axes if not axis.reduced)
     if inside == 0 or outputs == 0:
@@ -154,7 +154,7 @@ def coalesced(shape: tuple[int, ...], steps: tuple[int, ...], reduced: set[int])
 
 
 def axes_of(type_: TensorType, reduced: set[int]) -> list[Axis]:
-    """The axes of a reduction over a tensor."""
+    """Return the axes of a reduction over a tensor."""
     return coalesced(numbers(sizes(type_)), numbers(strides(type_)), reduced)
 
 

@@ -56,7 +56,7 @@ def splits(target: Target, shape: tuple[Dim, Dim, Dim, Dim], shared: Dim, head: 
 
 
 def parts(blocks: int, processors: int, columns: int) -> int:
-    """The fewest parts that use the processors nearly as well as any number does."""
+    """Return the fewest parts that use the processors nearly as well as any number does."""
     if blocks >= _single(_single(_BUSY) * processors):
         return 1
     candidates: list[tuple[int, float]] = []
@@ -69,7 +69,7 @@ def parts(blocks: int, processors: int, columns: int) -> int:
 
 
 def _single(value: float) -> float:
-    """A number in the single precision in which the original computes."""
+    """Return a number in the single precision in which the original computes."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
@@ -122,7 +122,7 @@ def sdpa_rule(scratch: Scratch) -> None:
 
 
 def _stated(source: str) -> Kernel | None:
-    """The kernel that a decomposed model names."""
+    """Return the kernel that a decomposed model names."""
     if source == "_scaled_dot_product_flash_attention":
         return "flash"
     return "efficient" if source == "_scaled_dot_product_efficient_attention" else None
@@ -155,7 +155,7 @@ def choose(scratch: Scratch, made: Attention, enabled: Collection[Kernel] = KERN
 
 
 def _fused(scratch: Scratch, made: Attention) -> Iterator[Kernel]:
-    """The fused kernels that can do it, the preferred one first."""
+    """Yield the fused kernels that can do it, the preferred one first."""
     capability = scratch.target.device.capability or (0, 0)
     four = all(len(sizes(one)) == 4 for one in (made.q, made.k, made.v))
     if not four or not _dense_heads(made) or made.dtype not in (DType.F32, DType.F16, DType.BF16):
@@ -349,7 +349,7 @@ def _weighted(
 
 
 def _like(type_: TensorType, dtype: DType) -> TensorType:
-    """A pointwise result of a tensor: dense, its axes in the same order."""
+    """Return a pointwise result of a tensor: dense, its axes in the same order."""
     if is_contiguous(type_):
         return tensor(dtype, type_.shape, type_.device)
     shape, steps = numbers(sizes(type_)), numbers(strides(type_))
