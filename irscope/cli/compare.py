@@ -158,7 +158,7 @@ class Command:
         )
 
     def _training(self, paths: Sequence[Path], args: argparse.Namespace) -> int | None:
-        """Steps of two models, or documents of `irscope simulate`; None where the files are something else."""
+        """Compare steps of two models, or documents of `irscope simulate`; None where the files are something else."""
         from irscope.tools.compare.training import TRAINING_MEASURES, TrainingComparison, is_simulation, side_of_document, side_of_step
 
         if not args.train and not all(map(is_simulation, paths)):

@@ -123,7 +123,7 @@ class Growth:
         self.most_doubled = most_doubled
 
     def region_for(self, size: int, available: int) -> int:
-        """Bytes to ask for on behalf of a request that no free chunk can serve."""
+        """Return the bytes to ask for on behalf of a request that no free chunk can serve."""
         if self.strategy == "same_as_requested":
             return size
         if size > self.next_size:
@@ -371,7 +371,7 @@ class BfcArena:
         return found, self._free.last() >> SHIFT
 
     def _extend(self, want: int) -> None:
-        """A new region with room for a request."""
+        """Add a new region with room for a request."""
         available = self._available()
         if want > available:
             raise self._out_of_memory(want)

@@ -110,7 +110,7 @@ class PeakFormula:
         return found
 
     def gives(self, batch: int, prompt: int, new: int) -> int | None:
-        """Bytes; None for lengths for which none was found."""
+        """Return the bytes; None for lengths for which none was found."""
         length = prompt + (new if self.of != "prompt" else 0)
         piece = next((one for one in self.pieces if one.since <= length and (one.until is None or length <= one.until)), None)
         return None if piece is None else max(one(Sizes(batch, prompt, new)) for one in piece.moments.values())

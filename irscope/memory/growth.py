@@ -153,7 +153,7 @@ class Growth:
     """Growth of steps; `capture` gives a step and the two after it, from a run of their own."""
 
     def __init__(self, capture: Callable[[int], Sequence[StepRequests]], before: int = 0) -> None:
-        """There are `before` tokens more than a step's number: kernels change at round numbers of tokens."""
+        """Take `before` tokens more than a step's number: kernels change at round numbers of tokens."""
         self._capture = capture
         self._before = before
         self._known: dict[int, StepRequests] = {}
@@ -306,7 +306,7 @@ def continued(
 def _append(
     made: Tape[Any], tape: Tape[Any], piece: Piece, number: int, slots: dict[int, Sequence[int]], work: dict[int, int], before: int
 ) -> None:
-    """One step more."""
+    """Append one more step."""
     base = piece.base
     first = len(made.sizes)
     made.sizes += piece.sizes(before + number)

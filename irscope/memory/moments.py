@@ -72,7 +72,7 @@ class Moments:
         return _integers(self.lives.alive(self.places[step]))
 
     def column(self, category: str) -> list[Quantity | int]:
-        """Bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
+        """Return the bytes of a category at each step; inexact ones with provenance, and with an interval where only they are uncertain."""
         if category == ROUNDING:
             return self._rounding
         found: list[Quantity | int] = [*self.by_category[category]]
@@ -97,7 +97,7 @@ class Moments:
         return [self._within(size, step, 0) if step in modelled else Quantity(size) for step, size in enumerate(self.total)]
 
     def at_peak(self, category: str) -> Quantity:
-        """Bytes of a category at the peak."""
+        """Return the bytes of a category at the peak."""
         return quantity(self.column(category)[self.peak_step]) if self.allocated else Quantity(0)
 
     @property
@@ -259,7 +259,7 @@ def kinds_by_life(kinds: Sequence[str], events: Sequence[int], phases: Sequence[
 
 
 def _uncertain(tape: Tape[Any], events: _Numbers, starts: _Numbers) -> dict[str, frozenset[int]]:
-    """Steps in which something of inexact size is allocated, by category."""
+    """Return the steps in which something of inexact size is allocated, by category."""
     slots = {slot for slot, spread in tape.spreads.items() if spread.low != spread.high}
     slots.update(slot for slot, size in enumerate(tape.sizes) if isinstance(size, SymDim))
     if not slots:
@@ -279,7 +279,7 @@ def _sums(changes: _Numbers) -> _Numbers:
 
 
 def _highest(total: _Numbers, starts: _Numbers) -> _Numbers:
-    """For each step the number of events after which the sum is highest, the first of several."""
+    """Return for each step the number of events after which the sum is highest, the first of several."""
     first, end = starts[:-1], starts[1:]
     places = first.copy()
     busy = np.flatnonzero(end > first)

@@ -113,7 +113,7 @@ def step_over(
 
 
 def _alive(repeat: Repeat, at: int, events: Sequence[int], blocks: dict[int, Block]) -> list[int]:
-    """Places of requests within reach whose blocks are still taken."""
+    """Return the places of requests within reach whose blocks are still taken."""
     return [place for place in range(max(at - repeat.reach, 0), at) if events[place] >= 0 and events[place] in blocks]
 
 

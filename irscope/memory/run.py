@@ -96,7 +96,7 @@ class Lives:
 
     @cached_property
     def total(self) -> Ints:
-        """Bytes at each moment."""
+        """Return the bytes at each moment."""
         return self.over()
 
     def heights(self, keys: Sequence[Key]) -> Iterator[tuple[Key, Ints]]:

@@ -239,7 +239,7 @@ class Replayed:
         return next(one for one in self.outcomes if one.name == name)
 
     def at(self, moment: str, counter: str) -> int:
-        """One counter before the first span, or at the peak of one."""
+        """Return one counter before the first span, or at the peak of one."""
         return (self.before if moment == "before" else self[moment].peak)[counter]
 
     def worst(self, counter: str) -> int:
@@ -248,7 +248,7 @@ class Replayed:
 
     @property
     def retries(self) -> tuple[int, ...]:
-        """Those of each span."""
+        """Return those of each span."""
         return tuple(one.retries for one in self.outcomes)
 
 
@@ -524,7 +524,7 @@ class DeviceRun(Generic[Owner]):
 
 
 def _as_number(size: Dim, end: End) -> int:
-    """One size as a number; for a data-dependent one its lower bound."""
+    """Return one size as a number; for a data-dependent one its lower bound."""
     if not isinstance(size, SymDim):
         return size
     low, high = bounds(size)
@@ -712,7 +712,7 @@ class _Replay:
 
 
 def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple[Sequence[int], Action | None]]:
-    """Requests with the action that follows them."""
+    """Yield the requests with the action that follows them."""
     at = 0
     for action in actions:
         yield events[at : action.at], action
@@ -828,7 +828,7 @@ class TapedAllocator(CachingAllocator):
         self.tape.act("wait", stream, *((other,) if isinstance(other, int) else other))
 
     def synchronize(self, what: int | Event | None = None) -> None:
-        """The host waits."""
+        """Note that the host waits."""
         super().synchronize(what)
         if isinstance(what, Event):
             self.tape.act("synchronize", what.stream, place=what.at)

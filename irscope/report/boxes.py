@@ -365,7 +365,9 @@ class BoxTree:
 
 
 def nodes_near(start: Iterable[Node], hops: int, graph: Graph, most: int | None = None) -> list[Node]:
-    """Nodes of a graph that are at most so many edges away from some, with what is inside their regions; no more than `most` if given."""
+    """Return the nodes of a graph that are at most so many edges away from some, with what is inside their regions; no more than `most` if
+    given.
+    """
     found = dict.fromkeys(one for one in (outermost(node, graph) for node in start) if one is not None)
     edge = list(found)
     for _ in range(hops):
@@ -631,7 +633,7 @@ def _port(room: _Room, rooms: Mapping[int, _Room], member: int, *, entry: int = 
 
 
 def _origins(contents: Contents) -> dict[int, tuple[int, int]]:
-    """For each trunk of the layers the (member, trunk) of the lanes."""
+    """Return for each trunk of the layers the (member, trunk) of the lanes."""
     return {number: key for key, number in contents.trunks.items()}
 
 
@@ -769,7 +771,7 @@ def _spread(
 
 
 def bytes_of(values: Iterable[Value]) -> Dim | None:
-    """Bytes of some values together; None where a size is not known."""
+    """Return the bytes of some values together; None where a size is not known."""
     return total_of(value.type.tensor_bytes for value in values)
 
 

@@ -304,7 +304,7 @@ class Card:
     """Of a file of weights that says something of its model, and of a language model that generates."""
 
     def quantities(self) -> dict[str, Quantity]:
-        """Numbers that say where they come from, by the keys of `fields`."""
+        """Return the numbers that say where they come from, by the keys of `fields`."""
         identity, memory, cost = self.identity, self.memory, self.cost
         found = {
             "parameters": identity.parameters,
@@ -441,7 +441,7 @@ def _names_of(kind: type) -> Iterator[str]:
 
 
 def _number(one: Quantity) -> dict[str, Json]:
-    """Bytes of one row, with what is to be said beyond the number."""
+    """Return the bytes of one row, with what is to be said beyond the number."""
     made: dict[str, Json] = {"bytes": json_value(one.value)}
     where = Provenance.UNKNOWN if one.shown is None else one.provenance
     if where is not Provenance.EXACT:

@@ -618,7 +618,7 @@ def formula_text(formula: str, kind: Kind) -> str | None:
 
 
 def adding_up(values: Sequence[int], total: int, unit: float) -> list[float]:
-    """Values in a unit with two decimals, rounded so that they add up to the total as it is printed."""
+    """Return the values in a unit with two decimals, rounded so that they add up to the total as it is printed."""
     step = 100 if unit > 1 else 1
     scaled = [value * step / unit for value in values]
     floors = [math.floor(one) for one in scaled]

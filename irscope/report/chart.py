@@ -53,7 +53,7 @@ def bin_of(place: Number, places: Sequence[Number], count: int) -> int:
 
 
 def highest(places: Sequence[Number], heights: Sequence[Number | None], count: int) -> list[int | None]:
-    """For each of `count` equal parts of the x axis the index of its highest point; None where nothing is known.
+    """Return for each of `count` equal parts of the x axis the index of its highest point; None where nothing is known.
 
     A part without a point repeats the point before it: a value holds until the next one.
     """
@@ -203,7 +203,7 @@ class Canvas:
         return [[(chr(_EMPTY | bits) if self._has_braille else sign) if bits else " " for bits in row] for row in self._bits]
 
     def rows(self) -> Iterator[str]:
-        """Lines of text, from the top."""
+        """Return the lines of text, from the top."""
         return ("".join(row).rstrip() for row in self.cells())
 
 

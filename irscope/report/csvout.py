@@ -45,7 +45,9 @@ class Section:
 
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
-    """Tables and series one below the other, with a comment line each where there are several; summaries only where there is neither."""
+    """Yield the tables and series one below the other, with a comment line each where there are several; summaries only where there is
+    neither.
+    """
     sections = [section for report in _reports(document) for section in _sections(report)]
     sections = sections or [section for report in _reports(document) for section in _summary(report)]
     for number, section in enumerate(sections):

@@ -176,7 +176,7 @@ class PartWriter:
             yield '<p class="quiet">no rows</p>\n'
 
     def cell(self, cell: Cell, kind: Kind, provenance: Provenance, scale: float = 0) -> str:
-        """One cell; with a scale it has a bar."""
+        """Return one cell; with a scale it has a bar."""
         value = bare(cell)
         shown = self.cells.write(cell, kind, provenance)
         raw = raw_text(cell)

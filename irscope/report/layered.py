@@ -79,7 +79,9 @@ def _layers_of(count: int, links: tuple[Link, ...], first: tuple[int, ...], last
 
 
 def _back_edges(count: int, links: Sequence[Link]) -> set[int]:
-    """Numbers of the edges that close a cycle, found depth first in the order of boxes; edges from a box to itself are among them."""
+    """Return the numbers of the edges that close a cycle, found depth first in the order of boxes; edges from a box to itself are among
+    them.
+    """
     after: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for number, link in enumerate(links):
         after[link.source].append((link.target, number))

@@ -87,7 +87,7 @@ def _cut_together(texts: Sequence[str], width: int, ellipsis: str) -> list[str]:
 
 
 def _equal(shown: Mapping[str, str]) -> list[list[str]]:
-    """Names that are shown as the same text."""
+    """Return the names that are shown as the same text."""
     groups: dict[str, list[str]] = {}
     for name, text in shown.items():
         groups.setdefault(text, []).append(name)
@@ -114,7 +114,7 @@ def _parts(text: str, level: int) -> list[_Part]:
 
 
 def _differences(names: Sequence[Sequence[_Part]]) -> list[list[int]]:
-    """For each name the places at which it first differs from another one, from the left."""
+    """Return for each name the places at which it first differs from another one, from the left."""
     order = sorted(range(len(names)), key=lambda number: tuple(names[number]))
     found: list[set[int]] = [set() for _ in names]
     for walk in (order, order[::-1]):

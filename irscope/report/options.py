@@ -90,7 +90,7 @@ def shown_card(card: object) -> str:
 
 
 def shown_alone(part: object, how: str) -> str:
-    """One report or one table for somebody who looks at it in Python: as "text", or as "html" that may stand in a notebook.
+    """Return one report or one table for somebody who looks at it in Python: as "text", or as "html" that may stand in a notebook.
 
     By name: what writes them imports reports and tables, which are shown by this.
     """

@@ -194,7 +194,7 @@ def _bars(panel: Panel) -> tuple[list[str], int]:
 
 
 def _legend(panel: Panel, top: int) -> tuple[list[str], int]:
-    """Names with their colours, in as many lines as they need, and where they end."""
+    """Return the names with their colours, in as many lines as they need, and where they end."""
     if not panel.has_legend:
         return [], top + 4
     parts: list[str] = []
@@ -256,7 +256,7 @@ def check_plot(path: Path) -> None:
 
 
 def write_plot(panels: Sequence[Panel], path: Path, title: str) -> None:
-    """The panels below one another, in the format that the file's ending says."""
+    """Write the panels below one another, in the format that the file's ending says."""
     if not panels:
         hint = "`--passes liveness` draws memory, once every size is a number: `--bind batch=8`; a sweep one symbol of several sizes"
         raise UsageError("no report has a curve to draw", code="IRS430", where=path.name, hint=hint)

@@ -264,7 +264,7 @@ class ModelInfo:
 
     @property
     def sha256(self) -> str:
-        """Of the file's content; empty where there is no file."""
+        """Return the digest of the file's content; empty where there is no file."""
         return self.digest()
 
     @property

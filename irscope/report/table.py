@@ -131,7 +131,7 @@ class Table:
         return self if len(kept) == len(self.columns) else replace(self, columns=kept, data={one.key: self.data[one.key] for one in kept})
 
     def cells(self, key: str) -> list[Cell]:
-        """One column as plain cells."""
+        """Return one column as plain cells."""
         return column_cells(self.data[key])
 
     def assumed(self) -> Table:
@@ -171,7 +171,7 @@ class Table:
         return shown_alone(self, "html")
 
     def first(self, limit: int | None) -> Table:
-        """At most so many rows, all for 0 or None. Where rows add up to a whole, the last one stands for all that are left out."""
+        """Return at most so many rows, all for 0 or None. Where rows add up to a whole, the last one stands for all that are left out."""
         if not limit or len(self) <= limit:
             return self
         kept = limit - 1 if self.whole else limit
@@ -254,7 +254,7 @@ class Series:
         return (self.x, *self.y)
 
     def cells(self, key: str) -> list[Cell]:
-        """One column as plain cells."""
+        """Return one column as plain cells."""
         return column_cells(self.data[key])
 
     def assumed(self) -> Series:

@@ -190,7 +190,7 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
 
 
 def alone(part: Report | Table) -> str:
-    """One report or table, as somebody sees it who prints it in Python."""
+    """Return one report or table, as somebody sees it who prints it in Python."""
     if isinstance(part, Report):
         return "".join(render(Document(reports=(part,)), RenderOptions())).rstrip()
     return "\n".join(table_lines(part, RenderOptions()))

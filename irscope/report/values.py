@@ -242,7 +242,7 @@ def json_value(cell: Cell) -> Json:
 
 
 def compact_json(value: object) -> str:
-    """One line of JSON in ASCII, without any control character."""
+    """Return one line of JSON in ASCII, without any control character."""
     return json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 

@@ -290,7 +290,7 @@ class _Maker:
         return replace(memory, branches=tuple(BranchMemory(chosen, one.peak) for chosen, (_, one) in zip(choices, made, strict=True)))
 
     def _choices(self) -> Iterator[dict[str, int]]:
-        """Numbers for the elements of inputs that decide which branches run."""
+        """Yield the numbers for the elements of inputs that decide which branches run."""
         deciding = deciding_elements(self.ctx.get(Shapes()), self.at.program)
         for numbers in itertools.product(*deciding.values()):
             yield dict(zip(deciding, numbers, strict=True))

@@ -234,7 +234,7 @@ def local_gpu() -> str:
 
 
 def _names_in_proc() -> list[str]:
-    """Names of NVIDIA's GPUs that the driver shows, in the order of their addresses; this alone costs next to nothing."""
+    """Return the names of NVIDIA's GPUs that the driver shows, in the order of their addresses; this alone costs next to nothing."""
     names: list[str] = []
     try:
         for folder in sorted(_PROC.iterdir()):

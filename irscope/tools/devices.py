@@ -39,7 +39,7 @@ DENSE = "rates are dense peaks (no structured sparsity), a multiply-add is 2 FLO
 
 
 def devices_report(devices: Sequence[DeviceProfile]) -> Report:
-    """One row a device."""
+    """Return one row a device."""
     table = Table.of(
         [
             (

@@ -246,7 +246,7 @@ class Serving:
         return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
 
     def report(self) -> Report:
-        """Tables of the same."""
+        """Return the same as tables."""
         wish, engine, served = self.wish, self.engine, self.served
         summary: dict[str, Any] = {"verdict": self.verdict, "model": wish.model, "engine": str(engine)}
         low, high = self.blocks
@@ -417,7 +417,7 @@ def _groups(served: Served, engine: Engine, where: str) -> list[Group]:
 
 
 def _blocks(group: Group, length: int, block: int, engine: Engine) -> int:
-    """Blocks of a request in a group; in a window there is room for what one step reads as well."""
+    """Return the number of blocks of a request in a group; in a window there is room for what one step reads as well."""
     if group.window is None:
         return -(-length // block)
     return -(-min(group.window - 1 + engine.whole("max_tokens"), length) // block) + 1

@@ -93,7 +93,7 @@ def _notes(tree: BoxTree, model: Model, view: View, keep: set[Node] | None, leve
 
 
 def _near(model: Model, view: View) -> set[Node]:
-    """Nodes of the main graph that are so near a node or module, with what is inside their regions."""
+    """Return the nodes of the main graph that are so near a node or module, with what is inside their regions."""
     graph = model.graph
     named = view.around.removeprefix("%")
     key = path_key(named)

@@ -150,7 +150,7 @@ class Fit:
 
     @property
     def headroom(self) -> int:
-        """Bytes that are left at the largest size; negative where nothing fits."""
+        """Return the bytes that are left at the largest size; negative where nothing fits."""
         return self.memory - self.peak.bytes
 
     @property
@@ -257,7 +257,7 @@ def fit(
 
 
 def room_of(memory: int | str | None, target: Target) -> int:
-    """Bytes that may be taken: as given, or what the device has besides a CUDA context."""
+    """Return the bytes that may be taken: as given, or what the device has besides a CUDA context."""
     if isinstance(memory, str):
         return parse_memory(memory)
     if memory is not None:
@@ -319,7 +319,7 @@ class Search:
         return simulator(self.model.manager, "auto")
 
     def budget(self, memory: int | str | None) -> int:
-        """Bytes that the model may take: as given, or what the device has besides a CUDA context."""
+        """Return the bytes that the model may take: as given, or what the device has besides a CUDA context."""
         return room_of(memory, self.target)
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
@@ -394,7 +394,7 @@ class Search:
         return [self.largest(memory, free[0], {**others, second: size}) for size in (*sizes, most.largest)]
 
     def formula(self, others: Mapping[str, int]) -> str:
-        """Bytes as they are asked for: weights, inputs and the activation peak."""
+        """Return the bytes as they are asked for: weights, inputs and the activation peak."""
         total: Dim = self.timeline.peak
         if self.counter != "activation":
             for size in self.timeline.resident.values():
@@ -402,7 +402,7 @@ class Search:
         return str(bind(total, others))
 
     def formula_bytes(self, symbol: str, sizes: Sequence[int], others: Mapping[str, int] | None = None) -> Sequence[int]:
-        """Bytes as they are asked for at some sizes: what is needed is never less."""
+        """Return the bytes as they are asked for at some sizes: what is needed is never less."""
         return self._heights(symbol, others or {})(sizes)
 
     def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:

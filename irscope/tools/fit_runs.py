@@ -81,7 +81,7 @@ class RunFit:
 
     @property
     def exit_code(self) -> int:
-        """That of the command."""
+        """Return the exit code of the command."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
         failing = self.following

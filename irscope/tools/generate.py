@@ -99,7 +99,7 @@ class Generation(Reported):
 
     @property
     def formula(self) -> str:
-        """Bytes of the cache by the sizes that the user chooses; empty where its layers follow no rule that was found."""
+        """Return the bytes of the cache by the sizes that the user chooses; empty where its layers follow no rule that was found."""
         return cache_formula(self)
 
     @property
@@ -126,7 +126,7 @@ class Generation(Reported):
         return "oom" if self.refused_at else "finished"
 
     def report(self) -> Report:
-        """Tables of the same."""
+        """Return the same as tables."""
         wish, loaded = self.wish, self.loaded
         summary: dict[str, Any] = {"verdict": self.verdict, "reserved_peak_bytes": self.peak("reserved")}
         summary["peak_at"] = self._peak_place()
@@ -786,7 +786,7 @@ def _weights_text(loaded: Loaded) -> str:
 
 
 def cache_formula(found: Generation) -> str:
-    """Bytes of the cache on the device after the last token; empty where it does not say what was counted."""
+    """Return the bytes of the cache on the device after the last token; empty where it does not say what was counted."""
     wish, loaded = found.wish, found.loaded
     if loaded is None or not found.cache:
         return ""

@@ -49,7 +49,7 @@ class GenerationTimes:
     """Operators whose kernels are not known, with the number of calls."""
 
     def rows(self) -> Iterator[tuple[str, object]]:
-        """Rows of a report."""
+        """Yield the rows of a report."""
         yield "time_to_first_token", self.first
         if self.token is not None:
             yield "time_a_token", self.token

@@ -152,7 +152,7 @@ class Lowered:
 
     @cached_property
     def kernels_of(self) -> Mapping[int, Sequence[int]]:
-        """For each node of the eager program, by its place, the kernels that do its work."""
+        """Return for each node of the eager program, by its place, the kernels that do its work."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for place, kernel in enumerate(self.kernels):
             for one in kernel.eager:
@@ -246,7 +246,7 @@ class Lowered:
 
 
 def _steps(model: Model) -> Iterator[tuple[Node, int | None, float | None]]:
-    """Nodes that do something, with the bytes that they move and their least time."""
+    """Yield the nodes that do something, with the bytes that they move and their least time."""
     costs: Costs = model.manager.get(NodeCosts())
     bounds = model.manager.get(Roofline())
     seconds = {one.node: None if one.reason else bounds.seconds_of(one) for one in bounds.nodes}

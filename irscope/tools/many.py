@@ -199,7 +199,9 @@ def _sizes_text(row: Row) -> str:
 
 
 def short_names(texts: Sequence[str]) -> tuple[list[str], str]:
-    """Names without the folders and packages that all have, at their beginning and end, and how the whole ones are made of them."""
+    """Return the names without the folders and packages that all have, at their beginning and end, and how the whole ones are made of
+    them.
+    """
     parts = {text: re.split(r"(?<=[/:])", text) for text in texts}
     if len(parts) < 2:
         return list(texts), ""
@@ -218,7 +220,7 @@ def short_names(texts: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _table_json(document: Document, rows: Sequence[Row], chosen: Chosen | None) -> ManyJson:
-    """Rows as the first table has them, which --sort, --filter and --top have been at."""
+    """Return the rows as the first table has them, which --sort, --filter and --top have been at."""
     (table, *_) = document.reports[0].tables
     return {
         "schema": SCHEMA,

@@ -251,7 +251,7 @@ class Spent:
         return self.total - self.within
 
     def groups(self, key: Callable[[OpRecord], str]) -> list[Group]:
-        """Operators with a time by a name, the one that takes longest first."""
+        """Return the operators with a time by a name, the one that takes longest first."""
         found: dict[str, Group] = {}
         for op in self.recording.ops:
             if op.time is not None:
@@ -276,7 +276,7 @@ class Spent:
         return seconds, seconds / self.total if self.total else None, bound, bound / seconds if seconds else None
 
     def rest(self, left: Sequence[OpRecord], label: str) -> Iterator[tuple[object, ...]]:
-        """Rows of what a table leaves out, so that it adds up."""
+        """Yield the rows of what a table leaves out, so that it adds up."""
         if left:
             yield label, *self.cells(left, sum(op.time.median_us for op in left if op.time is not None) / 1e6)
         blank = (None,) * (len(self.columns) - 2)
@@ -534,7 +534,7 @@ def _operators(recording: Recording) -> Quantity:
 
 
 def _memory(recording: Recording, run: str) -> dict[str, object]:
-    """Bytes of a run; nothing where the executor does not tell."""
+    """Return the bytes of a run; nothing where the executor does not tell."""
     found = figures(recording, run)
     if found.peak is None:
         return {}
@@ -564,12 +564,14 @@ def _versions_text(recording: Recording) -> str:
 
 
 def peak_parts(recording: Recording, *, workspaces: bool = True) -> dict[str, int]:
-    """Bytes by category at the highest moment of the recorded step; they add up to its peak, with the workspaces of kernels or without."""
+    """Return the bytes by category at the highest moment of the recorded step; they add up to its peak, with the workspaces of kernels or
+    without.
+    """
     return {name: size for name, size in highest_of(_heights_of(recording, workspaces=workspaces)).items() if size}
 
 
 def _heights_of(recording: Recording, *, workspaces: bool = True) -> dict[str, list[int]]:
-    """Bytes by category before the step and after each of its events."""
+    """Return the bytes by category before the step and after each of its events."""
     events = recording.run("warm") if workspaces else without_workspaces(recording.run("warm"))
     return heights_of([(event.category, event.bytes) for event in events], ((block.category, block.bytes) for block in recording.held))
 
@@ -618,7 +620,7 @@ def _in_usual_order(names: Mapping[str, object]) -> list[str]:
 
 
 def machine_series(recording: Recording) -> Iterator[Series]:
-    """Lines of what was sampled, over the time of the recording."""
+    """Yield the lines of what was sampled, over the time of the recording."""
     samples = recording.samples
     x = Column("seconds", Kind.SECONDS)
     data: dict[str, Sequence[object]] = {"seconds": [one.time_us / 1e6 for one in samples]}
@@ -654,7 +656,7 @@ def picture_words(picture: str, found: Mapping[int, Recording]) -> str:
 
 
 def recorded_panels(picture: str, found: Mapping[int, Recording]) -> list[Panel]:
-    """One picture of recorded steps, which have sizes of the batch where they are several; all of a single step without a name."""
+    """Return one picture of recorded steps, which have sizes of the batch where they are several; all of a single step without a name."""
     if picture == "latency":
         return latency_panels(found)
     panels: list[Panel] = []
@@ -706,7 +708,7 @@ def latency_panels(found: Mapping[int, Recording]) -> list[Panel]:
 
 
 def phase_seconds(recording: Recording) -> dict[str, float]:
-    """Seconds in operators by phase."""
+    """Return the seconds in operators by phase."""
     found: dict[str, float] = {}
     for op in recording.ops:
         if op.time is not None:
@@ -731,7 +733,7 @@ def batches_series(found: Mapping[int, Recording]) -> Series:
 
 
 def batches_document(found: Mapping[int, Recording]) -> Document:
-    """Steps at several sizes of the batch, a row each."""
+    """Return the steps at several sizes of the batch, a row each."""
     first = next(iter(found.values()))
     rows = []
     for batch, recording in found.items():

@@ -231,7 +231,7 @@ class FileOrder:
 
     @property
     def moved(self) -> int:
-        """Nodes that stand at another place than before."""
+        """Return the number of nodes that stand at another place than before."""
         return sum(place != number for place, number in enumerate(self.order))
 
     @property
@@ -265,7 +265,7 @@ def file_order(model: Model, nodes: NodeFile, schedule: Schedule) -> FileOrder:
 
 
 def _file_numbers(model: Model, found: Scheduled, origins: Sequence[int]) -> list[int]:
-    """For each operator of the schedule, the file's node; those behind the end stand for what the file does without a node."""
+    """Return for each operator of the schedule, the file's node; those behind the end stand for what the file does without a node."""
     graph = model.graph
     after = max(origins, default=-1) + 1
     numbers = {node: origins[at] if at < len(origins) else after for at, node in enumerate(graph)}

@@ -71,7 +71,7 @@ class BudgetRow:
 
     @property
     def saved(self) -> int:
-        """Bytes that the forwards keep for the backward besides inputs and parameters, of each graph once."""
+        """Return the bytes that the forwards keep for the backward besides inputs and parameters, of each graph once."""
         graphs = self.document.get("compiled", {}).get("graphs", ())
         return sum(one["bytes"] or 0 for graph in graphs for one in graph["saved"])
 

@@ -473,7 +473,7 @@ class _Search:
         self.found: dict[int, dict[str, Any]] = {}
 
     def simulate(self, ranks: Iterable[int]) -> None:
-        """Those of the ranks that were not simulated yet, within the limit."""
+        """Simulate those of the ranks that were not simulated yet, within the limit."""
         wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self.found][: max(0, self._most - len(self.found))]
         if wanted and not self.children.interrupted:
             made = self.children.run([replace(self._options, rank=rank) for rank in wanted])
@@ -490,7 +490,7 @@ class _Search:
         return axes_of(self._options.ranks, groups)
 
     def places(self, axis: Axis) -> list[int]:
-        """For each place along an axis the one that stands for it."""
+        """Return for each place along an axis the one that stands for it."""
         collectives = [one for made in self.found.values() for one in made["collectives"] if one["op"] in _PEERS]
         if any(_stretch(_members(one["ranks"])) == axis[1:] for one in collectives):
             self.simulate(place * axis.stride for place in range(axis.size))
@@ -512,7 +512,7 @@ class _Search:
             self._halve(axis, middle, high, stands)
 
     def classified(self, axes: Sequence[Axis], named: Sequence[int]) -> dict[int, int]:
-        """For each rank the one that stands for it."""
+        """Return for each rank the one that stands for it."""
         world = self._options.ranks
         grids = [self.places(axis) for axis in axes]
         stands = self._crossed(axes, grids)

@@ -86,7 +86,7 @@ class Tried:
     """Effect of torch.compile's own settings; None where none was tried."""
 
     def saved(self, trial: Trial, key: str = "reserved") -> int | None:
-        """Bytes less at the peak; None where it is not known."""
+        """Return the bytes less at the peak; None where it is not known."""
         if not trial.ended or not peak_of(self.before, key):
             return None
         return peak_of(self.before, key) - peak_of(trial.document, key)

@@ -296,7 +296,7 @@ class Simulation(Reported):
         return tape.replay(self.allocator(), tape.numbers("central"), watch, addresses=True)
 
     def allocator(self) -> CachingAllocator:
-        """One like the program's."""
+        """Return an allocator like the program's."""
         return allocator_of(self.target, self.options)
 
     @functools.cached_property
@@ -306,7 +306,9 @@ class Simulation(Reported):
         return tape.replay(gpu, tape.numbers("central"), addresses=True), gpu
 
     def missing(self) -> int | None:
-        """By how much the device is too small for the request that was refused, once the cache is given back; None where none was."""
+        """Return by how much the device is too small for the request that was refused, once the cache is given back; None where none
+        was.
+        """
         refused = next((one.what for one in reversed(self.tape.actions) if one.verb == "refused"), None)
         return None if refused is None else max(refused - self.left_at_refusal(), 1)
 
@@ -315,7 +317,7 @@ class Simulation(Reported):
         return self._at_fullest[1].device_free
 
     def alive_at_refusal(self) -> tuple[dict[str, int], list[Row]]:
-        """Bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
+        """Return the bytes by category, which add up to what was allocated, and what was alive by category, module and line."""
         held = self._at_fullest[0].held
         rows = rows_of(self.tape, held)
         return totals_of(rows) | {ROUNDING: sum(block.size - block.requested for block in held.values())}, rows
@@ -417,7 +419,7 @@ class Simulation(Reported):
         return _OUTCOMES[self.outcome] + (f": {_short(error_line(self.error))}" if self.error else "")
 
     def report(self) -> Report:
-        """Tables of the same."""
+        """Return the same as tables."""
         summary: dict[str, Any] = {
             "verdict": verdict_of(self.to_json(), self.target),
             "program": f"{self.script} on {self.target.text}",
@@ -829,7 +831,9 @@ _MOST_STEPS_MARKED: Final = 8
 
 
 def _over_time(simulation: Simulation) -> tuple[Series, ...]:
-    """Bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked for it."""
+    """Return the bytes that the program has asked for, by category, after each of its requests; what is alive there, by the line that asked
+    for it.
+    """
     tape, lives = simulation.tape, Lives.of(simulation.tape)
     if not lives.total.any():
         return ()

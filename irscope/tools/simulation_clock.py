@@ -80,7 +80,7 @@ class Clocked:
 
     @property
     def exposed(self) -> float | None:
-        """Seconds in which streams wait for collectives; None where that is not known."""
+        """Return the seconds in which streams wait for collectives; None where that is not known."""
         known = [one.exposed for one in self.steps if one.exposed is not None and one.name != BEFORE]
         return None if self.missing or self.unsent else sum(known)
 

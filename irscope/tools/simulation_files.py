@@ -143,7 +143,7 @@ def _header(simulation: Simulation) -> Header:
 
 
 def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord], list[MemoryEvent]]:
-    """Requests of a stretch; those that one operator made one after the other belong to one."""
+    """Return the requests of a stretch; those that one operator made one after the other belong to one."""
     ops: list[OpRecord] = []
     events: list[MemoryEvent] = []
     sizes = tape.numbers("central")

@@ -231,7 +231,7 @@ class Captures:
         return all(memory.trace.requests is None for memory in self.found.values())
 
     def needs(self, batch: int) -> int:
-        """Bytes that it takes of the device, reserved where an allocator is: the most of all steps."""
+        """Return the bytes that it takes of the device, reserved where an allocator is: the most of all steps."""
         memory = self.memory(batch)
         return memory.central.worst(memory.taken)
 
@@ -451,7 +451,7 @@ def _of_batches(swept: Sequence[Series]) -> Sequence[Series]:
 
 
 def step_panels(picture: str, steps: Mapping[str, Model], swept: Sequence[Series], seconds: float) -> list[Panel]:
-    """One picture of steps, which have names where they are several. A search for plans gets some seconds."""
+    """Return one picture of steps, which have names where they are several. A search for plans gets some seconds."""
     if picture == "batch":
         return [panel for series in _of_batches(swept) for panel in panels_of(series)]
     if picture == "categories":
@@ -556,7 +556,7 @@ def write_plan(model: Model, budget_text: str, path: str, seconds: float = 10) -
 
 
 def _step_budget(trace: Trace, times: StepTimes, text: str) -> tuple[int, int]:
-    """Bytes of the budget, and of what is there all the time and is neither activation nor gradient."""
+    """Return the bytes of the budget, and of what is there all the time and is neither activation nor gradient."""
     step = step_problem(trace, times.of)
     problem = step.problem
     simulator = Simulator(problem)

@@ -295,7 +295,7 @@ def _figure(rate: Rate, scale: float, unit: str) -> dict[str, object]:
 
 
 def _time(rate: Rate) -> dict[str, object]:
-    """Seconds for one, from calls a second."""
+    """Return the seconds for one, from calls a second."""
     return {"lo": _five_digits(1e9 / rate.best), "hi": _five_digits(1e9 / rate.median), "unit": "ns", "source": "here"}
 
 

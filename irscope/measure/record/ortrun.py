@@ -164,7 +164,7 @@ class _Mapper:
         return self.owner.get(maker) if maker is not None else None
 
     def _before_the_run(self, outputs: Sequence[str]) -> set[int]:
-        """Nodes that depend on no input's values, or that no output depends on."""
+        """Return the nodes that depend on no input's values, or that no output depends on."""
         constant: set[int] = set()
         for number, node in enumerate(self.original):
             makers = [self.maker.get(value) for value in node.inputs if value and value not in self.inputs]
@@ -514,7 +514,7 @@ class _Teller:
         self.running = running
 
     def tell(self, failure: Exception | None) -> None:
-        """Operators, memory and problems."""
+        """Write operators, memory and problems."""
         runs = self._runs()
         mapping, nodes = self._mapping(runs.warm)
         ops = list(self._ops(runs, mapping, nodes))
@@ -627,7 +627,7 @@ def _events(run: str, kernels: Sequence[Kernel], ops: Sequence[OpRecord]) -> Ite
 
 
 def _bytes_before(kernels: Sequence[Kernel]) -> int | None:
-    """Bytes in use when the run began."""
+    """Return the bytes in use when the run began."""
     first = kernels[0].memory if kernels else None
     return first.requested - first.change if first is not None else None
 

@@ -252,7 +252,7 @@ def held_before(before: Resident, trace: Trace) -> list[Held]:
 
 
 def step_events(run: str, trace: Trace, before: Resident, after: Resident, *, is_same: bool) -> Iterator[MemoryEvent]:
-    """Blocks as they come and go, with what they are for."""
+    """Yield the blocks as they come and go, with what they are for."""
     kinds = _categories(trace, before, after)
     start = trace.allocations[0].time if trace.allocations else 0
     for one, category in zip(trace.allocations, kinds, strict=True):
@@ -319,7 +319,7 @@ def _kept(trace: Trace, one: Allocation) -> str:
 
 
 def usage_of(trace: Trace) -> list[tuple[int, int, int]]:
-    """For each call the bytes that outlive it, the most besides, and the bytes alive when it ends."""
+    """Return for each call the bytes that outlive it, the most besides, and the bytes alive when it ends."""
     count = len(trace.operators)
     made, workspace, taken, alive_after = ([0] * count for _ in range(4))
     ends: dict[int, int] = {}

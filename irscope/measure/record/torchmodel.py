@@ -246,7 +246,7 @@ class ScopeTracker:
         self._calls.clear()
 
     def enter(self, module: torch.nn.Module) -> None:
-        """A call begins."""
+        """Note that a call begins."""
         full = self._names.get(module, type(module).__name__)
         above, path, _ = self._open[-1] if self._open else ("", "", None)
         if not above:
@@ -263,7 +263,7 @@ class ScopeTracker:
         self._open.append((full, path, marker))
 
     def leave(self) -> None:
-        """The innermost call has ended."""
+        """Note that the innermost call has ended."""
         self._open.pop()[2].__exit__(None, None, None)
 
     def _leave(self, module: torch.nn.Module, arguments: Any, result: Any) -> None:

@@ -185,7 +185,7 @@ class Failed(Exception):
 
 
 def memory_run(model: Runnable) -> Trace:
-    """One run with every block that comes and goes. Raises Failed."""
+    """Return one run with every block that comes and goes. Raises Failed."""
     failure: Exception | None = None
     result: Any = None  # kept until the profile has ended: what it holds is the model's output
     watch = profile(activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True)
@@ -256,7 +256,7 @@ class Calls(TorchDispatchMode):
 
 
 def typed_run(model: Runnable) -> tuple[Trace, Calls]:
-    """One run whose operators carry the numbers of the calls they made."""
+    """Return one run whose operators carry the numbers of the calls they made."""
     calls = Calls()
     with quiet(), torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen, _RecordFunctionFast(f"{RUN} 0"), calls:
         model.marked()

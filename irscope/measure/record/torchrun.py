@@ -53,7 +53,7 @@ def with_inputs(request: Request, model: Runnable) -> Request:
 
 
 def record_on_cpu(model: Runnable, request: Request, sink: Sink) -> None:
-    """The runs on the processor, whose memory has no counters: the events are summed."""
+    """Record the runs on the processor, whose memory has no counters: the events are summed."""
     before = resident_bytes(model)
     sink.add(_tensor_counters("before", before, before))
     try:
@@ -85,7 +85,7 @@ def record_on_cpu(model: Runnable, request: Request, sink: Sink) -> None:
 
 
 def tell(material: Material, sink: Sink) -> None:
-    """Operators, events, and whether the runs agreed."""
+    """Write operators, events, and whether the runs agreed."""
     lines: list[Line] = [*op_records(material), *memory_events(material)]
     for line in lines:
         sink.add(line)
@@ -95,7 +95,7 @@ def tell(material: Material, sink: Sink) -> None:
 
 
 def tell_latency(plain: list[float], profiled: list[float], sink: Sink) -> None:
-    """Whole runs without and with profiling."""
+    """Write the times of whole runs without and with profiling."""
     for how, taken in (("plain", plain), ("profiled", profiled)):
         times = times_of(taken)
         if times is not None:
@@ -129,7 +129,7 @@ def torch_versions() -> dict[str, str]:
 
 
 def resident_bytes(model: Runnable) -> int:
-    """Bytes of the model and its arguments, each storage counted once."""
+    """Return the bytes of the model and its arguments, each storage counted once."""
     storages = {one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in model.resident()}
     return sum(storages.values())
 
@@ -223,7 +223,7 @@ CUDA_OP_TIME = "CUDA events around each call below autograd; where the GPU waits
 
 
 def record_cuda(request: Request, sink: Sink) -> None:
-    """The runs on a GPU."""
+    """Record the runs on a GPU."""
     device = cuda_device_of(request.options.device)
     torch.cuda.set_device(device)
     try:
@@ -235,14 +235,14 @@ def record_cuda(request: Request, sink: Sink) -> None:
 
 
 def begin_on_cuda(request: Request, device: torch.device, sink: Sink) -> None:
-    """The first line, when the model and its inputs are on the device."""
+    """Write the first line, when the model and its inputs are on the device."""
     torch.cuda.synchronize(device)
     sink.begin(torch_header(request, described(device), CUDA_OP_TIME))
     sink.add(cuda_counters("before", device))
 
 
 def record_on_cuda(model: Runnable, request: Request, device: torch.device, sink: Sink) -> None:
-    """The runs, cold and warm, and those that are timed."""
+    """Record the runs, cold and warm, and those that are timed."""
     try:
         cold = _memory_run("cold", model, device, sink)
         sink.stage("warm-up")
@@ -301,7 +301,7 @@ def cuda_counters(run: str, device: torch.device) -> Counters:
 
 
 def _memory_run(run: str, model: Runnable, device: torch.device, sink: Sink) -> Trace:
-    """One run in which the requested size of every block is known."""
+    """Return one run in which the requested size of every block is known."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     torch.cuda.memory._record_memory_history(max_entries=MOST_EVENTS, context=None)

@@ -98,7 +98,7 @@ class _Scopes(ScopeTracker):
         return True
 
     def left(self, outermost: bool) -> None:
-        """The call has ended."""
+        """Note that the call has ended."""
         if not outermost:
             self.leave()
             return
@@ -291,7 +291,7 @@ class StepRecorder:
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _boundary(self) -> None:
-        """A step has ended."""
+        """Note that a step has ended."""
         self._is_over = not self.done
         self._settle()
 
@@ -486,7 +486,7 @@ class StepRecorder:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """All that was seen, as lines."""
+        """Write all that was seen, as lines."""
         found, warm = self.found, self.found.warm
         if warm is None:
             return

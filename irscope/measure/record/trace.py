@@ -217,12 +217,12 @@ def _event(run: str, trace: Trace, one: Categorised, same: bool, numbers: dict[i
 
 
 def _on(trace: Trace, place: str) -> list[Allocation]:
-    """Blocks on the device that is recorded: a model on a GPU also takes some main memory."""
+    """Return the blocks on the device that is recorded: a model on a GPU also takes some main memory."""
     return [one for one in trace.allocations if one.device == place and one.bytes]
 
 
 def _usage(trace: Trace, place: str) -> list[tuple[int, int, int]]:
-    """For each operator the bytes that outlive it, the peak of its temporary memory, and the bytes alive when it ends."""
+    """Return for each operator the bytes that outlive it, the peak of its temporary memory, and the bytes alive when it ends."""
     made, workspace, taken = ([0] * len(trace.operators) for _ in range(3))
     alive_after = [0] * len(trace.operators)
     alive, reached = 0, 0

@@ -457,7 +457,7 @@ class CachingAllocator:
         return self._streams.done(event.stream) >= event.at
 
     def synchronize(self, what: int | Event | None = None) -> None:
-        """The host waits for a stream, for an event, or for the whole device.
+        """Let the host wait for a stream, for an event, or for the whole device.
 
         What had been freed while a stream used it returns with the next malloc.
         """
@@ -502,12 +502,12 @@ class CachingAllocator:
 
     @property
     def reserved(self) -> int:
-        """Bytes that the device gave: the counter of that name by itself."""
+        """Return the bytes that the device gave: the counter of that name by itself."""
         return self._device.reserved
 
     @property
     def device_free(self) -> int:
-        """Bytes that the device has left, as torch.cuda.mem_get_info says where nobody else uses it."""
+        """Return the bytes that the device has left, as torch.cuda.mem_get_info says where nobody else uses it."""
         return self._device.total - self._device.physical
 
     def counters(self) -> Counters:
@@ -556,7 +556,7 @@ class CachingAllocator:
             pool.add_whole(block)
 
     def _garbage_limit(self) -> int | None:
-        """From how much reserved memory on garbage is collected."""
+        """Return the reserved bytes from which garbage is collected."""
         limit, threshold = self._device.limit, self._conf.garbage_collection_threshold
         return int(threshold * limit) if limit is not None and threshold > 0 else None
 
@@ -600,7 +600,7 @@ class CachingAllocator:
         self._news = bool(self._pending)
 
     def _one_done(self, block: Block) -> None:
-        """One event of a pending block is done."""
+        """Note that one event of a pending block is done."""
         block.waits -= 1
         if not block.waits:
             block.uses = ()

@@ -111,7 +111,7 @@ def parse_alloc_conf(text: str, release: Release) -> AllocConf:
 
 
 def _settings_of(text: str) -> dict[str, str]:
-    """Names and values; white space means nothing, and commas inside brackets belong to the value."""
+    """Return the names and values; white space means nothing, and commas inside brackets belong to the value."""
     given: dict[str, str] = {}
     for part in filter(None, re.split(r",(?![^\[]*\])", re.sub(r"\s", "", text))):
         name, _, value = part.partition(":")

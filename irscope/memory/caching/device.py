@@ -111,7 +111,7 @@ class Streams:
             self._waits.setdefault(stream, deque()).append((at, event))
 
     def finish(self, event: Event) -> None:
-        """The host waits until an event is done."""
+        """Let the host wait until an event is done."""
         found = [event]
         while found:
             stream, at = found.pop()

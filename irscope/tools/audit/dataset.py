@@ -208,7 +208,7 @@ class Dataset:
         return self._index
 
     def waiting(self) -> int:
-        """Rows that are in no Parquet file yet."""
+        """Return the number of rows that are in no Parquet file yet."""
         return int(self._index.execute("SELECT count(*) FROM models WHERE part IS NULL").fetchone()[0])
 
     def flush(self) -> None:
@@ -238,7 +238,7 @@ class Dataset:
                     self._path(table, part).unlink(missing_ok=True)
 
     def _write(self, part: int, ids: Sequence[str]) -> None:
-        """The Parquet files of one part; that of models, which makes the others count, comes last."""
+        """Write the Parquet files of one part; that of models, which makes the others count, comes last."""
         tables: dict[str, list[Row]] = {MODELS: [], OPERATORS: []}
         for one in ids:
             (packed,) = self._index.execute("SELECT found FROM models WHERE id=?", (one,)).fetchone()
@@ -285,7 +285,7 @@ class Dataset:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:
-        """Names of the tables that there are."""
+        """Return the names of the tables that there are."""
         return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and any(one.glob("part-*.parquet")))
 
     def read(self, table: str = MODELS, columns: Sequence[str] | None = None) -> Any:

@@ -67,7 +67,7 @@ def models_of(dataset: Dataset) -> Table:
 
 
 def _with_origin(key: str, values: Sequence[Any], origins: Sequence[Mapping[str, str]]) -> Sequence[Any]:
-    """Numbers with where they come from, which is the same for further devices."""
+    """Return the numbers with where they come from, which is the same for further devices."""
     if not FIELD_KINDS.get(key.partition("@")[0], Kind.TEXT).is_number or not origins:
         return values
     words = [one.get(key.partition("@")[0], "exact") for one in origins]
@@ -104,7 +104,7 @@ def reasons_table(found: Columns) -> Table:
 
 
 def census_table(dataset: Dataset, *, unknown: bool = False) -> Table:
-    """Operators over all models: in how many, how often, with which types of their first operand."""
+    """Return the operators over all models: in how many, how often, with which types of their first operand."""
     found = _columns(dataset.read(OPERATORS, ["uri", "op", "source", "inputs", "count", "known"]))
     nodes: Counter[tuple[str, str]] = Counter()
     models: defaultdict[tuple[str, str], set[str]] = defaultdict(set)

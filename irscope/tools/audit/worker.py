@@ -171,7 +171,7 @@ def _pass_row(report: Report) -> Row:
 
 
 def census(program: Program) -> list[Row]:
-    """Operators with the types that they are used with, the most frequent first, and whether irscope knows them."""
+    """Return the operators with the types that they are used with, the most frequent first, and whether irscope knows them."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for body in program.bodies():
         for node in body:

@@ -131,7 +131,7 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
     assert write is not None
 
     def compare_json(selected: Document) -> Mapping[str, object]:
-        """One report, its tables as --sort and --filter left them."""
+        """Return one report, its tables as --sort and --filter left them."""
         return write(replace(selected, reports=(replace(whole, tables=selected.reports[0].tables),)))
 
     # Of two checkpoints nothing further is known: no node was matched.
@@ -143,7 +143,7 @@ DECISIVE_MEASURES: Final[Mapping[str, str]] = {"time": "time", "energy": "energy
 
 
 def decisive_measures(decision: Decision) -> dict[str, Measure]:
-    """By how much B is above A."""
+    """Return by how much B is above A."""
     rows = _measure_rows(decision)
     found: dict[str, Measure] = {}
     for name, key in DECISIVE_MEASURES.items():
@@ -159,7 +159,7 @@ def decisive_measures(decision: Decision) -> dict[str, Measure]:
 
 
 def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
-    """Both numbers, their difference and how large it is; what neither has is left out."""
+    """Return both numbers, their difference and how large it is; what neither has is left out."""
     found: dict[str, dict[str, Cell]] = {}
     sides = [_numbers(card) for card in (decision.a, decision.b)]
     for name, (key, _) in _ROWS.items():
@@ -174,7 +174,7 @@ def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
 
 
 def _both_and_difference(a: Quantity, b: Quantity) -> dict[str, Cell]:
-    """Both numbers, their difference and how large it is."""
+    """Return both numbers, their difference and how large it is."""
     known = isinstance(a.value, int | float) and isinstance(b.value, int | float)
     return {"a": a, "b": b, "difference": b - a if known else None, "change": derived(share_of(a.value, b.value), a, b) if known else None}
 
@@ -212,7 +212,7 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
 
 
 def side_by_side(a: Mapping[str, Quantity], b: Mapping[str, Quantity], names: Sequence[str]) -> dict[str, dict[str, Cell]]:
-    """Rows of the numbers of these names."""
+    """Return the rows of the numbers of these names."""
     return {name: _both_and_difference(a.get(name, UNKNOWN), b.get(name, UNKNOWN)) for name in names}
 
 
@@ -278,7 +278,7 @@ def _numbers(card: Card) -> dict[str, Quantity]:
 
 
 def share_of(a: object, b: object) -> float | None:
-    """By what share B is above A."""
+    """Return by what share B is above A."""
     if not isinstance(a, int | float) or not isinstance(b, int | float):
         return None
     return b / a - 1 if a else 0.0 if not b else math.inf

@@ -79,7 +79,7 @@ class Side:
 
     @cached_property
     def step(self) -> dict[Node, int]:
-        """Steps of the timeline by node; nodes inside regions have none."""
+        """Return the steps of the timeline by node; nodes inside regions have none."""
         return {node: step for step, node in enumerate(self.timeline.steps)}
 
     @cached_property
@@ -123,12 +123,12 @@ class Side:
         return cost.flops
 
     def moved(self, node: Node) -> Dim | None:
-        """Bytes that one execution of a node reads and writes; None where they are unknown."""
+        """Return the bytes that one execution of a node reads and writes; None where they are unknown."""
         cost = self.costs.by_node.get(node)
         return None if cost is None or cost.read is None or cost.written is None else cost.read + cost.written
 
     def alive(self, node: Node) -> Dim | None:
-        """Bytes alive at a node's step; None inside regions."""
+        """Return the bytes alive at a node's step; None inside regions."""
         step = self.step.get(node)
         return None if step is None else self.timeline.alive[step]
 
@@ -540,7 +540,7 @@ class _Matcher:
 
 
 def _unique_names(side: Side) -> dict[str, int]:
-    """Nodes by the name of their first result, where no other has it."""
+    """Return the nodes by the name of their first result, where no other has it."""
     found: dict[str, int] = {}
     twice: set[str] = set()
     for number, node in enumerate(side.nodes):

@@ -204,7 +204,7 @@ class MemoryComparison:
         return made
 
     def document(self) -> Document:
-        """Tables of the counters, of what the peak is made of, and of where they part."""
+        """Return the tables of the counters, of what the peak is made of, and of where they part."""
         a, b = self.a.highest, self.b.highest
         summary: dict[str, object] = {
             "verdict": "; ".join(_said(key, a[key], b[key]) for key in _decisive(a, b)),

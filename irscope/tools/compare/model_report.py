@@ -248,7 +248,7 @@ def _less(a: Dim, b: Dim) -> Dim:
 
 
 def model_series(compared: ModelComparison) -> tuple[Series, ...]:
-    """Bytes alive on both sides over one axis; nothing where sizes are open."""
+    """Return the bytes alive on both sides over one axis; nothing where sizes are open."""
     lines = timelines(compared)
     if lines is None or not lines[0]:
         return ()
@@ -265,7 +265,7 @@ def model_series(compared: ModelComparison) -> tuple[Series, ...]:
 
 
 def timelines(compared: ModelComparison) -> tuple[list[int], list[int]] | None:
-    """Bytes alive at each place of the common axis; None where a size is open."""
+    """Return the bytes alive at each place of the common axis; None where a size is open."""
     lines: list[list[int]] = []
     for number, side in enumerate(compared.sides):
         alive = [size for size in side.timeline.alive if isinstance(size, int)]
@@ -323,7 +323,7 @@ MODEL_MEASURES = (*_TOTALS, "changed", "unmatched", "weights")
 
 
 def model_measures(compared: ModelComparison) -> dict[str, Measure]:
-    """By how much B is above A, how many rows differ, and how many nodes have no counterpart."""
+    """Return by how much B is above A, how many rows differ, and how many nodes have no counterpart."""
     known = {total.key: total for total in totals(compared)}
     found = {name: _measure(known.get(key)) for name, key in _TOTALS.items()}
     rows = len(compared.rows)

@@ -431,7 +431,7 @@ class ModelComparison:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """Nodes of each side that have a partner or a group on the other side."""
+        """Return the number of nodes of each side that have a partner or a group on the other side."""
         alone_a = sum(len(row.a) for row in self.rows if row.kind == Fate.REMOVED.value)
         alone_b = sum(len(row.b) for row in self.rows if row.kind == Fate.ADDED.value)
         return len(self.a.nodes) - alone_a, len(self.b.nodes) - alone_b
@@ -443,7 +443,7 @@ class ModelComparison:
         return _total_over_nodes(self.a.flops, self.a, row.a), _total_over_nodes(self.b.flops, self.b, row.b)
 
     def moved(self, row: Row) -> tuple[Dim | None, Dim | None]:
-        """Bytes that the nodes of a row read and write on each side."""
+        """Return the bytes that the nodes of a row read and write on each side."""
         return _total_over_nodes(self.a.moved, self.a, row.a), _total_over_nodes(self.b.moved, self.b, row.b)
 
     def alive(self, row: Row) -> tuple[Dim | None, Dim | None]:
@@ -451,7 +451,7 @@ class ModelComparison:
         return _alive_of_group(self.a, row.a), _alive_of_group(self.b, row.b)
 
     def weight_bytes(self, row: Row) -> tuple[Dim | None, Dim | None]:
-        """Bytes of the weights that the nodes of a row read."""
+        """Return the bytes of the weights that the nodes of a row read."""
         return _weight_bytes(self.a, row.a), _weight_bytes(self.b, row.b)
 
     def module(self, row: Row) -> str:

@@ -60,7 +60,7 @@ def run_report(compared: RunComparison) -> Report:
 
 
 def _not_run(compared: RunComparison) -> tuple[str, ...]:
-    """Operators of nodes that nothing recorded carries out."""
+    """Return the operators of nodes that nothing recorded carries out."""
     lonely = (step for step in range(len(compared.steps)) if step not in compared.matching.ops_of and step not in compared.folded)
     return tuple(dict.fromkeys(compared.steps[step].op for step in lonely))
 
@@ -402,7 +402,7 @@ def modules_table(compared: RunComparison) -> Table:
 
 
 def run_series(compared: RunComparison) -> tuple[Series, ...]:
-    """Bytes alive, predicted and measured, over one axis."""
+    """Return the bytes alive, predicted and measured, over one axis."""
     lines = compared.lines
     if lines is None or not lines[0]:
         return ()

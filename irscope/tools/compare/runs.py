@@ -232,7 +232,7 @@ def _times(model: Model, recording: Recording, found: Expected) -> None:
 
 
 def _profiles(model: Model, recording: Recording, found: Expected) -> Iterator[str]:
-    """Names of profiles to try, the best first."""
+    """Yield the names of profiles to try, the best first."""
     if found.device is not None:
         yield found.device.name
     elif model.manager.settings.device:
@@ -266,7 +266,7 @@ _SUFFIX = re.compile(r"(_nchwc|_token_\d+|/duplicated)+$")
 
 
 def owners(steps: Sequence[Node], ops: Sequence[OpRecord], names: Mapping[str, int]) -> dict[int, list[int]]:
-    """Operators of each step by the names that they know.
+    """Return the operators of each step by the names that they know.
 
     An operator that names no nodes, as its results were renamed, leaves them all to the next one that does. Each is given back those
     between its own result and the one before: what works element by element belongs to what makes its operand, all else to what reads it.
@@ -296,7 +296,7 @@ def owners(steps: Sequence[Node], ops: Sequence[OpRecord], names: Mapping[str, i
 
 
 def _bases(op: OpRecord) -> list[str]:
-    """Names of kernels without what a layout puts behind them."""
+    """Return the names of kernels without what a layout puts behind them."""
     return [base for kernel in op.kernels if (base := _SUFFIX.sub("", kernel)) != kernel]
 
 
@@ -322,7 +322,7 @@ class RunMatching:
     """By operator."""
 
     def pair(self, node: int, op: int, how: How) -> None:
-        """An operator carries out a node."""
+        """Note that an operator carries out a node."""
         self.ops_of.setdefault(node, []).append(op)
         self.nodes_of.setdefault(op, []).append(node)
         self.how.setdefault(op, how)
@@ -400,7 +400,7 @@ class Unmatched:
 
 
 def folded(steps: Sequence[Node], recording: Recording) -> frozenset[int]:
-    """Steps of nodes that were constant-folded or removed before the first run."""
+    """Return the steps of nodes that were constant-folded or removed before the first run."""
     names = frozenset(recording.mapping.folded) if recording.mapping is not None else frozenset()
     return frozenset(step for step, node in enumerate(steps) if names and node.name in names)
 
@@ -522,17 +522,17 @@ class RunComparison:
 
     @property
     def matched(self) -> tuple[int, int]:
-        """Numbers of matched nodes and of matched recorded operators."""
+        """Return the numbers of matched nodes and of matched recorded operators."""
         return len(self.matching.ops_of), len(self.matching.nodes_of)
 
     @cached_property
     def folded(self) -> frozenset[int]:
-        """Steps of nodes that ONNX Runtime constant-folded or removed before the first run, so that they have no recording."""
+        """Return the steps of nodes that ONNX Runtime constant-folded or removed before the first run, so that they have no recording."""
         return folded(self.steps, self.recording) - self.matching.ops_of.keys()
 
     @property
     def ran(self) -> int:
-        """Nodes for which a recorded operator is expected."""
+        """Return the number of nodes for which a recorded operator is expected."""
         return len(self.steps) - len(self.folded)
 
     # -- figures -----------------------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ class RunComparison:
         ]
 
     def workspaces(self, run: str) -> int | None:
-        """By how much kernels' workspaces raised the peak; None where the recording has no events."""
+        """Return by how much kernels' workspaces raised the peak; None where the recording has no events."""
         events = self.recording.run(run)
         return peak_of(events).bytes - peak_of(without_workspaces(events)).bytes if events else None
 
@@ -619,7 +619,7 @@ class RunComparison:
 
     @cached_property
     def groups(self) -> list[list[int]]:
-        """Steps that one operator carries out together; every other step is alone."""
+        """Return the steps that one operator carries out together; every other step is alone."""
         found: list[list[int]] = []
         of_op: dict[int, list[int]] = {}
         for step in range(len(self.steps)):
@@ -643,12 +643,12 @@ class RunComparison:
 
     @cached_property
     def axis(self) -> list[tuple[int, int]]:
-        """Steps and operators along one axis."""
+        """Return the steps and operators along one axis."""
         return common_axis(spine(self.matching), len(self.steps), len(self.recording.ops))
 
     @cached_property
     def lines(self) -> tuple[list[int], list[int]] | None:
-        """Bytes predicted and measured as alive at each place of the axis; None where one of them is not known."""
+        """Return the bytes predicted and measured as alive at each place of the axis; None where one of them is not known."""
         predicted = [self.expected.alive.get(node) for node in self.steps]
         if not self.events or not predicted or any(size is None for size in predicted):
             return None

@@ -111,7 +111,7 @@ def matched(ops: Sequence[StepOp], recorded: Sequence[OpRecord]) -> dict[int, in
 
 
 def measured_seconds(ops: Sequence[StepOp], recording: Recording) -> dict[int, float]:
-    """Seconds that operators of a captured step took, by their number. Raises PassError for a recording of another step."""
+    """Return the seconds that operators of a captured step took, by their number. Raises PassError for a recording of another step."""
     found = matched(ops, recording.ops)
     if not recording.is_step or len(found) < _FEW * len(ops):
         part = f"only {len(found)} of the step's {len(ops)} operators are in it" if recording.is_step else "it has no training step"
@@ -175,7 +175,7 @@ class StepComparison:
         return made
 
     def runs(self) -> list[str]:
-        """Those that were recorded."""
+        """Return those that were recorded."""
         return [run for run in (COLD, WARM) if self.recording.run(run) or self.recording.counter(run) is not None]
 
     # -- times -------------------------------------------------------------------------------------------------
@@ -306,7 +306,9 @@ class StepComparison:
         yield self._unmatched()
 
     def _predicted_parts(self) -> dict[str, int]:
-        """Bytes that are asked for, by category, at the highest moment of the steady step; kernels' own are left out on a processor."""
+        """Return the bytes that are asked for, by category, at the highest moment of the steady step; kernels' own are left out on a
+        processor.
+        """
         tape, lives = self.memory.tape, Lives.of(self.memory.tape)
         span = trace_in(self.model.program).steady
         begin, end = tape.starts[span.first], tape.starts[span.end]

@@ -202,12 +202,12 @@ class TrainingComparison:
 
     @property
     def rows(self) -> dict[str, dict[str, Cell]]:
-        """Figures that one of them has."""
+        """Return the figures that one of them has."""
         known = [name for name in _ROWS if name in self.a.figures or name in self.b.figures]
         return side_by_side(self.a.figures, self.b.figures, known)
 
     def measures(self) -> dict[str, Measure]:
-        """By how much B is above A, for --fail-on."""
+        """Return by how much B is above A, for --fail-on."""
         found: dict[str, Measure] = {}
         for name, key in TRAINING_MEASURES.items():
             a, b = (side.figures.get(key, UNKNOWN).value for side in (self.a, self.b))

@@ -113,7 +113,7 @@ class Space:
 
     @property
     def reserved(self) -> int:
-        """Bytes that the device has given."""
+        """Return the bytes that the device has given."""
         return sum(one.size for one in self.pieces)
 
     def keepers(self) -> Iterator[tuple[str, str, str, int, int, int]]:
@@ -258,7 +258,7 @@ class Explanation(Reported):
 
     @property
     def asked(self) -> int:
-        """Bytes at the moment."""
+        """Return the bytes at the moment."""
         return int(self.history.totals[self.history.moment])
 
     @property
@@ -268,12 +268,12 @@ class Explanation(Reported):
 
     @cached_property
     def live_bytes(self) -> int:
-        """Bytes of the blocks that are alive at the moment."""
+        """Return the bytes of the blocks that are alive at the moment."""
         return int(self.history.blocks.size[self.history.alive(self.history.moment)].sum())
 
     @cached_property
     def attributed_bytes(self) -> int:
-        """Those of them whose line or time is known."""
+        """Return those of them whose line or time is known."""
         history = self.history
         alive = history.alive(history.moment)
         known = history.category[alive]

@@ -72,7 +72,7 @@ def faults_of(history: History, sources: Sources) -> list[Fault]:
 
 
 def _together(faults: list[Fault]) -> Iterator[Fault]:
-    """One for each place that keeps something: the one with most bytes, and what others found there."""
+    """Yield one for each place that keeps something: the one with most bytes, and what others found there."""
     by_place: dict[str, list[Fault]] = {}
     for one in faults:
         by_place.setdefault(one.keeper or f"{one.kind} {one.line}", []).append(one)
@@ -193,7 +193,7 @@ class _Finder:
         return all(self._same_rounds(one, blocks) for _, one in parts)
 
     def _growth(self, blocks: Numbers) -> tuple[int, float, int]:
-        """Bytes in all, a round, and the number of rounds."""
+        """Return the bytes in all, a round, and the number of rounds."""
         size, rounds = int(self._blocks.size[blocks].sum()), len(np.unique(self._history.round_of[blocks]))
         return size, size / max(rounds, 1), rounds
 
@@ -321,7 +321,7 @@ class _Finder:
             yield Fault("no torch.no_grad()", line, text, most, fix, blocks=np.concatenate(several))
 
     def _saved(self, call: Call) -> Numbers:
-        """Blocks that a call keeps for a backward that does not come."""
+        """Return the blocks that a call keeps for a backward that does not come."""
         history, blocks = self._history, self._blocks
         nothing = np.zeros(0, dtype=np.int64)
         mine = call.blocks[history.category[call.blocks] != "workspace"]
@@ -339,7 +339,7 @@ class _Finder:
 
     @cached_property
     def _leaked(self) -> Flags:
-        """Blocks that stay for another reason than a backward that may come."""
+        """Return the blocks that stay for another reason than a backward that may come."""
         found = np.zeros(len(self._blocks), dtype=np.bool_)
         for _, blocks in self._leaks:
             found[blocks] = True
@@ -405,7 +405,7 @@ class _Finder:
         return found.most_common(1)[0][0] if found else ""
 
     def copies(self) -> Iterator[Fault]:
-        """Blocks as large as the parameters that were made before the first round, by nothing that makes modules, and stay."""
+        """Yield the blocks as large as the parameters that were made before the first round, by nothing that makes modules, and stay."""
         history, blocks = self._history, self._blocks
         alive = history.alive(history.moment)
         kinds = history.category[alive]
@@ -458,7 +458,7 @@ class _Finder:
 
     @cached_property
     def _gathers(self) -> Flags:
-        """Blocks that collectives fill; parameters that are made while a module runs are put together there."""
+        """Return the blocks that collectives fill; parameters that are made while a module runs are put together there."""
         history = self._history
         filled = np.isin(history.category, ["communication", "parameter"]) & (history.round_of > 0)
         found: Flags = (history.by_stack("shards") | filled) & (history.born_in == FORWARD)
@@ -466,7 +466,7 @@ class _Finder:
 
     @cached_property
     def _gathered_most(self) -> int:
-        """Bytes of all that one forward gathers and does not give back at once."""
+        """Return the bytes of all that one forward gathers and does not give back at once."""
         history, blocks = self._history, self._blocks
         most = 0
         for call in history.calls:
@@ -485,7 +485,7 @@ class _Finder:
     # A cache that is made anew, larger, each time
 
     def growing_sizes(self) -> Iterator[Fault]:
-        """Blocks that are larger in each round than in the one before, where nothing else is."""
+        """Yield the blocks that are larger in each round than in the one before, where nothing else is."""
         history, blocks = self._history, self._blocks
         grows: dict[str, list[int]] = {}
         growing: set[int] = set()

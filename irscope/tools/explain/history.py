@@ -262,7 +262,7 @@ class History:
         return found, which
 
     def _spread(self, values: Iterable[object]) -> NDArray[np.object_]:
-        """For each block what its stack has, of values in the order of `stacks`."""
+        """Return for each block what its stack has, of values in the order of `stacks`."""
         listed = list(values)
         made = np.empty(len(listed), dtype=object)
         made[:] = listed
@@ -270,11 +270,11 @@ class History:
         return found
 
     def by_stack(self, what: str) -> Flags:
-        """For each block whether its stack is so."""
+        """Return for each block whether its stack is so."""
         return self._spread(bool(getattr(one, what)) for one in self.stacks.values()).astype(np.bool_)
 
     def stack(self, block: int) -> Stack:
-        """That of a block."""
+        """Return the stack of a block."""
         return self.stacks[int(self.blocks.stack[block])]
 
     @property
@@ -306,7 +306,7 @@ class History:
 
     @property
     def totals(self) -> Numbers:
-        """Bytes asked for and not given back, after each entry; the first is what was there before."""
+        """Return the bytes asked for and not given back, after each entry; the first is what was there before."""
         return self.lives.total
 
     @cached_property
@@ -316,7 +316,7 @@ class History:
 
     @cached_property
     def reserved(self) -> Numbers:
-        """Bytes that the device gave, after each entry."""
+        """Return the bytes that the device gave, after each entry."""
         gives, takes = self.acts("segment_alloc", "segment_map"), self.acts("segment_free", "segment_unmap")
         changes = np.concatenate(([0], np.where(gives, self.size, 0) - np.where(takes, self.size, 0)))
         totals = np.cumsum(changes)
@@ -324,7 +324,7 @@ class History:
         return totals + (end - totals[-1] if self.snapshot.held() else max(-int(totals.min()), 0))
 
     def alive(self, moment: int) -> Numbers:
-        """Blocks that are there after so many entries."""
+        """Return the blocks that are there after so many entries."""
         return self.lives.alive(moment)
 
     # Phases, rounds
@@ -351,7 +351,7 @@ class History:
 
     @cached_property
     def phase(self) -> Numbers:
-        """Of each entry."""
+        """Return the phase of each entry."""
         found = np.zeros(self.length, dtype=np.int64)
         if any(one.name.startswith(PHASE_MARK) for one in self.snapshot.annotations):
             for number, name in enumerate(PHASES):
@@ -457,7 +457,7 @@ class History:
 
     @cached_property
     def _outlives(self) -> Flags:
-        """Blocks that are there after the phase that asked for them."""
+        """Return the blocks that are there after the phase that asked for them."""
         if not self.length:
             return np.zeros(len(self.blocks), dtype=np.bool_)
         ends = np.append(np.flatnonzero(np.diff(self.phase)) + 1, self.length)
@@ -466,7 +466,7 @@ class History:
 
     @cached_property
     def _passes(self) -> Flags:
-        """Blocks of a forward that are gone before the backward, or the next forward, begins."""
+        """Return the blocks of a forward that are gone before the backward, or the next forward, begins."""
         # What is let go because memory ran out did not pass.
         ends = [self.length, *([self.refused] if self.refused is not None else [])]
         backwards = np.unique([*(np.flatnonzero(np.diff(self.phase) == 1) + 1 if self.length else []), *ends]).astype(np.int64)
@@ -476,7 +476,7 @@ class History:
 
     @cached_property
     def _own_inputs(self) -> Flags:
-        """Blocks outside modules that are gone as soon as the same line asked again: what a loop's variable holds."""
+        """Return the blocks outside modules that are gone as soon as the same line asked again: what a loop's variable holds."""
         blocks = self.blocks
         found = np.zeros(len(blocks), dtype=np.bool_)
         candidates = (
@@ -530,7 +530,7 @@ class History:
         return np.maximum.accumulate(np.where(known, np.arange(len(known)), -1))
 
     def by_category(self, blocks: Numbers) -> dict[str, int]:
-        """Bytes."""
+        """Return the bytes of each category."""
         return {name: size for name, size, _ in summed(zip(self.category[blocks].tolist(), self.blocks.size[blocks].tolist(), strict=True))}
 
 

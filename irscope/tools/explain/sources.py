@@ -28,7 +28,7 @@ class Source:
 
     @cached_property
     def statements(self) -> list[ast.stmt]:
-        """Those without others in them, or the heads of those that have some."""
+        """Return those without others in them, or the heads of those that have some."""
         return [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt)]
 
     def at(self, line: int) -> ast.stmt | None:
@@ -92,7 +92,7 @@ class Source:
         return bool(calls) and all(self.records_nothing(one, deep - 1) for one in calls)
 
     def hooks(self) -> list[int]:
-        """Lines that keep something in functions that are hooks; those that register one where none is found."""
+        """Return the lines that keep something in functions that are hooks; those that register one where none is found."""
         found: list[int] = []
         registered: list[int] = []
         functions: dict[str, ast.AST] = {one.name: one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)}
@@ -113,7 +113,7 @@ class Source:
         return found or registered
 
     def keeps_whole(self) -> list[int]:
-        """Lines that tell FSDP not to reshard after the forward; the surest first."""
+        """Return the lines that tell FSDP not to reshard after the forward; the surest first."""
         found = []
         for one in ast.walk(self.tree):
             if isinstance(one, ast.Call) and _called(one) == "set_reshard_after_forward":
@@ -148,7 +148,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _targets(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement gives a value."""
+    """Yield the names that a statement gives a value."""
     parts: list[ast.expr] = []
     if isinstance(statement, ast.Assign):
         parts = statement.targets
@@ -190,7 +190,7 @@ def _stores(node: ast.AST) -> bool:
 
 
 def _keeps(statement: ast.stmt, names: set[str] | None) -> Iterator[int]:
-    """Lines of a statement that keep one of the names; without names, anything that is made there."""
+    """Yield the lines of a statement that keep one of the names; without names, anything that is made there."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _called(statement.value) in _KEEPS:
         if any(_holds(one, names) for one in statement.value.args):
             yield statement.lineno
@@ -236,7 +236,7 @@ class Sources:
         return None
 
     def all_of(self, files: set[str]) -> Iterator[tuple[str, Source]]:
-        """Those that there are, with the name that stacks have for them."""
+        """Yield those that there are, with the name that stacks have for them."""
         for file in sorted(files):
             found = self.of(file)
             if found is not None:
