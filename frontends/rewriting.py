@@ -117,7 +117,7 @@ class Original:
         return value.graph is graph or (value.node is not None and value.node in self.nodes and value.node.graph is None)
 
     def places(self) -> list[float]:
-        """For each of the file's nodes where it stands in the program; those that it has no nodes for, behind the one before."""
+        """Return the place of each of the file's nodes in the program; nodes that it lacks are behind the one before."""
         position = {node: at for at, node in enumerate(self.program.graph)}
         found: list[float] = []
         last = -1.0
@@ -137,7 +137,7 @@ def in_order(makes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], pla
 
 
 def packed_size(value: Value) -> int:
-    """Bytes of a weight; UsageError where they are not known."""
+    """Return the bytes of a weight; UsageError where they are not known."""
     size = value.type.nbytes
     if not isinstance(size, int):
         raise weight_error(value, f"the size of {value.type} is not known")

@@ -44,7 +44,7 @@ class RegionPolicy:
 
 @contextmanager
 def checkpointed(module: nn.Module, policies: Sequence[RegionPolicy]) -> Iterator[nn.Module]:
-    """Within the context the module recomputes as the policies say; it is the user's own module, and so are its parameters."""
+    """Let the module recompute by the policies within the context; it is the user's own module, and so are its parameters."""
     undo = apply_policies(module, policies)
     try:
         yield module

@@ -87,7 +87,7 @@ class Fakes:
 
     @contextmanager
     def module(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Within the context the module has fake parameters and buffers; afterwards its state is restored, whatever its forward changed."""
+        """Give the module fake parameters and buffers within the context; then restore its state, whatever its forward changed."""
         with unchanged(module):
             for inner in module.modules():
                 for table in (inner._parameters, inner._buffers):
@@ -116,7 +116,7 @@ class Fakes:
 
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[None]:
-    """Restores all attributes of a module and its submodules afterwards, and the states of random generators."""
+    """Restore all attributes of a module and its submodules afterwards, and the states of random generators."""
     before = [(inner, dict(vars(inner)), _contents(inner)) for inner in module.modules()]
     numbers = random.getstate()
     try:
@@ -152,7 +152,7 @@ def mode_of(item: Any, sizes: OpenSizes | None = None) -> FakeTensorMode:
 
 @contextmanager
 def taken_for_real() -> Iterator[None]:
-    """Libraries that take another path for fake tensors are told that a tensor is not fake, as in a run on a device."""
+    """Make libraries take a fake tensor for a real one, as in a run on a device: some take another path for fake ones."""
     package, common = torch._subclasses, torch.cuda.amp.common
     asked, unavailable = package.FakeTensor, common.amp_definitely_not_available
     log = logging.getLogger("torch._subclasses.fake_tensor")
@@ -457,7 +457,7 @@ class Remembered:
         return None if made is None else made.kind([self.make(one, args, kwargs) for one in made.parts])
 
     def _tensor(self, made: _New, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """As FakeTensorMode makes them: a meta tensor behind one of the device."""
+        """Return a tensor as FakeTensorMode makes them: a meta tensor behind one of the device."""
         storage = None if made.view_of is None else _at(made.view_of, args, kwargs).untyped_storage()
         guard = _without_modes()
         try:
@@ -523,7 +523,7 @@ def _is_told_by_looks(func: Any) -> bool:
 
 
 def _tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Place, torch.Tensor]]:
-    """Tensors among the arguments, with their places."""
+    """Yield the tensors among the arguments, with their places."""
     places: Iterable[tuple[int | str, Any]] = (*enumerate(args), *kwargs.items())
     for place, one in places:
         if isinstance(one, torch.Tensor):

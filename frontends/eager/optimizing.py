@@ -67,7 +67,7 @@ class _Steps:
         """By the range around the step, where it runs as it is."""
 
     def begin(self, optimizer: Optimizer) -> bool:
-        """It works from now on, if it did not yet, as where a step calls that of the class below: whether it did not."""
+        """Note that it works from now on, and return whether it did not yet: a step may call that of the class below."""
         if id(optimizer) in self._open:
             return False
         self._open[id(optimizer)] = optimizer

@@ -156,7 +156,7 @@ def _works() -> bool:
 
 @contextmanager
 def card(target: Target) -> Iterator[None]:
-    """Within the context `torch.cuda` queries are answered as on the target device."""
+    """Answer `torch.cuda` queries as on the target device within the context."""
     answers = _answers(target)
     before = {name: getattr(torch.cuda, name) for name in answers}
     for name, answer in answers.items():
@@ -196,7 +196,7 @@ def _answers(target: Target) -> dict[str, Callable[..., Any]]:
 
 @contextmanager
 def cudnn_without_card() -> Iterator[None]:
-    """Within the context these operators have fake implementations."""
+    """Give these operators fake implementations within the context."""
     library = torch.library.Library("aten", "IMPL")
     try:
         for name, function in _FUNCTIONS.items():

@@ -136,15 +136,15 @@ class Op:
         return found
 
     def reads(self) -> Iterator[Tensor]:
-        """Tensors among the arguments."""
+        """Yield the tensors among the arguments."""
         yield from tensors_in((self.args, tuple(self.kwargs.values())))
 
     def makes(self) -> Iterator[Tensor]:
-        """Tensors among the results."""
+        """Yield the tensors among the results."""
         yield from tensors_in(self.results)
 
     def writes(self) -> Iterator[Tensor]:
-        """Tensors that it writes over, by its schema."""
+        """Yield the tensors that it overwrites, by its schema."""
         if isinstance(self.func, GeneratedKernel):
             yield from self.makes()
             return
@@ -155,7 +155,7 @@ class Op:
 
 
 def tensors_in(item: Any) -> Iterator[Tensor]:
-    """Tensors in nested tuples, in order."""
+    """Yield the tensors in nested tuples, in order."""
     pending = [item]
     while pending:
         found = pending.pop()

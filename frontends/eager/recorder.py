@@ -368,7 +368,7 @@ def below_autograd() -> Iterator[None]:
 
 
 def tensors_of(item: Any) -> Iterator[torch.Tensor]:
-    """Tensors in what a model returns, in order: in containers, and in objects such as caches of keys and values; each once."""
+    """Yield the tensors in what a model returns, in order: in containers, and in objects such as caches of keys and values; each once."""
     pending, seen = [item], set()
     while pending:
         found = pending.pop()
@@ -484,7 +484,7 @@ class Calls:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Within the context calls are followed."""
+        """Follow calls within the context."""
         with watched_calls(self._entered, self._left, self._raised):
             yield
 

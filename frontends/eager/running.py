@@ -113,7 +113,7 @@ def tell_assumed(record: Record, sink: DiagnosticSink) -> None:
 
 
 def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors among the arguments under the names of forward's parameters, those in containers numbered."""
+    """Yield the tensors among the arguments under the names of forward's parameters, those in containers numbered."""
     try:
         names = list(inspect.signature(module.forward).bind_partial(*args).arguments.items())
     except (TypeError, ValueError):
@@ -236,7 +236,7 @@ def _wrapped(item: Any) -> bool:
 
 
 def _mentioned(code: CodeType) -> Iterator[str]:
-    """Global names used by a function and by those defined in it."""
+    """Yield the global names used by a function and by those defined in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -229,7 +229,7 @@ class _Run:
 
 @contextmanager
 def fused_attention(target: Target) -> Iterator[None]:
-    """Within it `scaled_dot_product_attention` runs as on the target.
+    """Run `scaled_dot_product_attention` as on the target within the context.
 
     Functions of torch such as `multi_head_attention_forward` look it up by name and run with all modes for functions off.
     """
@@ -428,7 +428,7 @@ def _optimizer_like(optimizer: torch.optim.Optimizer, fakes: Fakes) -> torch.opt
 
 @contextmanager
 def fused_and_foreach() -> Iterator[None]:
-    """Optimizers choose between foreach and single-tensor loops for fake parameters as for real ones."""
+    """Let optimizers choose between foreach and single-tensor loops for fake parameters as for real ones."""
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.optim import optimizer as module
 

@@ -94,7 +94,7 @@ class _Cut:
         return found
 
     def _counted_anew(self, scopes: _Scopes) -> dict[int, Scope]:
-        """By operator its module call, counted from the interval's begin; operators of the backward have that of their forward operator."""
+        """Return each operator's module call, counted from the interval's begin; the backward's have that of their forward operator."""
         made: dict[Scope, Scope] = {self._record.root: self._root}
         by_module = {"": self._root}
 
@@ -190,7 +190,7 @@ class _Converter:
         return Trace(self._model, ops, pieces, spans, resident, bounds[-1][1], recorded.optimizer)
 
     def _named(self) -> Iterator[str]:
-        """Names of all operators; each step begins anew."""
+        """Yield the names of all operators; numbering restarts at each step."""
         for (first, _), (end, _) in itertools.pairwise(self._recorded.starts):
             taken = Names()
             for op in self._recorded.record.ops[first:end]:

@@ -153,7 +153,7 @@ def _checksums(path: Path, entry: Entry, content: int, checksum: int) -> dict[in
 
 
 def _patched(path: Path, patches: dict[int, bytes]) -> Iterator[bytes]:
-    """The file with other bytes at some places."""
+    """Yield the file with other bytes at some places."""
     with path.open("rb") as file:
         for start, content in sorted(patches.items()):
             while (left := start - file.tell()) > 0:

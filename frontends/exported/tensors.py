@@ -84,7 +84,7 @@ def device_text(device: Json) -> str:
 
 
 def devices(graph: Json) -> Iterator[str]:
-    """The devices of a graph's tensors."""
+    """Yield the devices of a graph's tensors."""
     for meta in graph["tensor_values"].values():
         yield device_text(meta.get("device"))
 

@@ -94,7 +94,7 @@ class Archive:
         return data
 
     def _find_directory(self) -> tuple[int, int, int]:
-        """Offset, length and number of entries of the central directory."""
+        """Return the offset, length and number of entries of the central directory."""
         tail_length = min(self._length, _END.size + _LONGEST_COMMENT)
         tail = self._at(self._length - tail_length, tail_length)
         position = tail.rfind(b"PK\x05\x06")

@@ -136,7 +136,7 @@ def read_legacy(path: Path, table: WeightTable) -> None:
 
 
 def _element_bytes(found: Unpickled, table: WeightTable) -> dict[str, int]:
-    """Bytes of an element of each storage."""
+    """Return the bytes of an element of each storage."""
     sizes: dict[str, int] = {}
     for _, one in _named_tensors(found.root, table):
         sizes[one.storage.key] = (one.storage.dtype.bits or 8) // 8

@@ -40,12 +40,12 @@ class Tensors:
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        """Return the bytes of all tensors."""
         return sum(stored_bytes(dtype, shape) for tensors in self.files.values() for dtype, shape in tensors.values())
 
     @property
     def by_dtype(self) -> dict[DType, int]:
-        """Bytes by element type."""
+        """Return the bytes by element type."""
         found: dict[DType, int] = {}
         for tensors in self.files.values():
             for dtype, shape in tensors.values():

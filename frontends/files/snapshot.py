@@ -190,7 +190,7 @@ class _Reader:
         return Annotation(name, stage == "START", time, device)
 
     def items(self, value: object, what: str) -> Iterator[Any]:
-        """The entries of a list."""
+        """Yield the entries of a list."""
         if not isinstance(value, list | tuple):
             raise NoSnapshot(f"{what} is no list")
         spend(len(value), "entries of a snapshot")

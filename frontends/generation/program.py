@@ -628,7 +628,7 @@ def tensors_of(module: nn.Module) -> Tensors:
 
 @contextmanager
 def hollow(tensors: Tensors) -> Iterator[Path]:
-    """A folder with these tensors, for as long as the context lasts, in which what is mapped takes no memory.
+    """Yield a folder with these tensors, for as long as the context lasts, in which what is mapped takes no memory.
 
     Only what `frontends.files.folders` read and checked is written.
     """

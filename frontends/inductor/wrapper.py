@@ -406,7 +406,7 @@ class Wrapper:
         self._bind(name, self._evaluate(name, value))
 
     def _unpack(self, names: Sequence[str], value: ast.expr) -> None:
-        """Inputs, or several results of a call."""
+        """Unpack inputs, or several results of a call."""
         if isinstance(value, ast.Name) and value.id == self._args:
             if self._passed is None:
                 self._declare(names)
@@ -495,7 +495,7 @@ class Wrapper:
         return size
 
     def _do(self, call: ast.Call) -> None:
-        """A call whose result has no name."""
+        """Follow a call whose result has no name."""
         how = _last_name(call.func)
         launched = self._kernel_called(call)
         if launched is not None:

@@ -94,7 +94,7 @@ def _copy_data(source: Path, copy: Path) -> None:
 
 
 def _reordered_bytes(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]:
-    """The file with the nodes of its graph in that order."""
+    """Yield the file with the nodes of its graph in that order."""
     graphs: list[tuple[int, int]] = []
     others: list[tuple[int, int]] = []
     first = 0
@@ -114,7 +114,7 @@ def _reordered_bytes(mapped: mmap.mmap, order: Sequence[int]) -> Iterator[bytes]
 
 
 def _graph(mapped: mmap.mmap, graphs: Sequence[tuple[int, int]], order: Sequence[int]) -> Iterator[bytes]:
-    """All fields of the graph, with another node wherever there is one."""
+    """Yield all fields of the graph, with another node wherever there is one."""
     fields: list[tuple[int, int, int]] = []
     nodes: list[tuple[int, int]] = []
     for begin, end in graphs:
@@ -138,7 +138,7 @@ def _slices(mapped: mmap.mmap, start: int, stop: int) -> Iterator[bytes]:
 
 
 def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """All tensors of a model."""
+    """Yield all tensors of a model."""
     graphs = [model.graph]
     for info in model.training_info:
         graphs += [info.initialization, info.algorithm]

@@ -228,7 +228,7 @@ def _copy(view: memoryview, start: int, end: int, kind: str, stored: StoredData,
 
 
 def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """All fields of a message: where each starts, its number, where its content is, and where it ends."""
+    """Yield all fields of a message: where each starts, its number, where its content is, and where it ends."""
     position = start
     while position < end:
         field_start = position

@@ -51,7 +51,7 @@ _MOST_UNPACKED = 64
 
 
 def packed_size(count: int, dtype: DType) -> int | None:
-    """Bytes of so many packed elements, None for strings."""
+    """Return the bytes of so many packed elements, None for strings."""
     return None if dtype.bits is None else (count * dtype.bits + 7) // 8
 
 

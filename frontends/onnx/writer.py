@@ -151,7 +151,7 @@ def _operands(node: Node, template: Template) -> tuple[Value | None, ...]:
 
 
 def _attributes(node: Node, template: Template) -> Iterator[tuple[str, Any]]:
-    """The attributes under their names in ONNX."""
+    """Yield the attributes under their names in ONNX."""
     spec = find_op(node.op)
     params = {} if spec is None else {param.name: param for param in (*spec.schema.attrs, *spec.schema.operands)}
     known: dict[str, Attribute] = {one.ours: one for one in template.attributes}
@@ -539,7 +539,7 @@ class _Plan:
             todo += [*item.inputs, *item.reads]
 
     def needed_names(self) -> set[str]:
-        """Everything that is read."""
+        """Return all names that are read."""
         found = {name for item in self.items for name in (*item.inputs, *item.reads)}
         return found | {info.name for info in self.file.proto.graph.output}
 
@@ -667,7 +667,7 @@ class _Writer:
                 copy_values(value, self.files, out.write)
 
     def _rest(self) -> Iterator[bytes]:
-        """The graph without its initializers."""
+        """Yield the graph without its initializers."""
         for item in self.plan.items:
             texts = self.notes.get(item.number)
             if texts:

@@ -156,7 +156,7 @@ class Graph:
         return self.backend == INDUCTOR
 
     def sites(self) -> dict[int, Kernel]:
-        """Which kernel each line of the code calls; empty where they cannot be told apart."""
+        """Return the kernel that each line of the code calls; empty where they cannot be told apart."""
         lines = [number for number, line in enumerate(self.text.splitlines(), 1) if _CALLS.match(line)]
         return dict(zip(lines, self.kernels, strict=True)) if len(lines) == len(self.kernels) else {}
 

@@ -296,7 +296,7 @@ class Compiler:
         choose = heuristics.CachingAutotuner.autotune_to_one_config
 
         def chosen(autotuner: Any, *args: Any, **kwargs: Any) -> Any:
-            """It puts arguments aside that a kernel overwrites, some of them in the host's memory."""
+            """Choose as torch does, marked as busy: it puts arguments aside that a kernel overwrites, some of them in the host's memory."""
             before, self.busy = self.busy, True
             try:
                 with self._tuning():

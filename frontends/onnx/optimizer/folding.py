@@ -78,7 +78,7 @@ def share_constants(graph: OrtGraph, session: Session) -> bool:
 
 @transformer("CommonSubexpressionElimination")
 def eliminate_common(graph: OrtGraph, session: Session) -> bool:
-    """Of nodes that compute the same from the same the first is kept."""
+    """Keep the first of the nodes that compute the same from the same operands."""
     changed = False
     number: dict[str, Hashable] = {}
     found: dict[Hashable, str] = {}

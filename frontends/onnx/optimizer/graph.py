@@ -208,7 +208,7 @@ class OrtGraph:
     # -- reading ----------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[OrtNode]:
-        """The nodes by number; the graph may change meanwhile."""
+        """Yield the nodes by number; the graph may change meanwhile."""
         return iter(list(self.nodes.values()))
 
     def maker(self, name: str) -> OrtNode | None:
@@ -726,7 +726,7 @@ def first_parent(graph: OrtGraph, node: OrtNode, op: str) -> OrtNode | None:
 
 
 def other_operand(node: OrtNode, name: str) -> str:
-    """Of a node with two operands the one that is not `name`."""
+    """Return the operand of a node with two that is not `name`."""
     return node.input(1) if node.input(0) == name else node.input(0)
 
 

@@ -461,7 +461,7 @@ class _Nchwc:
         self._made(node, blocked, result, uses, before.channels, _origin(result))
 
     def _scales(self, node: OrtNode) -> tuple[int, ...] | None:
-        """By how much each axis grows, where these are whole numbers."""
+        """Return the growth of each axis, where all are whole numbers."""
         if node.has_input(3):
             sizes, shape = self.graph.values(node.input(3)), self.graph.static_shape(node.input(0))
             if (

@@ -430,7 +430,7 @@ def _axis_of(graph: OrtGraph, node: OrtNode, rank: int) -> int | None:
 
 
 def _part_of(graph: OrtGraph, node: OrtNode, rank: int, axis: int, size: int) -> tuple[int, int, bool] | None:
-    """Where the part of the axis begins, how long it is, and whether the axis goes."""
+    """Return the start and the length of the part of the axis, and whether the axis is removed."""
     if not node.matches(node.op, (13,)) or _axis_of(graph, node, rank) != axis:
         return None
     start = _integer(graph, node.input(1))

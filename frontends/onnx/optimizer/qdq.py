@@ -92,7 +92,7 @@ def _after(graph: OrtGraph, node: OrtNode) -> list[_Edge]:
 
 
 def _before(graph: OrtGraph, node: OrtNode) -> _Edge | None:
-    """Where the first operand comes from, if that goes nowhere else."""
+    """Return the edge of the first operand, if its source has no other reader."""
     name = node.input(0)
     made = graph.maker(name)
     if made is None:
@@ -171,7 +171,7 @@ def _backwards(graph: OrtGraph, node: OrtNode) -> bool:
 
 @transformer("DoubleQDQPairsRemover")
 def remove_double_pairs(graph: OrtGraph, session: Session) -> bool:
-    """Of two pairs in a row the inner two nodes go, and the outer two get a scale for both."""
+    """Remove the inner two nodes of two pairs in a row; the outer two get a scale for both."""
     changed = False
     for node in graph.order():
         if graph.nodes.get(node.index) is not node or not _is_dq(node) or graph.makes_output(node):
