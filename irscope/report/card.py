@@ -304,7 +304,7 @@ class Card:
     """Of a file of weights that says something of its model, and of a language model that generates."""
 
     def quantities(self) -> dict[str, Quantity]:
-        """Return the numbers that say where they come from, by the keys of `fields`."""
+        """Return the numbers with provenance by the keys of `fields`."""
         identity, memory, cost = self.identity, self.memory, self.cost
         found = {
             "parameters": identity.parameters,

@@ -161,7 +161,7 @@ class Report:
         )
 
     def without_graph(self, known: Collection[str]) -> Report:
-        """Return the report of a file without a graph: these parts of the summary and these tables alone."""
+        """Return only these parts of the summary and tables, for files without a graph."""
         found = self.entries()
         return replace(
             self,

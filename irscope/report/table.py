@@ -126,7 +126,7 @@ class Table:
         return cls(title, parsed, {column.key: into for column, into in zip(parsed, cells, strict=True)}, keys, whole)
 
     def without_details(self) -> Table:
-        """Return the table as text shows it: without columns of details."""
+        """Return the table without columns of details."""
         kept = tuple(column for column in self.columns if not column.detail)
         return self if len(kept) == len(self.columns) else replace(self, columns=kept, data={one.key: self.data[one.key] for one in kept})
 

@@ -502,12 +502,12 @@ class CachingAllocator:
 
     @property
     def reserved(self) -> int:
-        """Return the bytes that the device gave: the counter of that name by itself."""
+        """Return the bytes that the device gave."""
         return self._device.reserved
 
     @property
     def device_free(self) -> int:
-        """Return the bytes that the device has left, as torch.cuda.mem_get_info says where nobody else uses it."""
+        """Return the free bytes of the device, as torch.cuda.mem_get_info without other users."""
         return self._device.total - self._device.physical
 
     def counters(self) -> Counters:
