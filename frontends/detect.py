@@ -359,7 +359,7 @@ def _read_head(path: Path) -> bytes:
         if stat.S_ISDIR(mode):
             raise LoadError("this is a folder", code="IRS100", where=str(path), hint="name the model file in it")
         if not stat.S_ISREG(mode):
-            raise LoadError("this is no regular file", code="IRS100", where=str(path))
+            raise LoadError("this is not a regular file", code="IRS100", where=str(path))
         with path.open("rb") as file:
             return file.read(HEAD_BYTES)
     except FileNotFoundError:

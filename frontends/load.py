@@ -50,7 +50,7 @@ def load_program(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Prog
         if kind.added is not None:
             _check_added(program, path)
     except (RecursionError, MemoryError) as error:
-        raise LoadError(f"the file asks for more than can be read ({form_problem(error)})", code="IRS106", where=str(path)) from None
+        raise LoadError(f"the file needs more than may be read ({form_problem(error)})", code="IRS106", where=str(path)) from None
     except InputError:
         raise
     except UsageError as error:  # about a size or a formula, which the file gives and not the user

@@ -58,7 +58,7 @@ def parse_template(text: str) -> Template:
 def _attribute(part: str) -> Attribute:
     match = _ATTRIBUTE.fullmatch(part)
     if match is None:
-        raise ValueError(f"{part!r} is no attribute of a lowering rule")
+        raise ValueError(f"{part!r} is not an attribute of a lowering rule")
     value = None if match["literal"] is None else _literal(match["literal"])
     if match["mark"] == ":":
         return Attribute(match["ours"], None, value)

@@ -49,7 +49,7 @@ class Measure:
         object.__setattr__(self, "_folded", {unit.lower(): factor for unit, factor in self.units.items()})
 
     def factor(self, unit: str) -> Fraction | None:
-        """Return how much one of the unit is; None for what is no unit of this measure."""
+        """Return how much one of the unit is; None for what is not a unit of this measure."""
         return self._folded.get(unit.lower())
 
     @property

@@ -39,7 +39,7 @@ class Allowance:
 
 
 class OverBudget(LoadError):
-    """The file asks for more work or memory than a model has any use for."""
+    """The file needs more work or memory than a model has any use for."""
 
     default_code: ClassVar[str] = "IRS106"
 

@@ -94,7 +94,7 @@ def form_problem(error: BaseException) -> str:
         case IndexError():
             return "a list is shorter than it has to be"
         case UnicodeError():
-            return "a text is no UTF-8"
+            return "a text is not UTF-8"
         case OverflowError() | RecursionError() | MemoryError():
             return "a number is too large, or it nests too deeply"
         case TypeError() | AttributeError():

@@ -23,7 +23,7 @@ LARGEST = 1 << 62
 
 
 class Misfit(Exception):
-    """What is no JSON, or not what a field holds; the text says where and what."""
+    """What is not JSON, or not what a field holds; the text says where and what."""
 
     def __init__(self, text: str, path: str = "") -> None:
         super().__init__(f"{path}: {text}" if path else text)
@@ -47,7 +47,7 @@ def loads(text: bytes | str) -> object:
 
 
 def _no_constant(name: str) -> Never:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def decode(kind: type[T], value: object, *, closed: bool = False) -> T:

@@ -362,7 +362,7 @@ def model_without_graph(path: str, format: str) -> Model:
 
 
 def kind_of(path: Path) -> str:
-    """Return what kind of file it is, such as onnx; LoadError for what is no model."""
+    """Return what kind of file it is, such as onnx; LoadError for what is not a model."""
     return detect(path).name
 
 

@@ -46,7 +46,7 @@ def answer() -> None:
     from irscope.ir.spelling import parse_input_type
 
     module, name, path, inputs, options, settings = pickle.loads(sys.stdin.buffer.read())
-    # What code of packages prints is no part of the answer.
+    # What code of packages prints is not part of the answer.
     out, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
     found: object
     try:

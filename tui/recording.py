@@ -115,7 +115,7 @@ def _seconds(events: Sequence[MemoryEvent]) -> tuple[Floats, str] | str:
     """Return how long it was from each moment to the next, or why that is not known."""
     times = [one.time_us for one in events]
     if not times or None in times:
-        return "The recording does not tell when memory was asked for."
+        return "The recording does not say when memory was requested."
     ends = np.maximum.accumulate(np.array([0.0, *(float(time or 0) for time in times)])) / 1e6
     return np.append(np.diff(ends), 0.0), "as it was measured"
 

@@ -62,7 +62,7 @@ class Item:
     part: int = 0
     """The table or series that is shown."""
     question: str = ""
-    """The question that it answers, where it is no pass."""
+    """The question that it answers, where it is not a pass."""
 
     @property
     def state(self) -> str:

@@ -48,7 +48,7 @@ _SLIDE = 8
 
 
 _WELCOME: tuple[Line, ...] = (
-    (Span("irscope tells what a neural network costs before it runs.", "heading"),),
+    (Span("irscope shows what a neural network costs before it runs.", "heading"),),
     (Span("Choose a file above with the arrow keys and enter, or press o and type a path."),),
     (Span("The samples are small networks to try things with."),),
     (Span("It reads .onnx, .pt2, TorchScript, checkpoints and .irs; nothing in a model is executed.", "faint"),),

@@ -460,7 +460,9 @@ def policies_of(document: Mapping[str, Any]) -> tuple[RegionPolicy, ...]:
             for one in document["regions"]
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError("this is no checkpoint plan", code="IRS392", hint="irscope.plan_checkpoints(...).document() gives one") from error
+        raise UsageError(
+            "this is not a checkpoint plan", code="IRS392", hint="irscope.plan_checkpoints(...).document() gives one"
+        ) from error
 
 
 def plan_module(

@@ -311,7 +311,7 @@ RULES: dict[str, Callable[..., Any]] = {
 
 Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int | str, int]
-"""An argument by number or name, and which of a list; -1 where it is no list."""
+"""An argument by number or name, and which of a list; -1 where it is not a list."""
 
 _MOST: Final = 1 << 15
 """Calls that are remembered; all are forgotten when there are more, as where a program counts with a number that it passes."""

@@ -384,11 +384,11 @@ def capture_program(
 
 
 def check_module(module: object) -> None:
-    """Raise UsageError for what is no module, or one that has to be called before it has parameters."""
+    """Raise UsageError for what is not a module, or one that has to be called before it has parameters."""
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError("a TorchScript module is read from its file", code="IRS191", hint="torch.jit.save it, and load the file")
     if not isinstance(module, nn.Module):
-        raise UsageError(f"a {type(module).__name__} is no nn.Module", code="IRS191", hint="wrap the function in a module's forward")
+        raise UsageError(f"a {type(module).__name__} is not an nn.Module", code="IRS191", hint="wrap the function in a module's forward")
     for name, parameter in module.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise UsageError(f"{name} has no size yet", code="IRS191", hint="call the lazy module once, or give it sizes")

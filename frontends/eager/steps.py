@@ -470,7 +470,7 @@ def check_loss(loss: Any) -> None:
         raise LoadError(f"the loss is {type(loss).__name__}, not a tensor", code="IRS375", hint="loss= is a function of the model's result")
     if loss.numel() != 1:
         shape = "x".join(map(str, loss.shape))
-        raise LoadError(f"the loss is no scalar but a tensor of {shape}", code="IRS375", hint="reduce it, as with .mean()")
+        raise LoadError(f"the loss is not a scalar but a tensor of {shape}", code="IRS375", hint="reduce it, as with .mean()")
     if not loss.requires_grad:
         raise LoadError("the loss does not depend on any parameter that needs a gradient", code="IRS376")
 

@@ -105,7 +105,7 @@ class OpenSizes:
         if found is None:
             parsed = self._symbols.parse(sympy.srepr(expression))
             if parsed is None:
-                raise LoadError(f"a size is {expression}, which is no formula of whole numbers", code="IRS673")
+                raise LoadError(f"a size is {expression}, which is not a formula of whole numbers", code="IRS673")
             found = self._known[expression] = parsed
         return found
 

@@ -153,7 +153,7 @@ def read_json(archive: Archive, name: str) -> Json:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise LoadError(
-            f"{name!r} is no valid JSON", code="IRS135", where=str(archive.path), hint="the file is damaged; save it again"
+            f"{name!r} is not valid JSON", code="IRS135", where=str(archive.path), hint="the file is damaged; save it again"
         ) from None
 
 
@@ -197,7 +197,7 @@ class Scopes:
 
 
 def _entries(text: str) -> list[tuple[str, str, str]] | None:
-    """(key, path, class) of every module below the root; None where the text is no module stack."""
+    """(key, path, class) of every module below the root; None where the text is not a module stack."""
     entries: list[tuple[str, str, str]] = []
     for part in text.split(";"):
         fields = part.split(",", 2)

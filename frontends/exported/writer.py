@@ -151,7 +151,7 @@ class _Plan:
         for node in self.graph:
             number = self.row_of.get(node, -1)
             if number < 0 and node in self.original.nodes:
-                # What the reader adds for results and for state that is written back is no node of the file.
+                # What the reader adds for results and for state that is written back is not a node of the file.
                 continue
             if number >= 0 and number in seen:
                 continue
@@ -602,7 +602,7 @@ def _write_archive(
                 _store(made, out, root + name, [texts[name]], len(texts[name]))
         for name, value in fresh.items():
             if value.role not in WEIGHT_ROLES or not isinstance(value.type, TensorType):
-                raise weight_error(value, "it is no tensor")
+                raise weight_error(value, "it is not a tensor")
             with made.open(_info(out, root + name), "w", force_zip64=packed_size(value) > 1 << 31) as entry_file:
                 copy_values(value, files, entry_file.write)
 

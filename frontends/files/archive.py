@@ -99,7 +99,7 @@ class Archive:
         tail = self._at(self._length - tail_length, tail_length)
         position = tail.rfind(b"PK\x05\x06")
         if position < 0 or position + _END.size > len(tail):
-            raise self._error("has no directory (it is cut off, or it is no zip archive)")
+            raise self._error("has no directory (it is cut off, or it is not a zip archive)")
         _, disk, first_disk, here, count, length, offset, _ = _END.unpack_from(tail, position)
         end = self._length - tail_length + position
         if 0xFFFF in (disk, first_disk, here, count) or 0xFFFFFFFF in (length, offset):

@@ -316,7 +316,7 @@ def _base_of(folder: Path, settings: Mapping[str, Any], given: str) -> tuple[str
     if (folder / "config.json").is_file():
         return str(folder), "the same folder"
     message = (
-        f"it is an adapter of {named[:120]!r}, which is no folder here" if named else "it is an adapter, and does not say of which model"
+        f"it is an adapter of {named[:120]!r}, which is not a folder here" if named else "it is an adapter, and does not say of which model"
     )
     raise LoadError(message, code="IRS168", where=str(folder), hint="--base FOLDER names the model that it goes on top of")
 

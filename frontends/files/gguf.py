@@ -116,7 +116,7 @@ class _Reader:
     def need(self, count: int, what: str) -> None:
         """Raise LoadError where so many bytes are not left."""
         if count > self.left:
-            raise self.error(f"{what} is said to have {count:,} bytes, {self.left:,} are left")
+            raise self.error(f"{what} declares {count:,} bytes, {self.left:,} are left")
 
     def take(self, count: int, what: str) -> bytes:
         self.need(count, what)
@@ -141,11 +141,11 @@ class _Reader:
     def name(self, what: str) -> str:
         length = self.count("Q", what)
         if length > _LONGEST_NAME:
-            raise self.error(f"{what} is said to have {length:,} bytes")
+            raise self.error(f"{what} declares {length:,} bytes")
         try:
             return self.take(length, what).decode()
         except UnicodeDecodeError:
-            raise self.error(f"{what} is no UTF-8") from None
+            raise self.error(f"{what} is not UTF-8") from None
 
     def text(self, what: str) -> str:
         """Return a text, as much of it as is kept."""
@@ -200,13 +200,13 @@ def read_header(path: Path) -> Header:
         if version & 0xFFFF == 0 and version >> 24 in _VERSIONS:
             raise reader.error("it is big-endian", "gguf-convert-endian of the package gguf turns it round")
         if version not in _VERSIONS:
-            raise reader.error(f"it is of version {version:,}; versions 2 and 3 are read", "convert the model again with today's llama.cpp")
+            raise reader.error(f"its version is {version:,}; versions 2 and 3 are read", "convert the model again with today's llama.cpp")
         found = Header(version)
         tensors, entries = reader.count("Q", "the number of tensors"), reader.count("Q", "the number of entries")
         # A name's length, a type and a value of one byte; a name's length, the number of axes, a type and an offset.
         for count, most, least, what in ((entries, _MOST_KEYS, 13, "entries of metadata"), (tensors, _MOST_TENSORS, 24, "tensors")):
             if count > most or count * least > reader.left:
-                raise reader.error(f"it is said to have {count:,} {what}; {reader.left:,} bytes are left")
+                raise reader.error(f"it declares {count:,} {what}; {reader.left:,} bytes are left")
         for _ in range(entries):
             _read_entry(reader, found)
         seen: set[str] = set()
@@ -241,7 +241,7 @@ def _read_tensor(reader: _Reader) -> Tensor:
     what = f"the tensor {name[:80]!r}"
     axes = reader.count("I", what)
     if axes > _MOST_AXES:
-        raise reader.error(f"{what} is said to have {axes:,} axes; ggml has {_MOST_AXES}")
+        raise reader.error(f"{what} declares {axes:,} axes; ggml has {_MOST_AXES}")
     sizes = struct.unpack(f"<{axes}Q", reader.take(8 * axes, what))
     code, offset = reader.count("I", what), reader.count("Q", what)
     return Tensor(name, TYPES.get(code, DType.UNKNOWN), code, sizes[::-1], offset)
@@ -253,15 +253,15 @@ def _check_places(header: Header, alignment: int, room: int, reader: _Reader) ->
     for one in sorted(header.tensors, key=lambda one: one.offset):
         what = f"the tensor {one.name[:80]!r}"
         if one.dtype.block is not None and one.shape and one.shape[-1] % one.dtype.block[0]:
-            raise reader.error(f"{what} has rows of {one.shape[-1]:,}, which are no blocks of {one.dtype.block[0]} in {one.dtype.text}")
+            raise reader.error(f"{what} has rows of {one.shape[-1]:,}, which are not blocks of {one.dtype.block[0]} in {one.dtype.text}")
         if math.prod(one.shape) > MOST_BYTES:
-            raise reader.error(f"{what} is said to have {math.prod(one.shape):,} elements")
+            raise reader.error(f"{what} declares {math.prod(one.shape):,} elements")
         size = one.dtype.bytes_of(math.prod(one.shape)) or 0
         if one.offset % alignment:
-            raise reader.error(f"{what} begins at {one.offset:,}, which is no multiple of {alignment}")
+            raise reader.error(f"{what} begins at {one.offset:,}, which is not a multiple of {alignment}")
         if one.offset + size > room:
             raise reader.error(
-                f"{what} ends {one.offset + size - room:,} bytes behind the end of the file", "the file is cut off; copy it again"
+                f"{what} ends {one.offset + size - room:,} bytes beyond the end of the file", "the file is cut off; copy it again"
             )
         if one.offset < end and size:
             raise reader.error(f"{what} lies over {before[:80]!r}")

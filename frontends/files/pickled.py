@@ -159,7 +159,7 @@ class PickleReader(PickleStack):
             f"the pickle {what} near byte {self._position:,}",
             code="IRS133",
             where=self._where,
-            hint="the file is damaged, or it is no PyTorch file; nothing in it was executed",
+            hint="the file is damaged, or it is not a PyTorch file; nothing in it was executed",
         )
 
     # -- the machine -----------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class PickleReader(PickleStack):
         if isinstance(target, list):
             target.extend(values)
         elif not isinstance(target, Stub):
-            raise self.error("appends to something that is no list")
+            raise self.error("appends to something that is not a list")
 
     def _set_items(self, values: list[object]) -> None:
         target = self._stack[-1]
@@ -177,7 +177,7 @@ class PickleReader(PickleStack):
             for key, value in zip(values[::2], values[1::2], strict=True):
                 target[_hashable(key)] = value
         elif not isinstance(target, Stub):
-            raise self.error("sets items of something that is no dictionary")
+            raise self.error("sets items of something that is not a dictionary")
 
     def _set_item(self) -> None:
         value, key = self._pop(), self._pop()

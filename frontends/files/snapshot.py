@@ -139,7 +139,7 @@ def read_snapshot(path: Path, allowance: Allowance | None = None) -> Snapshot:
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise LoadError("is no regular file", code="IRS663", where=where)
+                raise LoadError("is not a regular file", code="IRS663", where=where)
             if status.st_size > _MOST:
                 raise LoadError(f"has more than {_MOST} bytes", code="IRS663", where=where)
             with reading(where, status.st_size, allowance) as budget:
@@ -148,7 +148,7 @@ def read_snapshot(path: Path, allowance: Allowance | None = None) -> Snapshot:
     except OSError as error:
         raise LoadError(f"cannot be opened: {error.strerror}", code="IRS663", where=where) from error
     except NoSnapshot as error:
-        raise LoadError(f"is no snapshot of torch.cuda.memory: {error}", code="IRS663", where=where) from None
+        raise LoadError(f"is not a snapshot of torch.cuda.memory: {error}", code="IRS663", where=where) from None
 
 
 class _Reader:
@@ -192,19 +192,19 @@ class _Reader:
     def items(self, value: object, what: str) -> Iterator[Any]:
         """Yield the entries of a list."""
         if not isinstance(value, list | tuple):
-            raise NoSnapshot(f"{what} is no list")
+            raise NoSnapshot(f"{what} is not a list")
         spend(len(value), "entries of a snapshot")
         return iter(value)
 
     def _record(self, value: object, what: str) -> dict[Any, Any]:
         if not isinstance(value, dict):
-            raise NoSnapshot(f"an entry of {what} is no dictionary")
+            raise NoSnapshot(f"an entry of {what} is not a dictionary")
         return value
 
     def _number(self, record: Mapping[Any, Any], *keys: str) -> int:
         value = next((record[key] for key in keys if key in record), 0)
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-            raise NoSnapshot(f"{keys[0]} is no number of 64 bits")
+            raise NoSnapshot(f"{keys[0]} is not a number of 64 bits")
         return value
 
     def _stack(self, value: object) -> tuple[Frame, ...]:

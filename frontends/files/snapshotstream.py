@@ -369,7 +369,7 @@ class _Machine(PickleStack):
         """Run the pickle to its end."""
         head = self._stream.read(2)
         if len(head) < 2 or head[0] != 0x80 or not 2 <= head[1] <= 5:
-            raise NoSnapshot("it is no pickle of protocol 2 to 5")
+            raise NoSnapshot("it is not a pickle of protocol 2 to 5")
         self._raw = head[1] < 4
         try:
             root = self._run()
@@ -430,7 +430,7 @@ class _Machine(PickleStack):
     def _top(self, kind: type[Any]) -> Any:
         target = self._stack[-1]
         if type(target) is not kind:
-            raise NoSnapshot("it adds to something that is no list or dictionary")
+            raise NoSnapshot("it adds to something that is not a list or dictionary")
         return target
 
     # Entries of traces
@@ -443,7 +443,7 @@ class _Machine(PickleStack):
         address = entry.get("addr", entry.get("device_free", 0))
         numbers: tuple[Any, ...] = (address, size, stream if stream is not None else 0, entry.get("time_us", 0))
         if any(type(one) is not int or not -(1 << 63) <= one < 1 << 63 for one in numbers):
-            raise NoSnapshot("a number of a trace is no number of 64 bits")
+            raise NoSnapshot("a number of a trace is not a number of 64 bits")
         note, pool = entry.get("user_metadata", ""), entry.get("pool_id", (0, 0))
         key = pool if type(pool) is tuple and len(pool) == 2 and all(type(one) is int for one in pool) else (0, 0)
         self._written.one(
@@ -482,7 +482,7 @@ class _Machine(PickleStack):
         if known is not None:
             return known[1]
         if type(frames) not in (list, tuple):
-            raise NoSnapshot("frames is no list")
+            raise NoSnapshot("frames is not a list")
         spend(len(frames), "stacks of a snapshot")
         number = self._number("stacks", tuple(map(self._frame_number, frames)))
         self._stack_of[id(frames)] = frames, number
@@ -493,7 +493,7 @@ class _Machine(PickleStack):
         if known is not None:
             return known[1]
         if type(frame) is not dict:
-            raise NoSnapshot("an entry of frames is no dictionary")
+            raise NoSnapshot("an entry of frames is not a dictionary")
         number = self._number("frames", frame_of(frame))
         self._frame_of[id(frame)] = frame, number
         return number

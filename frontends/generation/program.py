@@ -498,7 +498,7 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     name, adapter = with_base(parse_name(wish.model), wish.base)
     if name.package != "transformers":
         hint = "transformers:llama, or a folder with a config.json"
-        raise UsageError("it is no language model of transformers", code="IRS695", where=wish.model, hint=hint)
+        raise UsageError("it is not a language model of transformers", code="IRS695", where=wish.model, hint=hint)
     options = dict(name.options)
     dtype = weights_dtype(options.pop("dtype", None), name.text)
     attention = str(options.pop("attn_implementation", ""))

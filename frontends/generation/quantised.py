@@ -339,7 +339,7 @@ def _held_weight(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, d
         kernel, last = EXPERTS, "weight"
     if kernel is None or last != "weight":
         raise LoadError(
-            f"{one.name[:80]!r} is quantised ({one.scheme}), and is no linear layer: what runs it is not modelled",
+            f"{one.name[:80]!r} is quantised ({one.scheme}), and is not a linear layer: what runs it is not modelled",
             code="IRS695",
             where=where,
         )
@@ -403,7 +403,7 @@ def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> 
             continue
         sizes = None if before is None else _linear_sizes(before)
         if before is None or sizes is None:
-            what = "is no linear layer of the model" if before is not None else "is not in the model"
+            what = "is not a linear layer of the model" if before is not None else "is not in the model"
             raise LoadError(
                 f"{name[:80]!r} is quantised ({one.scheme}), and {what}: what runs it is not modelled", code="IRS695", where=where
             )

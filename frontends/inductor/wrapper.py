@@ -96,7 +96,7 @@ def parse(text: str, path: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as error:
-        raise LoadError(f"line {error.lineno or 0} is no Python ({error.msg})", code="IRS128", where=path, hint=_AGAIN) from None
+        raise LoadError(f"line {error.lineno or 0} is not Python ({error.msg})", code="IRS128", where=path, hint=_AGAIN) from None
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         raise LoadError(f"the code cannot be parsed ({type(error).__name__})", code="IRS128", where=path, hint=_AGAIN) from None
 

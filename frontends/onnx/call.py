@@ -166,7 +166,7 @@ class Call:
             return None
         found = tuple([item for item in value if isinstance(item, int)]) if isinstance(value, tuple) else None
         if found is None or found != value:
-            raise Mismatch(f"attribute {name} is no list of integers")
+            raise Mismatch(f"attribute {name} is not a list of integers")
         return found
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
@@ -175,7 +175,7 @@ class Call:
             return None
         found = tuple([item for item in value if isinstance(item, float | int)]) if isinstance(value, tuple) else None
         if found is None or found != value:
-            raise Mismatch(f"attribute {name} is no list of floats")
+            raise Mismatch(f"attribute {name} is not a list of floats")
         return found
 
     def texts(self, name: str) -> tuple[str, ...] | None:
@@ -184,7 +184,7 @@ class Call:
             return None
         found = tuple([item for item in value if isinstance(item, str)]) if isinstance(value, tuple) else None
         if found is None or found != value:
-            raise Mismatch(f"attribute {name} is no list of strings")
+            raise Mismatch(f"attribute {name} is not a list of strings")
         return found
 
     def dtype(self, name: str, default: DType | None = None) -> DType | None:
@@ -194,7 +194,7 @@ class Call:
             return default
         found = DTYPES.get(value) if isinstance(value, int) else None
         if found is None:
-            raise Mismatch(f"attribute {name} is no element type")
+            raise Mismatch(f"attribute {name} is not an element type")
         return found if found is not DType.UNKNOWN else default
 
     @property
@@ -206,7 +206,7 @@ class Call:
     def tensor_attr(self, name: str) -> TensorProto | None:
         value = self.attrs.get(name)
         if value is not None and not isinstance(value, TensorProto):
-            raise Mismatch(f"attribute {name} is no tensor")
+            raise Mismatch(f"attribute {name} is not a tensor")
         return value
 
     def graph_attr(self, name: str) -> GraphProto:

@@ -157,7 +157,7 @@ def _given_constant(call: Call, name: str) -> Constant:
     sparse = call.attrs.get("sparse_value")
     if sparse is not None:
         if not isinstance(sparse, SparseTensorProto):
-            raise Mismatch("attribute sparse_value is no sparse tensor")
+            raise Mismatch("attribute sparse_value is not a sparse tensor")
         found = model.tensors.read_sparse(sparse, name)
         return Constant(found.type.with_shape(found.type.shape), found.data)
     for attribute, dtype, read_one in (

@@ -252,7 +252,7 @@ class ExternalFiles:
     def _check(self, location: str) -> DataFile | None:
         shown = f"'{short(location)}'"
         if not location or "\0" in location:
-            raise _bad_location(f"the location {shown} of its external data is no file name")
+            raise _bad_location(f"the location {shown} of its external data is not a file name")
         windows = PureWindowsPath(location)
         if os.path.isabs(location) or windows.drive or windows.root:
             raise _bad_location(f"its external data is at an absolute path, {shown}", "locations must be relative to the model's folder")
@@ -291,7 +291,7 @@ def region(entries: dict[str, str], expected: int | None, tensor: str) -> tuple[
         text = entries.get(key, "")
         if text:
             if not (text.isascii() and text.isdigit() and len(text) < 20):
-                raise refuse(BAD_LOCATION, f"the {key} of its external data, '{short(text)}', is no size", where)
+                raise refuse(BAD_LOCATION, f"the {key} of its external data, '{short(text)}', is not a size", where)
             numbers[key] = int(text)
     length = numbers.get("length", expected)
     if expected is not None and length != expected:

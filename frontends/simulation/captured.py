@@ -543,7 +543,7 @@ class Run:
     """A module on the simulated device, in a process that ends with it."""
 
     def __init__(self, module: nn.Module, settings: Settings | None, target: Target, hidden: Sequence[str] = ()) -> None:
-        """`hidden` are files that call the module and are no part of the program."""
+        """`hidden` are files that call the module and are not part of the program."""
         self._recorder = recorder = Recorder()
         self._target = target
         if Process.current is not None:

@@ -187,7 +187,7 @@ class Process:
         self.world.not_modelled.clear()
 
     def start(self, most_steps: int = 0, hidden: Sequence[str] = (), stepped: Callable[[int], None] | None = None) -> Watch:
-        """Follow what the program does from here on; `hidden` are files that call it and are no part of it.
+        """Follow what the program does from here on; `hidden` are files that call it and are not part of it.
 
         `stepped` is told after each step how many there were.
         """

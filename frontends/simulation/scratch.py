@@ -81,7 +81,7 @@ def _real_from_complex(asked: Asked) -> Sequence[MemoryEvent]:
     """cuFFT overwrites what it reads."""
     asked.result(0)
     copy = asked.take("copy of the input", _bytes(asked["self"]))
-    asked.unknown("library workspace", "cuFFT tells the size of its workspace only on the device")
+    asked.unknown("library workspace", "cuFFT reports the size of its workspace only on the device")
     asked.drop(copy)
     return asked.events
 

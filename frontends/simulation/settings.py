@@ -98,7 +98,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Parse a name and its value from `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if name not in NAMES or not equals or not value:
-        raise UsageError(f"{text!r} is no setting", code="IRS648", hint="NAME=VALUE; names are " + ", ".join(NAMES))
+        raise UsageError(f"{text!r} is not a setting", code="IRS648", hint="NAME=VALUE; names are " + ", ".join(NAMES))
     if name == "checkpoint":
         return name, value
     if name.endswith("dtype"):
@@ -112,7 +112,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return name, words[value.lower()]
     if name in ("ddp.bucket_cap_mb", "fsdp.reshard_after_forward") and value.isdecimal() and int(value):
         return name, int(value)
-    raise UsageError(f"{value!r} is no value of {name}", code="IRS648", hint="True, False, or a number where it takes one")
+    raise UsageError(f"{value!r} is not a value of {name}", code="IRS648", hint="True, False, or a number where it takes one")
 
 
 def _budget(text: str) -> float:
@@ -121,7 +121,7 @@ def _budget(text: str) -> float:
     except ValueError:
         budget = math.nan
     if not 0 <= budget <= 1:
-        message = f"{text!r} is no activation memory budget"
+        message = f"{text!r} is not an activation memory budget"
         raise UsageError(message, code="IRS648", hint="a share from 0, nothing is kept, to 1, what the partitioner keeps by itself")
     return budget
 

@@ -276,7 +276,9 @@ def _guarded(kernels: Kernels, op: Any, function: Callable[..., Any]) -> Callabl
             reason = str(error)
         fake = op._abstract_fn
         if fake is None or not kernels.allow_unknown:
-            hint = "--allow-unknown-kernels counts what it makes" if fake is not None else "torch.library.register_fake tells what it makes"
+            hint = (
+                "--allow-unknown-kernels counts what it makes" if fake is not None else "torch.library.register_fake defines what it makes"
+            )
             raise UnknownKernel(f"the kernel of operator {op._qualname} does not run here ({reason}); {hint}")
         kernels.tell_unknown(op._qualname)
         return fake(*args, **kwargs)

@@ -464,7 +464,7 @@ class _Reader:
                     function = _function(inner)
                     found.functions[function.name] = function
         if not found.functions:
-            raise refuse("the bytecode has no function of VHLO: it is no portable artifact of StableHLO")
+            raise refuse("the bytecode has no function of VHLO: it is not a portable artifact of StableHLO")
         return found
 
     def _block(self, stream: _Stream, region: Region, depth: int) -> None:

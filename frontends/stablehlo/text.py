@@ -105,7 +105,7 @@ class _Reader:
                 if self._at >= self._end:
                     self.kind, self.token, self._start = "end", "", self._end
                     return before
-                raise self._error(f"{quoted(text[self._at : self._at + 20])} is no token of MLIR")
+                raise self._error(f"{quoted(text[self._at : self._at + 20])} is not a token of MLIR")
             self._at = match.end()
             kind = match.lastgroup
             if kind is not None:
@@ -789,7 +789,7 @@ def _number(token: str) -> Number:
             return int(token, 16)
         return float(token) if any(sign in token for sign in ".eE") else int(token)
     except ValueError:
-        raise refuse(f"{quoted(token)} is no number") from None
+        raise refuse(f"{quoted(token)} is not a number") from None
 
 
 def _number_or_word(text: str) -> Attribute:

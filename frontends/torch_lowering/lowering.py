@@ -56,20 +56,20 @@ class AtenCall:
         """Return a tensor argument that must be there."""
         value = self.args.get(name)
         if not isinstance(value, Value):
-            raise CannotLower(f"{name} is no tensor")
+            raise CannotLower(f"{name} is not a tensor")
         return value
 
     def maybe(self, name: str) -> Value | None:
         value = self.args.get(name)
         if value is not None and not isinstance(value, Value):
-            raise CannotLower(f"{name} is no tensor")
+            raise CannotLower(f"{name} is not a tensor")
         return value
 
     def tensors(self, name: str) -> list[Value | None]:
         """Return a list of tensors, some of which may be absent."""
         value = self.args.get(name)
         if not isinstance(value, tuple | list) or not all(item is None or isinstance(item, Value) for item in value):
-            raise CannotLower(f"{name} is no list of tensors")
+            raise CannotLower(f"{name} is not a list of tensors")
         return list(value)
 
     def flag(self, name: str) -> bool:

@@ -668,7 +668,7 @@ def _arange(call: AtenCall) -> Lowered:
             attrs[name] = bound
             numbers.append(bound)
         else:
-            raise CannotLower("bounds are no numbers")
+            raise CannotLower("bounds are not numbers")
     return Lowered("tensor.arange", inputs, {**attrs, **_type_and_device(call, _number_dtype(*numbers))})
 
 

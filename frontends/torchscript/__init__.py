@@ -1,6 +1,6 @@
 """Reads TorchScript archives without torch: their code is Python syntax, evaluated abstractly.
 
-Everything that is no tensor (numbers, lists, strings, modules) is computed; operations on tensors become nodes.
+Everything that is not a tensor (numbers, lists, strings, modules) is computed; operations on tensors become nodes.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Interpreter:
         elif isinstance(target, ast.Attribute):
             owner = self.eval(target.value)
             if not isinstance(owner, ScriptObject):
-                raise self.error("an attribute of something that is no object is set")
+                raise self.error("an attribute of something that is not an object is set")
             owner.attrs[target.attr] = item
         elif isinstance(target, ast.Subscript):
             self.eval(target.value)[self.eval(target.slice)] = item  # type: ignore[index]  # a TypeError is reported
@@ -371,7 +371,7 @@ class Expressions:
         query = QUERIES.get(name)
         if query is not None and isinstance(owner, Value | KnownTensor):
             return query(self._interpreter.emitter, owner)
-        raise self._interpreter.error(f"{name!r} of something that is no object is read")
+        raise self._interpreter.error(f"{name!r} of something that is not an object is read")
 
     def _subscript(self, node: ast.Subscript) -> Item:
         owner = self.eval(node.value)
@@ -459,7 +459,7 @@ class Expressions:
         if not isinstance(node.func, ast.Attribute):
             function = self.eval(node.func)
             if not isinstance(function, Function):
-                raise self._interpreter.error("a call of something that is no function")
+                raise self._interpreter.error("a call of something that is not a function")
             return self._run(function, args, named)
         owner = self.eval(node.func.value)
         if isinstance(owner, ScriptObject):
@@ -562,7 +562,7 @@ class Expressions:
             if isinstance(number, Value):
                 return number
             if not isinstance(number, bool | int | float | SymDim):
-                raise interpreter.error("NumToTensor of something that is no number")
+                raise interpreter.error("NumToTensor of something that is not a number")
             dtype = DType.BOOL if isinstance(number, bool) else DType.F64 if isinstance(number, float) else DType.I64
             return KnownTensor(number, dtype)
         if name in ("unchecked_unwrap_optional", "data", "unchecked_cast"):

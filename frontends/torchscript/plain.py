@@ -1,4 +1,4 @@
-"""Functions of TorchScript on what is no tensor: numbers, lists, dictionaries, strings."""
+"""Functions of TorchScript on what is not a tensor: numbers, lists, dictionaries, strings."""
 
 from __future__ import annotations
 

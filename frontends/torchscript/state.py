@@ -66,7 +66,7 @@ class State:
         """The constants that the code names `CONSTANTS.c0`, `CONSTANTS.c1`, ..."""
         found = self._pickles.read("constants.pkl")
         if not isinstance(found, tuple):
-            raise self._error("constants.pkl is no tuple")
+            raise self._error("constants.pkl is not a tuple")
         return tuple(self._constant(item, index) for index, item in enumerate(found))
 
     def traced_inputs(self) -> dict[str, list[object]]:

@@ -141,7 +141,7 @@ class Source:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise LoadError(
-                f"{file!r} is no TorchScript code", code="IRS180", where=str(self._archive.path), hint="the file is damaged; save it again"
+                f"{file!r} is not TorchScript code", code="IRS180", where=str(self._archive.path), hint="the file is damaged; save it again"
             ) from None
         lines = text.splitlines()
         for item in tree.body:

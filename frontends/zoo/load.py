@@ -77,7 +77,7 @@ def said_of_cache(module: nn.Module) -> dict[str, str]:
 
 
 def _layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
-    """Yield what the cache that transformers makes for the configuration holds in each layer, or why that is no plain sum."""
+    """Yield what the cache that transformers makes for the configuration holds in each layer, or why that is not a plain sum."""
     from transformers.cache_utils import DynamicCache
 
     if getattr(config, "is_encoder_decoder", False):
@@ -496,7 +496,7 @@ def first_line(error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Packages warn of what they will change themselves, and what a user's file prints is no part of an answer."""
+    """Packages warn of what they will change themselves, and what a user's file prints is not part of an answer."""
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         yield

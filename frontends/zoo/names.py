@@ -183,7 +183,7 @@ def file_in(folder: Path) -> Path:
     names = _files_in(folder)
     if _is_broken(folder):
         hint = "copy it again; a file of weights in the folder can be named by itself"
-        raise LoadError("its config.json is no JSON object", code="IRS100", where=str(folder), hint=hint)
+        raise LoadError("its config.json is not a JSON object", code="IRS100", where=str(folder), hint=hint)
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
     # Of a split file the first part stands for all; what reads pictures lies beside the model that it is for.
@@ -226,7 +226,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(found[:_MOST_LISTED]) + more
 
 
-# -- what is no model, and what to type instead ------------------------------------------------------------------------
+# -- what is not a model, and what to type instead ------------------------------------------------------------------------
 
 
 def missing(text: str) -> IrscopeError:

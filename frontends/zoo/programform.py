@@ -66,7 +66,7 @@ def _names_lost(program: Program) -> Iterator[tuple[Value, str]]:
 
 
 def _blobs(program: Program) -> Iterator[tuple[Value, Blob]]:
-    """Bytes that came with the model, which are no part of the text."""
+    """Bytes that came with the model, which are not part of the text."""
     for body in program.bodies():
         for value, data in body.data.items():
             if isinstance(data, Blob):

@@ -140,7 +140,7 @@ def weights_dtype(given: object, name: str, allowed: Sequence[DType] = _WEIGHTS)
     if found is None:
         *others, last = (one.text for one in allowed)
         hint = f"{', '.join(others)} or {last}"
-        raise UsageError(f"{given!r} is no element type for weights", code="IRS672", where=name, hint=hint)
+        raise UsageError(f"{given!r} is not an element type for weights", code="IRS672", where=name, hint=hint)
     return found
 
 

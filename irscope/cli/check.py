@@ -148,7 +148,7 @@ class CheckedModelJson(TypedDict):
     file: Annotated[str, "same, changed or new, against the baseline; empty where that is not known."]
     runtime: str
     numbers: Annotated[dict[str, int | float | bool | None], "By name; null is unknown."]
-    intervals: Annotated[dict[str, list[int | float | None]], "Lower and upper bound of modelled numbers; null is no bound."]
+    intervals: Annotated[dict[str, list[int | float | None]], "Lower and upper bound of modelled numbers; null: unbounded."]
     error: ErrorJson | None
 
 

@@ -295,7 +295,7 @@ def export_reordered(model: Model, schedule: Schedule, target: Path) -> ExitCode
     nodes = open_nodes_of(model)
     if target.suffix.lower() != nodes.suffix:
         raise UsageError(
-            f"a reordered {nodes.suffix} file stays one, which {target.name!r} is no name for",
+            f"a reordered {nodes.suffix} file stays one; {target.name!r} has another suffix",
             code="IRS357",
             hint=f"`-o {target.stem}{nodes.suffix}`",
         )

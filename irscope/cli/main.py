@@ -247,7 +247,7 @@ def _dispatch(arguments: list[str]) -> int:
         import difflib
 
         if name.startswith("-"):
-            raise UsageError(f"{name}: no command or model", hint="options stand behind a command or beside a model that exists")
+            raise UsageError(f"{name}: no command or model", hint="options follow a command, or a model that exists")
         if near := difflib.get_close_matches(name, COMMANDS, n=1):
             raise UsageError(f"there is no command {name!r}", hint=f"did you mean {near[0]!r}?")
         from irscope.frontends.zoo.packages import not_found
@@ -255,7 +255,7 @@ def _dispatch(arguments: list[str]) -> int:
         error = not_found(name)
         if isinstance(error, UsageError):  # a bare word
             hint = f"{error.hint}; `irscope --help` lists the commands"
-            raise UsageError(f"{name!r} is no command, and as a model: {error.message}", hint=hint)
+            raise UsageError(f"{name!r} is not a command, and as a model: {error.message}", hint=hint)
         raise error
     if arguments[1:2] in (["-h"], ["--help"]) and arguments[2:] in ([], ["all"]):
         from irscope.cli.helptext import help_parser, short_help

@@ -44,7 +44,7 @@ _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}
 _AT_STAKE = {
     "pt2": "torch.export.load evaluates expressions that it holds, which can be any Python code",
     "torchscript": "it is a program, which can read and write files",
-    "onnx": "ONNX Runtime takes what memory it asks for, and its native code was not made for crafted files",
+    "onnx": "ONNX Runtime takes whatever memory it requests, and its native code was not made for crafted files",
 }
 """Harm that a hostile file of a format could do when it is run."""
 _MOST = 10_000
@@ -82,7 +82,7 @@ class Command:
         parser.add_argument(
             "model", metavar="MODEL", help="a .pt2, .onnx or TorchScript file, a name such as torchvision:resnet50, or a training script"
         )
-        parser.add_argument("arguments", nargs="*", metavar="ARGS", help="arguments of a script: all that stands behind it is its own")
+        parser.add_argument("arguments", nargs="*", metavar="ARGS", help="arguments of a script: all that follows it is its own")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
         parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
         parser.add_argument("--device", default="", metavar="DEVICE", help="cpu or cuda; default: cpu, of a script cuda where there is one")
@@ -96,7 +96,7 @@ class Command:
             "--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what the executor takes"
         )
         parser.add_argument("--seed", type=amount_of(COUNT), default=0, metavar="N", help="for random inputs; default: 0")
-        parser.add_argument("--timeout", type=amount_of(SECONDS), metavar="S", help="end the run after so many seconds")
+        parser.add_argument("--timeout", type=amount_of(SECONDS), metavar="S", help="end the run after this many seconds")
         parser.add_argument("--no-optimize", action="store_true", help="ONNX Runtime runs the graph as it is in the file")
         parser.add_argument("--no-arena", action="store_true", help="ONNX Runtime without its arena and memory patterns")
         parser.add_argument("--trust", action="store_true", help="execute the file, which can run any code: only for sources you trust")
@@ -151,7 +151,7 @@ class Command:
         executor = {TORCH: "torch", ORT: "onnxruntime"}[request.options.executor]
         if importlib.util.find_spec(executor) is None:
             raise UsageError(
-                f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="`irscope doctor` tells how"
+                f"{executor} is not installed, and it is what runs the model", code="IRS479", hint="`irscope doctor` shows how"
             )
         what = "following the steps of " if request.loop is not None and request.loop.script else "running "
         sizes = "".join(f" at {name} {size}" for name, size in request.model.bind.items()) if request.loop is not None else ""

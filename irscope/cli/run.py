@@ -96,7 +96,7 @@ class Command:
         )
         add_model_arguments(parser, many=True)
         add_output_arguments(parser, (*FORMATS, "layers-json"), plots="memory over the run, and every other curve of the reports")
-        add_amount(parser, "--jobs", default=1, help="several models: so many at once; default: 1")
+        add_amount(parser, "--jobs", default=1, help="several models: how many to analyse at once; default: 1")
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         passes = group_of(parser, "passes as they run")
         passes.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")

@@ -103,8 +103,8 @@ class Command:
         add_amount(job, "--local", default=0, help="ranks of one machine; default: 8, or all where they are fewer")
         device.add_argument("--torch", default="", metavar="VERSION", help="version of torch, such as 2.13")
         device.add_argument("--alloc-conf", default="", metavar="CONF", help="what PYTORCH_CUDA_ALLOC_CONF holds")
-        add_amount(parser, "--steps", help="stop after so many steps of the optimizer; default: 0, never; 3 with --fit and --grid")
-        add_amount(parser, "--time", default=0, help="stop after so many seconds")
+        add_amount(parser, "--steps", help="stop after this many steps of the optimizer; default: 0, never; 3 with --fit and --grid")
+        add_amount(parser, "--time", default=0, help="stop after this many seconds")
         parser.add_argument(
             "--allow-unknown-kernels",
             action="store_true",
@@ -127,7 +127,7 @@ class Command:
             choices=("both", "done", "lazy"),
             default="both",
             help="when work on other streams counts as done: at once, or only when the host waits for it; a real device is between. "
-            "default: at once, and the report tells where the other makes a difference, and where NCCL's watchdog being a step late does",
+            "default: at once, and the report says where the other makes a difference, and where NCCL's watchdog being a step late does",
         )
         add_amount(device, "--link", default=0, help="what a device can send to others, such as 450GB/s: times of collectives")
         trials.add_argument(
@@ -169,7 +169,7 @@ class Command:
             help="simulate each combination of values, such as --grid batch=8,16 --grid ac=none,full: {batch} in ARGS stands for "
             "the value, or NAME is a setting of --set; memory, time and what is worth it",
         )
-        trials.add_argument("--gpus", default="", metavar="N,N,...", help="with --grid, or alone: worlds of so many ranks")
+        trials.add_argument("--gpus", default="", metavar="N,N,...", help="with --grid, or alone: worlds of this many ranks")
         trials.add_argument("--price", type=amount_of(NUMBER), default=0, metavar="P", help="with --grid: what a GPU costs an hour")
         parser.add_argument("--all", action="store_true", help="the whole report; without it the verdict and the lines that decide")
         device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
@@ -180,7 +180,7 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         if args.rank != "all" and not args.rank.isdecimal():
-            raise UsageError(f"{args.rank!r} is no rank", code="IRS643", hint="a number from 0 on, or all")
+            raise UsageError(f"{args.rank!r} is not a rank", code="IRS643", hint="a number from 0 on, or all")
         if not args.is_module:
             _refuse_model(args.script)
         frees: PendingFrees = "synchronize" if args.events == "lazy" else "next_malloc"

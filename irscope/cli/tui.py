@@ -87,7 +87,7 @@ def _check_more(args: argparse.Namespace) -> None:
 
     strange = [one for one in (args.model, args.other, *args.more) if args.more and not is_recording(Path(one))]
     if strange:
-        raise UsageError(f"{strange[0]} is no recording", hint="more than two files side by side are recordings, such as ranks of a job")
+        raise UsageError(f"{strange[0]} is not a recording", hint="more than two files side by side are recordings, such as ranks of a job")
 
 
 def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:

@@ -125,7 +125,7 @@ class DeviceProfile:
     @property
     def lacks_cuda(self) -> str:
         """Why PyTorch's CUDA allocator, and the kernels that take memory for themselves, do not run there; empty on a CUDA device."""
-        return "" if self.capability is not None else f"{self.title} is no CUDA device"
+        return "" if self.capability is not None else f"{self.title} is not a CUDA device"
 
     @property
     def room_bytes(self) -> int | None:

@@ -49,7 +49,7 @@ _LONGEST_NAME: Final = 24
 
 
 def short_names(program: Program) -> dict[str, str]:
-    """Short names for symbols whose own names are no words, as exporters number them: d0 for `p2o.DynamicDimension.0`.
+    """Short names for symbols whose own names are not words, as exporters number them: d0 for `p2o.DynamicDimension.0`.
 
     They follow from the names of all symbols, those included that are bound by now, and are no name of anything else.
     """

@@ -509,7 +509,7 @@ def _tightest(dim: Dim) -> Interval:
 
 
 def _never_zero(dim: SymDim) -> bool:
-    """Return whether the constant is no multiple of what divides all other terms."""
+    """Return whether the constant is not a multiple of what divides all other terms."""
     mono, constant = dim.terms[-1]
     return mono is ONE and constant % math.gcd(*(coeff for _, coeff in dim.terms[:-1])) != 0
 

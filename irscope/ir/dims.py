@@ -299,7 +299,7 @@ class _Reader:
     def _operator(self, kind: str, content: str, column: int) -> bool:
         """Take a token where an operand has just ended; tells whether another one must follow."""
         if kind != "mark" or content == "(":
-            what = "what stands before this is no function; there are floor, ceil, max, min and mod"
+            what = "what stands before this is not a function; there are floor, ceil, max, min and mod"
             self._fail(column, what if content == "(" else "an operator is missing")
         if content in _STRENGTH:
             # Powers group from the right: a tower is only worked out once it ends.

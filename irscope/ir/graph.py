@@ -398,7 +398,7 @@ class Graph:
             if value.users:
                 raise ValueError(f"{value!r} still has users")
             if value.declared_in is not self or value.role not in WEIGHT_ROLES:
-                raise ValueError(f"{value!r} is no weight of this graph")
+                raise ValueError(f"{value!r} is not a weight of this graph")
         list.__setitem__(self._weights, slice(None), [weight for weight in self._weights if weight not in gone])
         for value in gone:
             dict.pop(self._data, value, None)
@@ -607,7 +607,7 @@ class Graph:
         """Make graphs that were filled before `node` existed its regions; they count their changes together with this graph."""
         for region in regions:
             if region._owner is not None or region.versions is not self.versions:
-                raise ValueError(f"graph {region._name} is no region without an owner of {self._name}")
+                raise ValueError(f"graph {region._name} is not a region without an owner of {self._name}")
             region._owner = node
             _set_regions(node, (*node.regions, region))
         self._bump(Facet.TOPOLOGY)

@@ -198,7 +198,7 @@ class PlaceReader:
         scope = self.root
         for component in path.split("/") if path else ():
             if _COMPONENT.fullmatch(component) is None:
-                raise TextProblem(f"{component!r} is no part of a scope; a call is written name#1, a hash inside a name ~2", at)
+                raise TextProblem(f"{component!r} is not part of a scope; a call is written name#1, a hash inside a name ~2", at)
             try:
                 scope = scope.child(*_scope_named(component))
             except ValueError:
@@ -495,7 +495,7 @@ class BodyReader:
             types.append(type_)
             behind = _BEHIND_OUTPUT_AT(line, at)
             if behind is None:
-                raise TextProblem("= and an operator are missing behind this type", at)
+                raise TextProblem("= and an operator are missing after this type", at)
             at = behind.end()
             if behind[1] == "=":
                 return outputs, types, at

@@ -337,7 +337,7 @@ def _is_below(scope: Scope, known: set[Scope]) -> bool:
 def _check_attrs(node: Node, findings: Findings) -> None:
     for key, value in node.attrs.items():
         if type(key) is not str:
-            findings.add("IRS126", f"the attribute name {key!r} is no string", node)
+            findings.add("IRS126", f"the attribute name {key!r} is not a string", node)
         elif type(value) not in PLAIN_ATTRS and not _is_attr(value):
             findings.add("IRS126", f"the attribute {key!r} holds a {type(value).__name__} or something nested too deep", node)
     written = node.attrs.get("inplace")

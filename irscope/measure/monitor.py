@@ -221,7 +221,7 @@ class Linux:
         if not self._throttles:
             self.unread["throttling of the processor"] = "the kernel has no counters of it, as in virtual machines"
         if self._clock() is None:
-            self.unread["clock of the processor"] = "neither cpufreq nor /proc/cpuinfo tells it"
+            self.unread["clock of the processor"] = "neither cpufreq nor /proc/cpuinfo has it"
 
     # -- counters ----------------------------------------------------------------------------------------------
 

@@ -443,7 +443,7 @@ def _infer_paged(call: OpCall) -> tuple[Type, ...]:
 
 
 def _infer_packed(call: OpCall) -> Type:
-    """Sequences of a batch lie behind one another: (tokens, features)."""
+    """Sequences of a batch lie one after another: (tokens, features)."""
     x: TensorType = call.tensor("x")
     weights = call.maybe("w")
     values = call.maybe("v")
@@ -526,7 +526,7 @@ _ATTENTION_ORT = (
         Family.ATTENTION,
         infer=_infer_packed,
         cost=Absent.UNKNOWN,
-        summary="Attention in sequences that lie behind one another without padding; their lengths, and so the cost, depend on values.",
+        summary="Attention in sequences that lie one after another without padding; their lengths, and so the cost, depend on values.",
         attention=FusedAttention(),
     ),
 )
@@ -679,7 +679,7 @@ _TRANSFORMER = (
         Family.ATTENTION,
         infer=like("x"),
         cost=lambda call: _expert_cost(call, 8),
-        summary="Feed-forward networks of which each token uses the `k` that a router picks; their weights lie behind one another.",
+        summary="Feed-forward networks of which each token uses the `k` that a router picks; their weights lie one after another.",
         roles=frozenset({OpRole.EXPERTS}),
     ),
     op(

@@ -402,7 +402,7 @@ def _evaluate_item(call: OpCall) -> Known | None:
 def _infer_from_scalar(call: OpCall) -> Type:
     first = call.types[0]
     if not isinstance(first, ScalarType | TensorType):
-        raise RuleError(f"operand of {call.spec.name} is no number")
+        raise RuleError(f"operand of {call.spec.name} is not a number")
     dtype = DEFAULT_FLOAT if first.dtype is DType.F64 else first.dtype
     return tensor(dtype_attr(call, dtype), (), device_attr(call))
 

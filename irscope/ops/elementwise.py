@@ -127,7 +127,7 @@ def trunc_mod(call: OpCall, left: Dim, right: Dim) -> Dim:
 
 def power(call: OpCall, base: Dim, exponent: Dim) -> Dim:
     if isinstance(exponent, SymDim) or not 0 <= exponent <= 8:
-        return call.unknown(f"{base} to the power {exponent} is no polynomial", SIZES, None)
+        return call.unknown(f"{base} to the power {exponent} is not a polynomial", SIZES, None)
     result: Dim = 1
     for _ in range(exponent):
         result = result * base
@@ -253,7 +253,7 @@ _UNARY = (
     unary("math.floor", "same", (1, 0), np.floor, "Rounds down.", _keep, on_reals=reals.floor),
     unary("math.ceil", "same", (1, 0), np.ceil, "Rounds up.", _keep, on_reals=reals.ceil),
     unary("math.trunc", "same", (1, 0), np.trunc, "Rounds toward zero.", _keep, on_reals=reals.trunc),
-    unary("math.frac", "same", (1, 0), lambda x: x - np.trunc(x), "The part behind the decimal point."),
+    unary("math.frac", "same", (1, 0), lambda x: x - np.trunc(x), "The part after the decimal point."),
     unary(
         "math.square",
         "same",

@@ -23,7 +23,7 @@ def _axes(call: OpCall, name: str) -> tuple[int, ...]:
     """Return an attribute that is a list of axes."""
     found = call.attr(name)
     if not isinstance(found, tuple) or not all(isinstance(axis, int) for axis in found):
-        raise RuleError(f"{name} of {call.spec.name} is no list of numbers")
+        raise RuleError(f"{name} of {call.spec.name} is not a list of numbers")
     return tuple(int(axis) for axis in found if isinstance(axis, int))
 
 
@@ -329,7 +329,7 @@ _MOVES = (
         Family.MOVE,
         infer=_infer_pad,
         cost=lambda call: Cost(),
-        summary="Puts a value before, behind and between elements; negative numbers take elements away.",
+        summary="Puts a value before, after and between elements; negative numbers take elements away.",
     ),
     op(
         "tensor.dynamic_slice(Tensor x, Tensor[] starts, *, int[] sizes) -> Tensor",

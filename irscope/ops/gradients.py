@@ -158,7 +158,7 @@ def batch_norm_gradient_rule(scratch: Scratch) -> None:
         copy = "" if _in_format(dy, last) else scratch.take("gradient in the layout of the input", nbytes(dy))
         for index in range(3):
             scratch.result(index)
-        scratch.unknown("workspace", "cuDNN tells the size only on the device")
+        scratch.unknown("workspace", "cuDNN reports the size only on the device")
         scratch.drop(copy)
         return
     order = (1, 2, 0) if last else (0, 1, 2)
@@ -237,7 +237,7 @@ def attention_gradient_rule(scratch: Scratch) -> None:
     else:
         for index in range(4):
             scratch.result(index)
-        scratch.unknown("attention workspace", "cuDNN's attention tells the size of its workspace only on the device")
+        scratch.unknown("attention workspace", "cuDNN's attention reports the size of its workspace only on the device")
 
 
 def _heads_last_copy(scratch: Scratch, one: TensorType, what: str = "gradient") -> str:

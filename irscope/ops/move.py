@@ -360,7 +360,7 @@ _MOVE = (
         "tensor.pad(Tensor x, Dims pads, Tensor? value, Dims? axes, *, str mode='constant', any fill=0) -> Tensor",
         _infer_pad,
         _evaluate_pad,
-        "Adds elements around a tensor: all `pads` before, then all behind; negative ones cut off.",
+        "Adds elements around a tensor: all `pads` before, then all after; negative ones cut off.",
         temporaries=pad_rule,
         strides=layouts.KEEPS_CHANNELS_LAST,
         slices=slicing.padded,

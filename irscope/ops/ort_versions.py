@@ -75,7 +75,7 @@ def ort_release(asked: str) -> OrtRelease:
     version = _minor(asked) if asked else _minor(_installed()) or NEWEST
     if not version:
         hint = f"such as {NEWEST}; rules are known of {', '.join(RULES)}"
-        raise UsageError(f"{asked!r} is no version of ONNX Runtime", code="IRS641", where="--ort", hint=hint)
+        raise UsageError(f"{asked!r} is not a version of ONNX Runtime", code="IRS641", where="--ort", hint=hint)
     return OrtRelease(version, RULES.get(version, RULES[NEWEST]))
 
 

@@ -274,7 +274,7 @@ _QUANTIZATION = (
         Family.QUANTIZATION,
         infer=_infer_concat,
         cost=moved,
-        summary="Joins quantized tensors; behind the result's scale and zero point stand tensor, scale and zero point of each part.",
+        summary="Joins quantized tensors; after the result's scale and zero point stand tensor, scale and zero point of each part.",
     ),
     op(
         "quant.gather_block_quantized(Tensor data, Tensor indices, Tensor scales, Tensor? zero_points, *, int gather_axis=0, "
@@ -552,7 +552,7 @@ _QUANTIZED_TORCH = (
     *(_packed(name, _layer(_conv, name), "Convolution with packed weights.", roles=_FILTERS) for name in _CONV),
     *(_packed(name, _layer(_conv_transposed, name), "Transposed convolution with packed weights.", roles=_FILTERS) for name in _TRANSPOSED),
     *(_packed(name, _pointwise, "Arithmetic on 8-bit numbers, element by element.") for name in _POINTWISE),
-    _packed("cat", _requantizing, "Tensors of 8-bit numbers behind one another, brought to one scale."),
+    _packed("cat", _requantizing, "Tensors of 8-bit numbers one after another, brought to one scale."),
 )
 
 

@@ -229,7 +229,7 @@ def _infer_align(call: OpCall) -> Type:
         return x.with_shape(None)
     behind = len(other.shape) - call.axis(call.int_attr("axis"), len(other.shape)) - len(x.shape)
     if behind < 0:
-        raise RuleError(f"{len(x.shape)} axes do not fit behind axis {call.int_attr('axis')} of {len(other.shape)} ({call.spec.name})")
+        raise RuleError(f"{len(x.shape)} axes do not fit after axis {call.int_attr('axis')} of {len(other.shape)} ({call.spec.name})")
     return x.with_shape((*x.shape, *(1,) * behind))
 
 
@@ -292,7 +292,7 @@ OPS = (
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
         _infer_align,
-        "Adds axes of size 1 behind the others, so that the first one lines up with an axis of another tensor.",
+        "Adds axes of size 1 after the others, so that the first one lines up with an axis of another tensor.",
         strides=layouts.UNSTATED,
     ),
     op(

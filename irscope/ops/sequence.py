@@ -99,7 +99,7 @@ def _says_nothing(element: Type, added: Type) -> bool:
 def _infer_at(call: OpCall) -> Type:
     first = _operand(call)
     if isinstance(first, TupleType):
-        raise RuleError(f"{call.spec.name}: a tuple is no list")
+        raise RuleError(f"{call.spec.name}: a tuple is not a list")
     found = _list_operand(call)
     return UNKNOWN_TYPE if found is None else found.element
 

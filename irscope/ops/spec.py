@@ -157,7 +157,7 @@ class OpCall:
         """Types of the operands of a list."""
         tensors = [type_ for type_ in self.types[self.spec.operand_index[name] :] if type_ is not None]
         if not all(isinstance(type_, TensorType) for type_ in tensors):
-            raise RuleError(f"{name!r} of {self.spec.name} holds something that is no tensor")
+            raise RuleError(f"{name!r} of {self.spec.name} holds something that is not a tensor")
         return tensors  # type: ignore[return-value]  # just checked
 
     def made(self, index: int = 0) -> TensorType:

@@ -42,7 +42,7 @@ def _permutation(call: OpCall, rank: int) -> tuple[int, ...]:
         return tuple(reversed(range(rank)))
     order = tuple(call.axis(axis, rank) for axis in perm)
     if sorted(order) != list(range(rank)):
-        raise RuleError(f"{call.spec.name}: {list(perm)} is no order of {rank} axes")
+        raise RuleError(f"{call.spec.name}: {list(perm)} is not an order of {rank} axes")
     return order
 
 

@@ -198,7 +198,7 @@ def _kept_ratio(call: OpCall, old: Sequence[Dim], wanted: Sequence[Dim], not_lar
 
 def _int(size: Dim) -> int:
     if isinstance(size, SymDim):
-        raise TypeError(f"{size} is no number")
+        raise TypeError(f"{size} is not a number")
     return size
 
 

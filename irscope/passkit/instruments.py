@@ -50,7 +50,7 @@ class Instrument:
         """Long work has come this far; raise Cancelled to stop it."""
 
     def ended(self) -> None:
-        """Long work that is no pass is over."""
+        """Long work that is not a pass is over."""
 
     def should_run(self, subject: Pass) -> bool:
         """False skips a transform of the pipeline, which is how one bisects."""

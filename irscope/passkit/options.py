@@ -23,7 +23,7 @@ _BARE = re.compile(r"^[A-Za-z0-9_./:+~-]+$")
 
 
 class BadValue(ValueError):
-    """A text that is no value of an option's type; the message says what would be."""
+    """A text that is not a value of an option's type; the message says what would be."""
 
 
 def option_types(cls: type) -> Mapping[str, Any]:

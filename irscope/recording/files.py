@@ -64,7 +64,7 @@ def _opened(path: Path) -> BinaryIO:
         reason = getattr(error, "strerror", None) or str(error)
         raise LoadError(f"cannot be opened: {reason}", code="IRS474", where=str(path)) from error
     status = os.fstat(stream.fileno())
-    problem = "is no regular file" if not stat.S_ISREG(status.st_mode) else ""
+    problem = "is not a regular file" if not stat.S_ISREG(status.st_mode) else ""
     if status.st_size > MAX_FILE:
         problem = f"has {status.st_size} bytes, and no recording has more than {MAX_FILE}"
     if problem:
@@ -112,10 +112,10 @@ class _Reader:
         schema = value.get("schema") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(schema, str) or not schema.startswith(_FAMILY + "/"):
             hint = "`irscope record` writes recordings"
-            raise LoadError("is no recording: its first line is no header", code="IRS475", where=self.where, hint=hint)
+            raise LoadError("is not a recording: its first line is not a header", code="IRS475", where=self.where, hint=hint)
         if schema != SCHEMA:
             hint = "use the version of irscope that wrote it, or record again"
-            raise LoadError(f"is of schema {schema[:60]}; this irscope reads {SCHEMA}", code="IRS476", where=self.where, hint=hint)
+            raise LoadError(f"has the schema {schema[:60]}; this irscope reads {SCHEMA}", code="IRS476", where=self.where, hint=hint)
         return self._decoded(1, Header, value)
 
     def _take(self, number: int, text: bytes) -> None:

@@ -48,7 +48,7 @@ class Identity:
     weights: tuple[CardWeights, ...]
     """All weights by element type, the largest part first."""
     size_on_disk: int | None
-    """Bytes of the model's file and of the files of weights beside it; None where it is no file."""
+    """Bytes of the model's file and of the files of weights beside it; None where it is not a file."""
     bits_each: float | None = None
     """Bits that a parameter takes, scales and all, where some are quantised."""
     are_inputs: bool = False

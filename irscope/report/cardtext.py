@@ -209,7 +209,7 @@ class CardWriter:
         if memory.fits.value is False:
             fitting = f"; room on {', '.join(memory.devices[:3])}" if memory.devices else ""
             return self.clean(f"does NOT fit: {weights}, of {room}{fitting}"), _RED
-        return self.clean(f"fits? not known: {weights}, of {room}; the file has no graph to tell what runs beside them"), _YELLOW
+        return self.clean(f"fits? not known: {weights}, of {room}; the file has no graph, so what runs beside them is unknown"), _YELLOW
 
     def sizes_text(self) -> str:
         """Return the sizes that the numbers are for."""

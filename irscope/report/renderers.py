@@ -76,7 +76,7 @@ def _load_renderer(name: str, renderers: Mapping[str, str]) -> object:
         raise UsageError(f"no such output format: {name}", hint=f"formats are {', '.join((*renderers, *offered))}")
     found = offered[name].load()
     if not callable(found):
-        raise UsageError(f"format {name!r} of {offered[name].owner} is no function but {type(found).__name__}", code="IRS101")
+        raise UsageError(f"format {name!r} of {offered[name].owner} is not a function but {type(found).__name__}", code="IRS101")
     return found
 
 

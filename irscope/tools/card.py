@@ -510,7 +510,7 @@ class _Maker:
             reason = "the sum above is one forward without a cache; for generating"
             return LargestSize("", None, None, None, reason, _command("fit", self._generating(), sizes, self._path))
         if is_name(self.program.path):
-            reason = "this is a forward alone; of the training not looked for" if TRAINS in self.program.metadata else "not looked for"
+            reason = "this is a forward alone; of the training not searched" if TRAINS in self.program.metadata else "not searched"
             return LargestSize("", None, None, None, reason, self._fit(self._options({})))
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
@@ -890,7 +890,7 @@ def _with_room(device: DeviceProfile, needed: Number) -> tuple[str, ...]:
 
 
 def _saves(finding: Finding) -> str:
-    """Return what a finding saves, in words; empty where that is no number."""
+    """Return what a finding saves, in words; empty where that is not a number."""
     parts: list[str] = []
     if isinstance(finding.memory, int) and finding.memory > 0:
         parts.append(f"{humanise(finding.memory, Kind.BYTES)} of memory")

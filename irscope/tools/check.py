@@ -220,7 +220,7 @@ def read_plan(path: Path) -> Plan:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = re.search(r"\(at line (\d+)", str(error))
         line = found[1] if found else max(len(text.splitlines()), 1)
-        raise UsageError(f"is no TOML: {error}", code="IRS680", where=f"{path}:{line}") from error
+        raise UsageError(f"is not TOML: {error}", code="IRS680", where=f"{path}:{line}") from error
     return _Reader(path, text).plan(content)
 
 

@@ -48,14 +48,14 @@ def read_config() -> dict[str, str]:
     try:
         found = loads(content)
     except Misfit as error:
-        raise _broken(path, f"is no JSON: {error}") from error
+        raise _broken(path, f"is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _broken(path, "is no JSON object")
+        raise _broken(path, "is not a JSON object")
     for key, value in found.items():
         if key not in KEYS:
-            raise _broken(path, f"sets {key!r}, which is no setting")
+            raise _broken(path, f"sets {key!r}, which is not a setting")
         if not isinstance(value, str):
-            raise _broken(path, f"sets {key} to {json.dumps(value)}, which is no text")
+            raise _broken(path, f"sets {key} to {json.dumps(value)}, which is not text")
     return {str(key): str(value) for key, value in found.items()}
 
 
@@ -70,7 +70,7 @@ def configured_device(named: str) -> str:
 
 
 def set_config(key: str, value: str) -> None:
-    """Set one thing for all runs; an empty value unsets it. Raises UsageError for what is no setting, and for a device that is none."""
+    """Set one thing for all runs; an empty value unsets it. Raises UsageError for what is not a setting, and for a device that is none."""
     check_key(key)
     if value and key == "device":
         name, size = parted(value)
@@ -89,7 +89,7 @@ def set_config(key: str, value: str) -> None:
 
 
 def check_key(key: str) -> None:
-    """Raise UsageError for a key that is no setting."""
+    """Raise UsageError for a key that is not a setting."""
     if key not in KEYS:
         raise UsageError(f"there is no setting {key!r}", code="IRS425", hint=f"settings: {', '.join(KEYS)}")
 

@@ -183,7 +183,7 @@ def calibrate_from(paths: Sequence[Path], base: str) -> tuple[dict[str, object],
     slowdown = fit_slowdown(material.runs, aside)
     if not rules and slowdown is None:
         raise UsageError(
-            "these recordings tell nothing to fit: convolutions of torch-cuda runs give workspaces, three models or more give times",
+            "these recordings have nothing to fit: convolutions of torch-cuda runs give workspaces, three models or more give times",
             code="IRS651",
             hint="; ".join(material.notes[:3]),
         )
@@ -232,12 +232,12 @@ def _add_recording(found: Material, recording: Recording, base: str) -> None:
     found.convolutions += convolutions_of(recording)
     plain = recording.times("plain")
     if plain is None or not recording.complete:
-        found.notes.append(f"{recording.path} tells no time: its run did not come to an end")
+        found.notes.append(f"{recording.path} has no time: its run did not come to an end")
         return
     try:
         least = _least_seconds(recording, base or recording.header.device.name)
     except IrscopeError as error:
-        found.notes.append(f"{recording.path} tells no time: {error}")
+        found.notes.append(f"{recording.path} has no time: {error}")
         return
     if least > 0:
         name = f"{recording.header.model.name} {recording.header.model.sha256[:8]}"

@@ -104,7 +104,7 @@ def engine_of(text: str) -> Engine:
     except OptionsError as error:
         raise UsageError(f"{text!r}: {error}", code="IRS698", hint="`vllm{util=0.9, block=16}`") from None
     if rest[end:].strip():
-        raise UsageError(f"{text!r} goes on behind its settings", code="IRS698", hint="`vllm{util=0.9, block=16}`")
+        raise UsageError(f"{text!r} continues after its settings", code="IRS698", hint="`vllm{util=0.9, block=16}`")
     cache_dtype = given.pop("kv", None) or "auto"
     if cache_dtype not in _CACHE_DTYPES:
         raise UsageError(f"kv={cache_dtype} is not a type of the cache", code="IRS698", hint=", ".join(_CACHE_DTYPES))
@@ -368,7 +368,7 @@ def _serve(wish: Wish, engine: Engine, options: Options) -> Serving:
         raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
     memory = simulation.target.device.memory_bytes
     if memory is None:
-        raise UsageError("nobody told how much memory the device has", code="IRS698", hint="`--device h200`")
+        raise UsageError("the memory of the device is not known", code="IRS698", hint="`--device h200`")
     (served,) = found
     groups = _groups(served, engine, wish.model)
     stages = [_stage(served, engine, memory, layers, groups) for layers in _partition(served.layers, int(engine.settings.get("pp", 1)))]

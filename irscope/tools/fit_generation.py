@@ -208,7 +208,7 @@ def fit_generation(
     """
     looked_for = [one.strip() for one in free.split(",")]
     if any(one not in FREE for one in looked_for) or (len(looked_for) > 1 and set(looked_for) != {"context", "batch"}):
-        raise UsageError(f"{free!r} is no size to look for", code="IRS337", hint=f"{', '.join(FREE)}, or batch,context for a table")
+        raise UsageError(f"{free!r} is not a size to look for", code="IRS337", hint=f"{', '.join(FREE)}, or batch,context for a table")
     if prompt is None and "context" not in looked_for:
         raise UsageError("how long the prompt is has to be said", code="IRS696", hint="`--prompt 4096`")
     how = How(cache, cache_options, attention, dtype, beams, samples, chunk, base, store_as, trust_remote_code)

@@ -220,7 +220,7 @@ class How(NamedTuple):
     """Options for loading a language model and generating, besides the sizes."""
 
     cache: str = ""
-    """Empty for what the folder asks for, else dynamic."""
+    """Empty for the folder's own, else dynamic."""
     cache_options: Sequence[str] = ()
     attention: str = ""
     dtype: str = ""

@@ -46,9 +46,9 @@ class _Stretch:
 def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tuple[dict[str, PeakFormula], str]:
     """By phase, those that were found, and why others were not. Lengths below and above `windows` are looked at apart."""
     if "static" in wish.cache:
-        return {}, "not looked for with a static cache, whose masks are laid out by prompt and new tokens together"
+        return {}, "not searched with a static cache, whose masks are laid out by prompt and new tokens together"
     if made.loaded.is_encoder_decoder or wish.assistant or wish.new < 3:
-        return {}, "not looked for where an encoder or an assistant runs, or fewer than three tokens are made"
+        return {}, "not searched where an encoder or an assistant runs, or fewer than three tokens are made"
     edges = [0, *sorted(one for one in windows if one > 16 * _ALIGNED)]
     found: dict[str, list[Piece]] = {"prefill": [], "decode": []}
     regions = [(low, high) for low, high in zip(edges, [*edges[1:], None], strict=True)]
@@ -70,7 +70,7 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
     of = {"prefill": "prompt", "decode": "prompt + new"}
     return {
         name: PeakFormula(joined(pieces), of[name]) for name, pieces in whole.items() if pieces
-    }, "what is alive is no polynomial of batch, prompt and new tokens"
+    }, "what is alive is not a polynomial of batch, prompt and new tokens"
 
 
 def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:

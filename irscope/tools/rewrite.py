@@ -76,7 +76,7 @@ def rewrite(
     name, suffix = WRITERS[program.format]
     if target.suffix.lower() != suffix:
         raise UsageError(
-            f"a changed {suffix} file stays one, which {target.name!r} is no name for",
+            f"a changed {suffix} file stays one; {target.name!r} has another suffix",
             code="IRS357",
             hint=f"`-o {target.stem}{suffix}`, or .irs for the graph as text",
         )

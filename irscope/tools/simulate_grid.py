@@ -21,7 +21,7 @@ from irscope.tools.simulation import Options, target_for
 
 SCHEMA: Final = "irscope.grid/1"
 GPUS: Final = "gpus"
-"""The axis that is no option of the program: ranks of its world."""
+"""The axis that is not an option of the program: ranks of its world."""
 _MOST: Final = 256
 """Combinations: each is a run of the program of some seconds."""
 _BATCHES: Final = ("batch", "batch_size", "bs", "micro_batch", "micro_batch_size", "per_device_train_batch_size", "train_batch_size")
@@ -50,7 +50,7 @@ class Axis:
         """Return the worlds that the text of --gpus names."""
         values = tuple(text.split(","))
         if not all(value.isdecimal() and int(value) for value in values):
-            raise UsageError(f"--gpus {text!r} is no list of numbers of GPUs", code="IRS643", hint="`--gpus 8,16,64`")
+            raise UsageError(f"--gpus {text!r} is not a list of numbers of GPUs", code="IRS643", hint="`--gpus 8,16,64`")
         return cls(GPUS, values)
 
 
@@ -228,7 +228,7 @@ def check_axes(axes: Sequence[Axis], program: Program) -> None:
     if len({*names}) < len(names):
         raise UsageError(f"--grid names {next(name for name in names if names.count(name) > 1)!r} twice", code="IRS643", hint="once each")
     if math.prod(len(axis.values) for axis in axes) > _MOST:
-        raise UsageError(f"--grid asks for more than {_MOST} combinations", code="IRS643", hint="each is a run of the program")
+        raise UsageError(f"--grid needs more than {_MOST} combinations", code="IRS643", hint="each is a run of the program")
     for axis in axes:
         if axis.name != GPUS and not _is_setting(axis):
             program.check_place("--grid", axis.name, ",".join(axis.values), "where the value goes, and --set has no such name")

@@ -136,7 +136,7 @@ def world_of(given: int | None) -> int:
 
 
 def target_for(options: Options) -> Target:
-    """Return what a program is simulated on. Raises UsageError where that is no CUDA device, on which `torch.cuda` would count nothing."""
+    """Return what a program is simulated on. Raises UsageError unless that is a CUDA device: `torch.cuda` would count nothing."""
     settings = Settings(device=options.device, torch=options.torch, alloc_conf=options.alloc_conf)
     check_target(settings)
     target = target_of(settings)
@@ -433,7 +433,7 @@ class Simulation(Reported):
         }
         if self.line:
             summary["line"] = self.line
-        notes = () if self.outcome != "oom" else ("--no-limit tells how much it needs, --try what would lower that",)
+        notes = () if self.outcome != "oom" else ("--no-limit shows how much it needs, --try what would lower that",)
         return Report(
             "simulate",
             summary=summary,
@@ -620,7 +620,7 @@ def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> 
     lazy, in_flight, none, skewed = ((document.get(end) or document).get("peak", {}).get("reserved", 0) for end in ends)
     late = max((lazy, in_flight), key=lambda size: (size != peak, size))
     if room is None:
-        return f"unknown: nobody told how much memory {device} has; {bytes_text(max(peak, late))} are reserved"
+        return f"unknown: the memory of {device} is not known; {bytes_text(max(peak, late))} are reserved"
     few, *_, many = sorted((peak, late, none, skewed))
     if document["outcome"] not in ("finished", "steps") and many <= room:
         why = "interrupted" if document["error"] == INTERRUPTED else "the program did not end by itself"
@@ -792,7 +792,7 @@ _COUNTED: Final = {
     "aot_eager": "all: it runs each operator of the forward and backward graph",
     "cudagraphs": "all: it captures each operator of the graphs in a CUDA graph",
 }
-_BY_PYTORCH: Final = "what it asks of PyTorch; not what its own libraries take besides"
+_BY_PYTORCH: Final = "its requests to PyTorch; not the memory of its own libraries"
 
 _MADE: Final = {"allocated": "allocated", "reuse": "in place", "library": "by the library"}
 

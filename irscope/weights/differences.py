@@ -39,7 +39,7 @@ class Difference:
     gained: int = 0
     """Elements that are finite in B only."""
     apart: int = 0
-    """Elements among the changed ones that are NaN or infinite on a side: their difference is no number."""
+    """Elements among the changed ones that are NaN or infinite on a side: their difference is not a number."""
     max_abs: float = 0.0
     """The largest magnitude of a difference."""
     squares_a: float = 0.0

@@ -109,7 +109,7 @@ def parse_scheme(text: str) -> Scheme:
     except OptionsError as error:
         raise UsageError(f"--as {text}: {error}", code="IRS432", hint=_example(name)) from None
     if brace and rest[end:].strip():
-        raise UsageError(f"--as {text}: {rest[end:]!r} stands behind the brace", code="IRS432", hint=_example(name))
+        raise UsageError(f"--as {text}: {rest[end:]!r} follows the brace", code="IRS432", hint=_example(name))
     options = dict(kind.options)
     flags: dict[str, bool] = {}
     for key, value in given.items():

@@ -202,9 +202,9 @@ class ModelFolder:
             with open(file.path, "rb") as data:
                 found = json.load(data)
         except (ValueError, RecursionError):
-            raise Malformed("it is no valid JSON", "copy it again") from None
+            raise Malformed("it is not valid JSON", "copy it again") from None
         if not isinstance(found, dict):
-            raise Malformed("it is no JSON object", "copy it again")
+            raise Malformed("it is not a JSON object", "copy it again")
         return found
 
     def open(self, file: DataFile) -> int:

@@ -213,7 +213,7 @@ def stored_tensor(value: Value, files: WeightFiles, *, row_major: bool = False) 
 def stored_values(type_: Type, data: Payload | None, files: WeightFiles, *, row_major: bool = False) -> Stored:
     """Values of a tensor as stored; Unreadable where they cannot be read. `row_major` puts axes that lie in another order into this one."""
     if not isinstance(type_, TensorType):
-        raise Unreadable("it is no tensor")
+        raise Unreadable("it is not a tensor")
     if type_.dtype.block is not None:
         raise Unreadable(f"blocks of {type_.dtype} are not taken apart")
     if not is_readable(type_.dtype):
@@ -266,7 +266,7 @@ def _from_literal(data: Literal, type_: TensorType, shape: tuple[int, ...]) -> S
     try:
         raw = encode_elements([value for value in values if not isinstance(value, str)], type_.dtype)
     except (OverflowError, ValueError, TypeError):
-        raise Unreadable(f"its values are no numbers of type {type_.dtype}") from None
+        raise Unreadable(f"its values are not numbers of type {type_.dtype}") from None
     return _stored_parts(type_.dtype, count, Bytes(len(raw), raw), axes_of(shape))
 
 

@@ -420,7 +420,7 @@ def _constant(result: Pruning) -> Iterator[Finding]:
 
 
 def alignment(ask: Enquiry) -> Iterator[Finding]:
-    """Matrices whose sizes are no multiples of what matrix units take at once."""
+    """Matrices whose sizes are not multiples of what matrix units take at once."""
     least = MULTIPLES[0]
     found: list[Value] = []
     more = 0
@@ -464,7 +464,7 @@ BUILT_IN = (
     Source("dead-code", "Nodes that no output depends on.", dead_nodes),
     Source("half-width", "Floats of 32 bits as bf16.", half_width),
     Source("unused", "Weights that nothing reads.", unused),
-    Source("alignment", "Sizes that are no multiples of what matrix units take at once.", alignment),
+    Source("alignment", "Sizes that are not multiples of what matrix units take at once.", alignment),
     Source("duplicates", "Weights that are there more than once.", duplicates, needs_values=True),
     Source("precision", "Fewer bits for weights at a given signal to noise.", precision, needs_values=True),
     Source("pruning", "Channels that do nothing, and sparse groups of four.", pruning, needs_values=True),

@@ -106,7 +106,7 @@ def load_plugins() -> list[str]:
         if isinstance(found, Source):
             add_source(found)
         else:
-            problems.append(f"advice {plugin.name!r} of {plugin.owner} is no Source but {type(found).__name__}")
+            problems.append(f"advice {plugin.name!r} of {plugin.owner} is not a Source but {type(found).__name__}")
     return problems
 
 

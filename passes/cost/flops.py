@@ -79,7 +79,7 @@ def _bars(result: Costs) -> list[Panel]:
     """Arithmetic by operator, and by the modules that the model consists of."""
     operators, modules = operators_table(result), modules_table(result)
     depths = [int(str(depth)) for depth in modules.cells("depth")]
-    # What holds all others, level by level, is no part of the picture.
+    # What holds all others, level by level, is not part of the picture.
     level = next((depth for depth in range(max(depths, default=0) + 1) if depths.count(depth) > 1), 0)
     outer = [place for place, depth in enumerate(depths) if depth == level]
     cells, names = modules.cells("flops"), [str(name) for name in modules.cells("module")]

@@ -296,7 +296,7 @@ def _bars(result: Bounds) -> list[Panel]:
     by_operator: dict[str, float] = {}
     by_module: dict[str, float] = {}
     paths = [one.node.scope.path.split("/") for one in result.nodes]
-    # What holds all others, level by level, is no part of the picture.
+    # What holds all others, level by level, is not part of the picture.
     level = next((depth for depth in range(1, max(map(len, paths), default=1)) if len({"/".join(path[:depth]) for path in paths}) > 1), 1)
     for one, path in zip(result.nodes, paths, strict=True):
         seconds, module = result.seconds_of(one), "/".join(path[:level]) or "(model)"
@@ -343,7 +343,7 @@ def element_type(text: str) -> DType | None:
         if dtype.text == text and dtype.kind is DTypeKind.FLOAT:
             return dtype
     known = ", ".join(dtype.text for dtype in DType if dtype.kind is DTypeKind.FLOAT)
-    raise UsageError(f"{text!r} is no floating-point element type", code="IRS606", hint=f"those are {known}")
+    raise UsageError(f"{text!r} is not a floating-point element type", code="IRS606", hint=f"those are {known}")
 
 
 def _row(one: NodeBound, result: Bounds, total: float) -> tuple[object, ...]:

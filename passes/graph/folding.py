@@ -94,7 +94,7 @@ def derived_weight(
 ) -> Value | None:
     """Declare a weight whose values are what `rule` makes of those of other weights, as arrays, when somebody reads them.
 
-    None where an operand is no weight, is written to while the model runs, or has no values that can be read. An operand that is None is
+    None where an operand is not a weight, is written to while the model runs, or has no values that can be read. An operand that is None is
     None for the rule too. What the rule returns is rounded to the type of the weight.
     """
     sources = [source_of(value) for value in operands]

@@ -442,7 +442,7 @@ class Inference(RuleContext):
     def _foreign(self, node: Node) -> list[Type]:
         """Return the types that the file declares for an operator without a record."""
         self.found.foreign[node.op] = self.found.foreign.get(node.op, 0) + 1
-        self._explained = Reason(node.name, f"irscope does not know the operator {node.op}; docs/add-an-operator.md tells how to add it")
+        self._explained = Reason(node.name, f"irscope does not know the operator {node.op}; docs/add-an-operator.md shows how to add it")
         return [output.type for output in node.outputs]
 
     def _control(self, control: Callable[[Inference, Node], list[Type]], node: Node) -> list[Type]:
@@ -481,7 +481,7 @@ class Inference(RuleContext):
         except TypeError:
             if not any(one is not None and has_reals(one) for one in known):
                 raise
-            # Floats made of sizes are no numbers: what a rule has no case for stays unknown.
+            # Floats made of sizes are not numbers: what a rule has no case for stays unknown.
             return
         if answer is None:
             return

@@ -275,7 +275,7 @@ Shape: TypeAlias = "tuple[tuple[_Part, ...], ...]"
 
 
 def _shape_of(nodes: Sequence[Sequence[MemoryEvent]]) -> tuple[Shape, list[int]]:
-    """Return what nodes ask for, and the amounts in order. Raises PassError where an amount is no number."""
+    """Return what nodes ask for, and the amounts in order. Raises PassError where an amount is not a number."""
     amounts: list[int] = []
     return tuple([tuple([_part(event, amounts) for event in events]) for events in nodes]), amounts
 
@@ -287,7 +287,7 @@ def _part(event: MemoryEvent, amounts: list[int]) -> _Part:
         value = getattr(event, field.name)
         if field.name in _AMOUNTS and value is not None:
             if not isinstance(value, int):
-                raise PassError(f"a kernel's memory is no number but {value}", code="IRS333")
+                raise PassError(f"a kernel's memory is not a number but {value}", code="IRS333")
             amounts.append(value)
             changed[field.name] = 0
             filled.append(field.name)

@@ -28,7 +28,7 @@ from irscope.report.units import Kind
 _TOGETHER = 12
 _NOTES = {
     IN_PLACE: "in place: nothing reads the operand afterwards, so the result may take its memory",
-    RELEASE: "del: right after the last use, where no other variable holds the tensor; files do not tell what the source deletes already",
+    RELEASE: "del: right after the last use, where no other variable holds the tensor; files do not show what the source already deletes",
     UNWRAP: "an input of a call: Python holds it until the call returns; the caller has to run the parts itself, or hand it over in a list",
     COPY: "no copy: what comes before has to leave the elements in the order that is wanted here",
 }

@@ -208,7 +208,7 @@ def _sizes(name: str, spec: list[str]) -> list[int]:
     for part in spec:
         numbers = [size for number in part.split("..") if (size := read_size(number)) is not None]
         if len(numbers) not in (1, 2, 3) or len(numbers) != part.count("..") + 1 or (len(numbers) == 3 and numbers[2] == 0):
-            raise UsageError(f"{part!r} is no size or range of sizes for {name!r}", code="IRS331", hint=_EXAMPLE)
+            raise UsageError(f"{part!r} is not a size or range of sizes for {name!r}", code="IRS331", hint=_EXAMPLE)
         first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[-1], 1)
         if (last - first) // step >= MOST_POINTS:
             raise UsageError(f"{part!r} are too many sizes", code="IRS331", hint=f"up to {MOST_POINTS:,} are computed")

@@ -47,7 +47,7 @@ class _Module:
 def moved_weights(graph: Graph) -> Iterator[Value]:
     """Parameters and buffers in the order in which they are moved to the device: inner modules first, tied ones once.
 
-    Constants are no part of a module's state, so `Module.to` leaves them where they are.
+    Constants are not part of a module's state, so `Module.to` leaves them where they are.
     """
     moved: set[str] = set()
     for value in _children_first(_tree(graph)):

@@ -353,7 +353,7 @@ class Schedule(Analysis[Scheduled]):
                 f"times are {'the least on the device' if result.weights == 'roofline' else 'one for each node'}"
             )
         if any(one.what.startswith("recompute") and one.peak is not None for one in result.levers):
-            yield "recomputing here costs at most 10% more arithmetic; the pass recompute tells which nodes, and how much"
+            yield "recomputing here costs at most 10% more arithmetic; the pass recompute shows which nodes, and how much"
         if any("inputs" in one.what and one.peak is not None and one.peak < ordering.peak for one in result.levers):
             yield "where the model frees its inputs, the peak is what it needs beyond them"
 
@@ -418,7 +418,7 @@ def share_of(text: str, what: str, example: str) -> float:
     """Return the share by which something may grow that a text such as 5% or 0.05 names."""
     share = read_amount(text, SHARE)
     if share is None:
-        raise UsageError(f"{text!r} is no share by which {what} may grow", code="IRS354", hint=f"write {example}")
+        raise UsageError(f"{text!r} is not a share by which {what} may grow", code="IRS354", hint=f"write {example}")
     return share
 
 

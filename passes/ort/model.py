@@ -375,7 +375,7 @@ def _body(
             for inside, around in zip(found.returned, launch.outputs, strict=False)
             if inside >= found.given and not _is_known_shape(found.likeness[inside])
         }
-        # What is read from around it is handed to it. A weight that was dropped is no tensor, and a run with such has no pattern
+        # What is read from around it is handed to it. A weight that was dropped is not a tensor, and a run with such has no pattern
         # (ExecutionFrame in core/framework/execution_frame.cc).
         own = found.launches[0].node.graph if found.launches else None
         body.has_pattern = all(value not in dropped or value.graph is own for value in found.values[: found.given] if value is not None)

@@ -504,7 +504,7 @@ def _dead_outside(weight: Value, totals: ParameterTotals, look: Look) -> Iterato
     for axis, dead in enumerate((made.dead_rows, made.dead_columns)):
         size = shape[axis] if axis < len(shape) else None
         if dead and isinstance(size, int):
-            yield DeadSlices(weight, _AXES[axis], size, dead, 0, "no graph tells what reads it")
+            yield DeadSlices(weight, _AXES[axis], size, dead, 0, "no graph shows what reads it")
 
 
 def _bytes_moved(cost: Cost) -> Dim:

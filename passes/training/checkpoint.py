@@ -229,7 +229,7 @@ def budget_of(text: str, peak: int) -> int:
         return parse_bytes(text)
     share = read_amount(text, SHARE)
     if share is None or not 0 < share <= 1:
-        raise UsageError(f"{text!r} is no share of the peak", code="IRS393", hint="budget=60% or budget=24GiB")
+        raise UsageError(f"{text!r} is not a share of the peak", code="IRS393", hint="budget=60% or budget=24GiB")
     return int(share * peak)
 
 

@@ -68,10 +68,10 @@ class Storing:
     scheme: Scheme
     matrices: list[Stored] = field(default_factory=list)
     before: int = 0
-    """Bytes of all weights, of which those that are no matrices stay as they are."""
+    """Bytes of all weights, of which those that are not matrices stay as they are."""
     unsized: int = 0
     others: int = 0
-    """Weights that are no matrices of floats."""
+    """Weights that are not matrices of floats."""
     measured: bool = False
     peak: Quantity = field(default_factory=lambda: Quantity(None, Provenance.UNKNOWN))
     after_peak: Quantity = field(default_factory=lambda: Quantity(None, Provenance.UNKNOWN))
@@ -338,7 +338,7 @@ def _stored(weight: Value, use: _Use, scheme: Scheme) -> Stored:
     kept = use.kept
     experts = len(sizes) == 3 and _EXPERTS.search(str(weight.name)) is not None
     if not kept and len(sizes) != 2 and not (experts and scheme.has_experts):
-        kept = f"it has {len(sizes)} axes" if not experts else "experts in one tensor are no linear layer"
+        kept = f"it has {len(sizes)} axes" if not experts else "experts in one tensor are not a linear layer"
     if not kept and use.role == "embedding" and not scheme.embeddings:
         kept = "a table of embeddings"
     if not kept and use.role == "head" and not scheme.head:

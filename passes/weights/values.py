@@ -409,7 +409,7 @@ class WeightErrors:
     tensors: list[TensorError] = field(default_factory=list)
     unread: dict[Value, str] = field(default_factory=dict)
     skipped: int = 0
-    """Weights that are no matrices of floats: they are usually left as they are."""
+    """Weights that are not matrices of floats: they are usually left as they are."""
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def test_an_existing_output_survives_a_failing_pass(model: Path, capsys: pytest.
 def test_a_pipe_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe.onnx")
     assert main(["run", str(tmp_path / "pipe.onnx")]) == 3
-    assert "no regular file" in capsys.readouterr().err
+    assert "not a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ STARTING = {
 }
 """Lines that start processes of irscope's own."""
 EXIT_CODES = {"tui": 2, "repro": 3}
-"""There is no terminal; an ONNX file is no reproducer."""
+"""There is no terminal; an ONNX file is not a reproducer."""
 STARTS = [
     *(("script", line) for line in COMMAND_LINES.values()),
     ("module", COMMAND_LINES["run"]),

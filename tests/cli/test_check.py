@@ -330,8 +330,8 @@ def test_a_baseline_of_another_irscope_runtime_or_device_is_named(folder: Path, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("models = [", "irscope.toml:1: is no TOML"),
-        ("a = 1\nb = ]\n", "irscope.toml:2: is no TOML"),
+        ("models = [", "irscope.toml:1: is not TOML"),
+        ("a = 1\nb = ]\n", "irscope.toml:2: is not TOML"),
         ('models = ["model.irs"]\nbudgts = []\n', "irscope.toml:2: budgts: there is no such field; there are models, baseline"),
         ('[[models]]\nmodel = "model.irs"\nbind = { batch = "x" }\n', "models[0].bind.batch: a whole number is wanted"),
         ('[[models]]\nmodel = "a"\n[[models]]\nmodle = "b"\n', "irscope.toml:3: models[1]: 'model' is missing"),

@@ -97,7 +97,7 @@ def test_what_is_no_snapshot_is_one_line(tmp_path: Path, content: object, monkey
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "bad.pickle"
     path.write_bytes(pickle.dumps(content))
-    with pytest.raises(LoadError, match="is no snapshot"):
+    with pytest.raises(LoadError, match="is not a snapshot"):
         read_snapshot(path)
     assert not (tmp_path / "executed").exists()
     done = irscope("compare", str(path), str(path), folder=tmp_path)

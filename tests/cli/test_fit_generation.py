@@ -26,8 +26,8 @@ MEMORY = 96 << 20
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"free": "length"}, "no size to look for"),
-        ({"free": "batch,new", "prompt": 3}, "no size to look for"),
+        ({"free": "length"}, "not a size to look for"),
+        ({"free": "batch,new", "prompt": 3}, "not a size to look for"),
         ({"free": "batch"}, "how long the prompt is"),
         ({"free": "context", "new": 0, "batch": 0}, "no cache"),
     ],

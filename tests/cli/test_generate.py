@@ -39,7 +39,7 @@ WIDE = (
     [
         ({"prompt": 0, "new": 1}, "at least 1"),
         ({"prompt": 1, "new": 1, "cache": "paged"}, "no cache 'paged'"),
-        ({"prompt": 1, "new": 1, "dtype": "int4"}, "no element type"),
+        ({"prompt": 1, "new": 1, "dtype": "int4"}, "not an element type"),
         ({"prompt": 1, "new": 1, "cache_options": ["backend"]}, "key=value"),
         ({"prompt": 1, "new": 9, "accepted": 2}, "there is no assistant"),
         ({"prompt": 1, "new": 9, "assistant": "other", "batch": 2}, "one sequence"),

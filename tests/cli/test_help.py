@@ -162,10 +162,10 @@ def test_the_example_runs(
     ("arguments", "code", "said"),
     [
         (["swep"], ExitCode.USAGE, "did you mean 'sweep'?"),
-        (["someword"], ExitCode.USAGE, "'someword' is no command, and as a model: "),
+        (["someword"], ExitCode.USAGE, "'someword' is not a command, and as a model: "),
         (["someword"], ExitCode.USAGE, "`irscope --help` lists the commands"),
         (["gone.onnx"], ExitCode.LOAD, "gone.onnx: there is no such file"),
-        (["--sweep", "batch=1"], ExitCode.USAGE, "options stand behind a command"),
+        (["--sweep", "batch=1"], ExitCode.USAGE, "options follow a command"),
         (["irscope.toml"], ExitCode.LOAD, "`irscope check irscope.toml`"),
         (["check", "model.onnx"], ExitCode.USAGE, 'models = ["model.onnx"]'),
         (["fit", "--memory", "1GiB", "run.jsonl"], ExitCode.LOAD, "`irscope compare MODEL run.jsonl`"),

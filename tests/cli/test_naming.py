@@ -300,7 +300,7 @@ def test_what_gives_no_model(arguments: str, exit_code: int, words: str, here: P
     assert len(said) == 1 and words in said[0]
 
 
-# -- what is no model, and what to type ------------------------------------------------------------------------
+# -- what is not a model, and what to type ------------------------------------------------------------------------
 
 
 def _files(folder: Path) -> None:

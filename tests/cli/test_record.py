@@ -59,7 +59,7 @@ def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "stake"), [("net.pt", "it is a program"), ("net.pt2", "any Python code"), ("cnn.onnx", "ONNX Runtime takes what memory")]
+    ("name", "stake"), [("net.pt", "it is a program"), ("net.pt2", "any Python code"), ("cnn.onnx", "ONNX Runtime takes whatever memory")]
 )
 def test_a_file_is_run_only_with_trust(name: str, stake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if not (MODELS / name).exists():

@@ -414,7 +414,7 @@ x = torch.rand(8, 4, device="cuda")
 assert torch.isfinite(x).all() and x.sum()
 assert not torch.isnan(x).any(), "not a number"
 if not (x < 1).all() or bool((x < 0).any()):
-    raise ValueError(f"{x.shape} is no probability")
+    raise ValueError(f"{x.shape} is not a probability")
 share = 1 / (x > 0.5).sum().item()
 print(share, Categorical(logits=x).sample().shape, Normal(x, x.exp()).log_prob(x).shape, bool(x.any()))
 """
@@ -758,7 +758,7 @@ def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     assert "rank 1: " in done.stderr and "rank 0: " not in done.stderr
 
 
-@pytest.mark.parametrize(("rank", "said"), [("7", "no rank 7 in a world of 2"), ("some", "'some' is no rank")])
+@pytest.mark.parametrize(("rank", "said"), [("7", "no rank 7 in a world of 2"), ("some", "'some' is not a rank")])
 def test_a_rank_that_is_none(tmp_path: Path, rank: str, said: str) -> None:
     done = simulate(tmp_path, "", "--world", "2", "--rank", rank)
     assert done.returncode == 2 and said in done.stderr

@@ -133,7 +133,7 @@ def test_a_program_that_compiles_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["1.5", "-0.1", "nan", "half"])
 def test_a_budget_that_there_is_not(tmp_path: Path, value: str) -> None:
     done = simulate(tmp_path, "", "--set", f"compile.activation_memory_budget={value}")
-    assert done.returncode == 2 and f"'{value}' is no activation memory budget" in done.stderr and "IRS648" in done.stderr
+    assert done.returncode == 2 and f"'{value}' is not an activation memory budget" in done.stderr and "IRS648" in done.stderr
 
 
 def test_a_version_without_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:

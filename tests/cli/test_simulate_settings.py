@@ -152,8 +152,8 @@ for _ in range(2):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("fast=True", "'fast=True' is no setting"),
-        ("ddp.static_graph=5", "'5' is no value of ddp.static_graph"),
+        ("fast=True", "'fast=True' is not a setting"),
+        ("ddp.static_graph=5", "'5' is not a value of ddp.static_graph"),
         ("fsdp.param_dtype=f8", "FSDP does not compute with 'f8'"),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_user_names_another_base(tmp_path: Path) -> None:
     folder = write_adapter(tmp_path / "adapter", "meta/of-a-hub")
     program = _loaded(folder, str(tmp_path / "base"))
     assert count_parameters(program).count == BASE + ADDED
-    with pytest.raises(LoadError, match="'meta/of-a-hub', which is no folder here") as caught:
+    with pytest.raises(LoadError, match="'meta/of-a-hub', which is not a folder here") as caught:
         _loaded(folder)
     assert caught.value.code == "IRS168"
     assert caught.value.hint.startswith("--base")

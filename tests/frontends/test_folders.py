@@ -84,7 +84,7 @@ def test_an_index_that_names_what_no_shard_has_is_refused_for_every_command(tmp_
 @pytest.mark.parametrize("config", ["{", "[1]", "", "null"])
 def test_a_configuration_that_is_none_is_told(tmp_path: Path, config: str) -> None:
     (write_llama(tmp_path / "a") / "config.json").write_text(config)
-    with pytest.raises(LoadError, match="no JSON object") as caught:
+    with pytest.raises(LoadError, match="not a JSON object") as caught:
         file_in(tmp_path / "a")
     assert "named by itself" in caught.value.hint
 

@@ -106,8 +106,8 @@ def bomb() -> bytes:
     [
         (pickle.dumps({"segments": Evil()}), "opcode"),
         (pickle.dumps({"segments": print}), "opcode"),
-        (b"", "no pickle"),
-        (b"\x80\x07.", "no pickle"),
+        (b"", "not a pickle"),
+        (b"\x80\x07.", "not a pickle"),
         (b"\x80\x04", "cut off"),
         (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc.", "cut off"),
         (b"\x80\x04X\xff\xff\xff\x7fabc.", "cut off"),

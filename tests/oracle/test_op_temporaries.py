@@ -19,9 +19,9 @@ FILES = {
 NOT_MODELLED = {
     "unique 1e6": "the exported call has further results, and their sizes depend on the values",
     "bincount": "the result's size depends on the values",
-    "batch_norm train": "cuDNN tells the size of workspace and reserve only on the device",
-    "fft rfft": "cuFFT tells the size of its workspace only on the device",
-    "fft fft2": "cuFFT tells the size of its workspace only on the device",
+    "batch_norm train": "cuDNN reports the size of workspace and reserve only on the device",
+    "fft rfft": "cuFFT reports the size of its workspace only on the device",
+    "fft fft2": "cuFFT reports the size of its workspace only on the device",
     "autocast linear": "a file keeps the casts, not the cache of casted weights",
 }
 SHARE = 0.95

@@ -75,7 +75,7 @@ def _find_imports(module: Module, modules: Mapping[str, Module]) -> None:
 
 
 def imported(node: ast.Import | ast.ImportFrom, modules: Mapping[str, object]) -> Iterator[str]:
-    """The modules of the product that an import names; a name of a package that is no module is the package's own."""
+    """The modules of the product that an import names; a name of a package that is not a module is the package's own."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names if alias.name in modules)
     elif node.module:

@@ -197,7 +197,7 @@ def _everywhere(statement: str) -> Iterator[Mutant]:
 def test_files() -> dict[str, tuple[str, frozenset[str]]]:
     """Return test files with their text and the modules of the product that they and their helpers import, but for tests of the tree.
 
-    What tests read as data is left out: some of it ends in .py and is no Python, as the graphs that Inductor writes.
+    What tests read as data is left out: some of it ends in .py and is not Python, as the graphs that Inductor writes.
     """
     folder = ROOT / "tests"
     paths = (path for path in sorted(folder.rglob("*.py")) if "data" not in path.relative_to(folder).parts)

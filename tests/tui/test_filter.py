@@ -108,7 +108,7 @@ def test_patterns_of_shapes(pattern: tuple[str, ...], shape: tuple[str, ...], ho
 
 
 @pytest.mark.parametrize(
-    ("query", "problem"), [("/(/", "is no regular expression"), ("shape:[[2]", "is no shape"), ("shape:2]3", "is no shape")]
+    ("query", "problem"), [("/(/", "is not a regular expression"), ("shape:[[2]", "is not a shape"), ("shape:2]3", "is not a shape")]
 )
 def test_patterns_that_make_no_sense_are_refused(query: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):

@@ -136,7 +136,7 @@ def test_a_column_is_one_record() -> None:
     ("body", "problem"),
     [
         ("return source.sum_up('operands', Kind.COUNT, lambda node: len(node.inputs))", ""),
-        ("return 3", "column 'operands' of acme-columns is no Column"),
+        ("return 3", "column 'operands' of acme-columns is not a Column"),
         ("raise SystemExit('never')", "columns 'operands' of acme-columns cannot be imported: SystemExit"),
     ],
 )

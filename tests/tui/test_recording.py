@@ -341,7 +341,7 @@ def test_the_axis_is_the_time_that_was_measured() -> None:
     # From the last event but one to the last a third of the time goes by.
     assert made.stack.column_of(7, 36) == 35 and made.stack.column_of(6, 36) == 25
     assert made.toggle_axis() == "" and not made.stack.time
-    assert "does not tell" in memory_of(SIMULATED).toggle_axis()
+    assert "does not say when" in memory_of(SIMULATED).toggle_axis()
 
 
 def test_settings_that_were_tried_have_a_key() -> None:
@@ -406,7 +406,7 @@ def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytes
     other = tmp_path / "model.irs"
     other.write_text("irscope 1\n")
     assert main(["tui", *map(str, paths), str(other)]) == 2
-    assert "is no recording" in capsys.readouterr().err
+    assert "is not a recording" in capsys.readouterr().err
 
 
 def test_the_machine_is_lines_under_the_chart() -> None:

@@ -267,7 +267,7 @@ def test_formulas_are_read_as_exporters_write_them(text: str, expected: Dim) -> 
         ("batch, seq", 6, "belongs to"),
         ("()", 2, "missing before )"),
         ("* 2", 1, "missing before *"),
-        ("sqrt(batch)", 5, "no function"),
+        ("sqrt(batch)", 5, "not a function"),
         ("mod(batch)", 1, "takes two arguments, not 1"),
         ("1 + floor(batch, 2)", 5, "takes one argument, not 2"),
         ("batch // 0", 7, "divided by zero"),

@@ -193,7 +193,7 @@ def test_a_package_adds_a_format(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with pytest.raises(irscope.IrscopeError, match="cannot be imported: ModuleNotFoundError") as caught:
         renderer("broken")
     assert caught.value.code == "IRS101"
-    with pytest.raises(irscope.IrscopeError, match="is no function but"):
+    with pytest.raises(irscope.IrscopeError, match="is not a function but"):
         renderer("odd")
     with pytest.raises(irscope.IrscopeError, match="no such output format"):
         renderer("yaml")

@@ -36,7 +36,7 @@ class Device:
         ('{"name": "a", "levels": [{"value": 1}, {"value": "2"}]}', "levels[1].value: a number is wanted, not '2'"),
         ('{"name": "a", "levels": {}}', "levels: a list is wanted, not {}"),
         ('{"name": "a", "rates": {"f16": {}}}', "rates.f16: 'value' is missing"),
-        ('{"name": "a", "rates": {"f16": {"value": NaN}}}', "no JSON: NaN is no JSON number"),
+        ('{"name": "a", "rates": {"f16": {"value": NaN}}}', "no JSON: NaN is not a JSON number"),
         ('{"name": "a", "rates": {"f16": {"value": 1e999}}}', "rates.f16.value: a number is wanted, not inf"),
         (f'{{"name": "a", "memory": {LARGEST + 1}}}', f"memory: a whole number or null is wanted, not {LARGEST + 1}"),
         ("[" * 100_000, "values nested too deeply"),

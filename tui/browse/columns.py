@@ -145,7 +145,7 @@ def column_choices() -> list[BrowseColumn]:
 def _of_package(plugin: Plugin, source: ColumnSource) -> Column:
     made = cast("Callable[[ColumnSource], Column]", plugin.load())(source)
     if not isinstance(made, Column):
-        raise UsageError(f"column {plugin.name!r} of {plugin.owner} is no Column", hint="ColumnSource.sum_up makes one")
+        raise UsageError(f"column {plugin.name!r} of {plugin.owner} is not a Column", hint="ColumnSource.sum_up makes one")
     return made
 
 

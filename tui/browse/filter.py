@@ -90,7 +90,7 @@ def _checked_regex(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise UsageError(f"/{text}/ is no regular expression: {error}", hint="a word without slashes is taken as it is") from None
+        raise UsageError(f"/{text}/ is not a regular expression: {error}", hint="a word without slashes is taken as it is") from None
     return text
 
 
@@ -99,7 +99,7 @@ def _sizes(text: str) -> tuple[str, ...]:
     """Return the sizes that a pattern such as `[*,64,*]` asks for; while it is typed the closing bracket is missing, and more may come."""
     inner = text.removeprefix("[")
     if "[" in inner or "]" in inner.removesuffix("]"):
-        raise UsageError(f"{text!r} is no shape", hint="for example shape:[*,64,*] or shape:[...,768]")
+        raise UsageError(f"{text!r} is not a shape", hint="for example shape:[*,64,*] or shape:[...,768]")
     sizes = tuple(size.strip() for size in inner.removesuffix("]").split(",")) if inner.removesuffix("]") else ()
     if text.startswith("[") and text.endswith("]"):
         return sizes
@@ -127,7 +127,7 @@ class Kinds(Generic[K]):
 
     kinds: Sequence[K]
     rows: Rows
-    """The number of the kind of each row, -1 for a row that is no node."""
+    """The number of the kind of each row, -1 for a row that is not a node."""
 
     def where(self, holds: Callable[[K], bool]) -> Mask:
         """Return the rows of those kinds for which something holds."""

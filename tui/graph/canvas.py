@@ -112,7 +112,7 @@ class Canvas:
         self.chip_of: dict[int, Chip] = {}
         for placed in found.boxes:
             if placed.is_open:
-                # The model itself is no module.
+                # The model itself is not a module.
                 self.frames += [placed] if placed.box.parent >= 0 else []
                 continue
             text = self._texts[placed.box.number]

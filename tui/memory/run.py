@@ -278,7 +278,7 @@ class RunMemory(MemoryView):
             counters = self.run.counters
             said = [] if self.verdict is None else self.verdict.lines(width, 3, self.symbols)
             said += [] if counters is None else counters.lines(width, self.symbols)
-            return filled([*said, *note_lines("Nothing tells of memory that was asked for, so that there is no chart.", 1)], height)
+            return filled([*said, *note_lines("The recording has no requests of memory, so there is no chart.", 1)], height)
         machine = self.run.machine(width, self.symbols) if height >= TALL and self.view == "steps" else []
         more = self.run.more if height >= TALL + len(self.run.more) else ()
         above = [cut_line((Span(self.symbols.clean(text), "heading"),), width, self.symbols) for text in more]
@@ -379,7 +379,7 @@ class RunMemory(MemoryView):
         room, reserved = device.room_bytes, bare(self.run.summary.get("reserved_peak_bytes"))  # type: ignore[arg-type]  # a number
         highest = 0.0 if self.stack is None else self.stack.highest
         if not isinstance(reserved, int) and not highest:
-            return Verdict(f"nothing tells what this run needed, to lay it over {device.title}", None, device.name, room)
+            return Verdict(f"nothing says what this run needed, to lay it over {device.title}", None, device.name, room)
         needed, counter = (reserved, "reserved") if isinstance(reserved, int) else (int(highest), "asked for")
         amount = f"{humanise(needed, Kind.BYTES)} {counter} in this run"
         if room is None:

@@ -111,9 +111,9 @@ class PassesScreen(ModelScreen):
         **PICK_PANES,
     }
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action("passes", "add", ("a",), "Add", "Add a pass behind the selected one; a form asks for its options.", footer=True),
+        Action("passes", "add", ("a",), "Add", "Add a pass after the selected one; a form asks for its options.", footer=True),
         Action("passes", "options", ("o",), "Options", "Change the options of the selected pass.", footer=True),
-        Action("passes", "rerun", ("r",), "Run from here", "Run the selected pass and those behind it again.", footer=True),
+        Action("passes", "rerun", ("r",), "Run from here", "Run the selected pass and those after it again.", footer=True),
         Action("passes", "leave_out", ("x",), "Leave out", "Leave the selected pass out, or take it in again.", footer=True),
         Action("passes", "remove", ("delete",), "Remove", "Take the selected pass out of the pipeline."),
         Action("passes", "shift(-1)", ("K",), "Earlier", "Move the selected pass up."),

@@ -81,7 +81,7 @@ def ask(file: ModelFile, level: str) -> tuple[ModelFile, str]:
     if file.path is None:
         raise UsageError("ONNX Runtime can be asked about files only", code=CODE)
     if level == "off":
-        raise UsageError("--use-ort asks for optimisations, and the level is off", code=CODE, hint="add `--ort-level all`")
+        raise UsageError("--use-ort needs optimisations, and the level is off", code=CODE, hint="add `--ort-level all`")
     with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
         target = Path(folder) / "optimised.onnx"
         limits = (str(_SECONDS), str(_MEMORY), str(_SMALL))

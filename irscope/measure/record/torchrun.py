@@ -281,7 +281,7 @@ def cuda_device_of(text: str) -> torch.device:
         raise UsageError(
             f"CUDA cannot be used: {lines[0] if lines else type(error).__name__}",
             code="IRS479",
-            hint="nvidia-smi tells the driver's version",
+            hint="nvidia-smi reports the driver's version",
         ) from None
     if number >= count:
         raise UsageError(f"there is no GPU {number}; PyTorch sees {count}", code="IRS479")

@@ -312,7 +312,7 @@ class StepRecorder:
                     raise Enough
                 return
             self._start(stage)
-        except OutputError as error:  # a full disk is no reason for the program to end
+        except OutputError as error:  # a full disk is not a reason for the program to end
             self.error = error
             self._open.close()
             self._detach()

@@ -310,7 +310,7 @@ def instance_norm_rule(scratch: Scratch) -> None:
     statistics = channels * _statistic(x.dtype)
     mean, deviation = scratch.take("mean", statistics), scratch.take("deviation", statistics)
     if scale is not None and bias is not None and not (is_half(x.dtype) and is_half(scale.dtype)):
-        scratch.unknown("workspace and reserve", "cuDNN tells the size only on the device")
+        scratch.unknown("workspace and reserve", "cuDNN reports the size only on the device")
     scratch.drop(mean, deviation, copy, *reversed(repeated))
 
 
@@ -341,7 +341,7 @@ def _batch_norm(training: bool) -> Temporaries:
         elif (training or not by_cudnn) and "native" not in scratch.source:
             saved = [scratch.take(name, sizes(x)[1] * _statistic(x.dtype)) for name in ("mean", "deviation")]
         if training and by_cudnn:
-            scratch.unknown("workspace and reserve", "cuDNN tells the size only on the device")
+            scratch.unknown("workspace and reserve", "cuDNN reports the size only on the device")
         scratch.drop(*saved, copy)
 
     return write

@@ -142,7 +142,7 @@ def attend(scratch: Scratch, made: Attention, kernel: Kernel | None = None, make
         return _efficient(scratch, made, make, converted)
     elif chosen == "cudnn":
         output = _output(scratch, make, product((*sizes(made.q)[:-1], sizes(made.v)[-1])) * width(made.dtype))
-        scratch.unknown("attention workspace", "cuDNN's attention tells the size of its workspace only on the device")
+        scratch.unknown("attention workspace", "cuDNN's attention reports the size of its workspace only on the device")
     else:
         output = math_attention(scratch, made, make)
     scratch.drop(converted)

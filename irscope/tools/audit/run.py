@@ -34,7 +34,7 @@ REASONS: Final = {
     "unsupported": "irscope does not read this kind of model, or not like this",
     "contradiction": "the model contradicts an operator; numbers are those of the rest of it",
     "missing data": "a file with its weights is not there; numbers do not need it, and running it does",
-    "over budget": "reading it asks for more work or memory than a model has any use for",
+    "over budget": "reading it needs more work or memory than a model has any use for",
     "time": "it took more time than one model may",
     "memory": "it took more memory than one model may",
     "crash": "the process that read it ended",
@@ -210,7 +210,7 @@ def audit(
     """
     for reason in again:
         if reason not in REASONS:
-            raise UsageError(f"--again {reason!r} is no reason", code="IRS721", hint=f"reasons: {', '.join(REASONS)}")
+            raise UsageError(f"--again {reason!r} is not a reason", code="IRS721", hint=f"reasons: {', '.join(REASONS)}")
     listing = Listing(seconds=setup.seconds, trust=trust)
     dataset = Dataset(folder, writable=True)
     try:

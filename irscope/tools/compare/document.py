@@ -132,7 +132,7 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
             raise UsageError(f"{name!r} is not a limit of --fail-on", code="IRS660", hint=f"limits: {', '.join(known)}")
         value = read_amount(limit, ANY)
         if value is None:
-            raise UsageError(f"--fail-on {part.strip()!r}: {limit!r} is no number", code="IRS660", hint=_EXAMPLE)
+            raise UsageError(f"--fail-on {part.strip()!r}: {limit!r} is not a number", code="IRS660", hint=_EXAMPLE)
         found.append(Threshold(name, value, limit.endswith("%"), part.strip()))
     return found
 

@@ -138,7 +138,7 @@ def side_of_document(path: Path) -> TrainingSide:
     try:
         return _side_of_document(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        said = f"it is no whole document of irscope simulate ({type(error).__name__}: {error})"
+        said = f"it is not a whole document of irscope simulate ({type(error).__name__}: {error})"
         raise LoadError(said, code="IRS662", where=str(path), hint="`irscope simulate --format json SCRIPT` writes one") from None
 
 
@@ -172,7 +172,7 @@ def _side_of_document(document: Mapping[str, Any]) -> TrainingSide:
 
 def _number(item: object) -> Quantity:
     if not isinstance(item, int):
-        raise TypeError(f"{item!r} is no number")
+        raise TypeError(f"{item!r} is not a number")
     return Quantity(item)
 
 
@@ -237,7 +237,7 @@ class TrainingComparison:
     def _notes(self) -> Iterator[str]:
         yield "the step is the last one, which stands for all later ones, unless it is said to be the first"
         if any("generated_kernels" in side.figures and "operators" not in side.figures for side in (self.a, self.b)):
-            yield "kernels, their least time and their bytes are those of compiled graphs, each once; a document tells no others"
+            yield "kernels, their least time and their bytes are those of compiled graphs, each once; a document has no others"
 
     def _said(self) -> Iterator[str]:
         a, b = (side.figures["later_steps_allocated"] for side in (self.a, self.b))

@@ -27,7 +27,7 @@ FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2
 PHASES: Final = ("forward", "backward", "optimizer")
 
 _SCALAR: Final = 64
-"""Bytes of what is no input of a model: losses, flags."""
+"""Bytes of what is not an input of a model: losses, flags."""
 _STEP_MARK: Final = "Optimizer.step#"
 _MODULE_FILE: Final = "/torch/nn/modules/module.py"
 _CALLS: Final = frozenset({"_call_impl", "_wrapped_call_impl"})

@@ -76,7 +76,7 @@ def test_a_shard_that_is_cut_off_is_refused(tmp_path: Path) -> None:
         read_folder(tmp_path, DiagnosticSink())
 
 
-@pytest.mark.parametrize(("config", "said"), [("{", "no valid JSON"), ("[1]", "no JSON object"), ("[" * 100_000, "no valid JSON")])
+@pytest.mark.parametrize(("config", "said"), [("{", "not valid JSON"), ("[1]", "not a JSON object"), ("[" * 100_000, "not valid JSON")])
 def test_a_configuration_that_is_none_is_refused(tmp_path: Path, config: str, said: str) -> None:
     with pytest.raises(LoadError, match=said):
         read_folder(_folder(tmp_path, config), DiagnosticSink())

@@ -154,12 +154,12 @@ def test_compressed_tensors_unpacks_before_the_first_forward() -> None:
 
 def test_what_is_not_modelled_is_said() -> None:
     codes = {"e.w1_blocks": ("U8", [4, 64, 12, 16]), "e.w1_scales": ("U8", [4, 64, 12])}
-    with pytest.raises(LoadError, match=r"'e\.w1' is quantised \(mxfp4\), and is no linear layer"):
+    with pytest.raises(LoadError, match=r"'e\.w1' is quantised \(mxfp4\), and is not a linear layer"):
         _held(codes, {})
     with pytest.raises(LoadError, match="quantised in a way that is not known: the configuration says awq"):
         _held(GPTQ, {"quant_method": "awq"})
     held, _ = _held({name.replace("l.", "embed.", 1): one for name, one in NF4.items()}, {})
-    with pytest.raises(LoadError, match=r"'embed' is quantised \(nf4\), and is no linear layer of the model"):
+    with pytest.raises(LoadError, match=r"'embed' is quantised \(nf4\), and is not a linear layer of the model"):
         replace_linears(Model(), held, "here")
     held, _ = _held({name.replace("l.", "lm_head.", 1): one for name, one in NF4.items()}, {})
     with pytest.raises(LoadError, match="'lm_head' is 50x384 by the configuration, and its tensors hold 98,304 weights"):

@@ -263,7 +263,7 @@ def _bomb() -> onnx.ModelProto:
 REFUSED: dict[str, onnx.ModelProto | bytes] = {
     "empty file": b"",
     "a few zeros": bytes(10),
-    "text": b"this is no model\n" * 20,
+    "text": b"this is not a model\n" * 20,
     "no graph": onnx.ModelProto(ir_version=10).SerializeToString(),
     "cycle": model([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])], outputs=["b"]),
     "its own input": model([helper.make_node("Relu", ["y"], ["y"])]),

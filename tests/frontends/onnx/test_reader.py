@@ -1,4 +1,4 @@
-"""Opening and parsing: what is no model is refused with one line, and weights stay in the file."""
+"""Opening and parsing: what is not a model is refused with one line, and weights stay in the file."""
 
 from __future__ import annotations
 

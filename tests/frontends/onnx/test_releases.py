@@ -69,5 +69,5 @@ def test_default_is_the_installed_release_else_the_newest_known(monkeypatch: pyt
 
 @pytest.mark.parametrize("text", ["x", "1", "1.x", "-1.20", "1.20 1.31"])
 def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no version of ONNX Runtime"):
+    with pytest.raises(UsageError, match="is not a version of ONNX Runtime"):
         ort_release(text)

@@ -68,7 +68,7 @@ def test_what_torch_saves(form: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     prefix = "model." if form == "nested" else ""
     found = rows(document)
     assert [name for name, _, _ in found][: len(state)] == [f"{prefix}{name}" for name in state]
-    assert document["model"]["parameters"] == 4 * 3 + 3 + 3 + 3, "an optimizer's state is no parameter"
+    assert document["model"]["parameters"] == 4 * 3 + 3 + 3 + 3, "an optimizer's state is not a parameter"
     if "module" in form:
         assert "IRS162" in err and "torch.nn.modules.container.Sequential" in err and "torch.export" in err
     else:

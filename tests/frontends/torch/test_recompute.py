@@ -167,12 +167,12 @@ def test_impossible_budgets_and_foreign_plans_are_told() -> None:
     with pytest.raises(UsageError, match="no plan needs less than") as caught:
         irscope.plan_checkpoints(model, x, _loss, "1KiB", steps=10)
     assert caught.value.code == "IRS390"
-    with pytest.raises(UsageError, match="no share of the peak"):
+    with pytest.raises(UsageError, match="not a share of the peak"):
         irscope.plan_checkpoints(model, x, _loss, "200%", steps=10)
     other = {"format": "irscope-checkpoint-plan", "regions": [{"module": "nowhere", "save": []}]}
     with pytest.raises(UsageError, match="no submodule 'nowhere'"):
         irscope.apply_checkpoints(model, other)
-    with pytest.raises(UsageError, match="no checkpoint plan"):
+    with pytest.raises(UsageError, match="not a checkpoint plan"):
         irscope.apply_checkpoints(model, {"regions": [1]})
 
 

@@ -321,7 +321,7 @@ class Branching(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A number that follows from a size and is no size."""
+    """A number that follows from a size and is not a size."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * (1 / x.shape[0])

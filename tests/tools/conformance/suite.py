@@ -64,7 +64,7 @@ class Case:
     kind: str
     model: bytes
     inputs: tuple[bytes | None, ...]
-    """Serialised tensors; None for what is no tensor."""
+    """Serialised tensors; None for what is not a tensor."""
     truth: tuple[tuple[str, Truth], ...]
     """Result names with their types."""
 

@@ -247,7 +247,7 @@ def _of_output(arguments: Sequence[str], streams: _Streams, deep: bool) -> Itera
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 @functools.cache

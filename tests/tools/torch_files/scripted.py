@@ -278,7 +278,7 @@ class Picture(nn.Module):
 
 
 class OneSize(nn.Module):
-    """A model for pictures of one size, which is no power of two."""
+    """A model for pictures of one size, which is not a power of two."""
 
     def __init__(self) -> None:
         super().__init__()

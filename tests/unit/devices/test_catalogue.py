@@ -95,7 +95,7 @@ def test_a_user_file_is_a_device(tmp_path: Path) -> None:
         ({"bandwidth": {"value": 500, "unit": "GiB/s", "source": "me"}}, "bandwidth.unit: no such unit: 'GiB/s'; there are MB/s"),
         ({"bandwidth": {"value": -1, "unit": "GB/s", "source": "me"}}, "larger than zero"),
         ({"bandwidth": {"value": True, "unit": "GB/s", "source": "me"}}, "bandwidth.value: a number or null is wanted, not True"),
-        ({"bandwidth": {"value": float("nan"), "unit": "GB/s", "source": "me"}}, "NaN is no JSON number"),
+        ({"bandwidth": {"value": float("nan"), "unit": "GB/s", "source": "me"}}, "NaN is not a JSON number"),
         ({"bandwidth": {"value": 5, "unit": "GB/s", "source": "you"}}, "bandwidth.source: no such source: 'you'; there are me"),
         ({"bandwidth": {"value": 5, "unit": "GB/s"}}, "bandwidth: 'source' is missing"),
         ({"matrix": {"fp16": {"value": 1, "unit": "TFLOP/s", "source": "me"}}}, "matrix: no such name: 'fp16'; there are f64"),

@@ -223,7 +223,7 @@ def test_recordings_of_two_devices_or_of_nothing_are_refused(tmp_path: Path, cap
     write_recording(two, replace(other, header=replace(other.header, device=DeviceRecord("cuda", "NVIDIA A100"))))
     for arguments, says in (
         (["--from", str(one), "--from", str(two)], "others are of NVIDIA H200"),
-        (["--from", str(one)], "tell nothing to fit"),
+        (["--from", str(one)], "have nothing to fit"),
         (["--from", str(tmp_path)], "neither a recording nor a folder"),
         (["--device", "h200"], "--device goes with --from"),
     ):

@@ -265,7 +265,7 @@ def test_weights_are_declared_with_data_and_taken_back() -> None:
     assert (graph.weights, graph.data, second.index, first.graph) == ([second], {}, 0, None)
     graph.set_data(second, Literal((2,)))
     assert graph.data == {second: Literal((2,))}
-    with pytest.raises(ValueError, match="no weight of this graph"):
+    with pytest.raises(ValueError, match="not a weight of this graph"):
         graph.remove_weights([first])
     before = list(graph.versions)
     graph.remove_weights([])
@@ -522,6 +522,6 @@ def test_graphs_that_were_filled_before_their_node_become_its_regions() -> None:
     graph.adopt_regions(nodes[0], [region])
     assert (nodes[0].regions, region.owner) == ((region,), nodes[0])
     for wrong in (region, Graph("apart")):
-        with pytest.raises(ValueError, match="no region without an owner"):
+        with pytest.raises(ValueError, match="not a region without an owner"):
             graph.adopt_regions(nodes[0], [wrong])
     assert sound(graph)

@@ -320,7 +320,7 @@ Damage = Callable[[Program, dict[str, Node]], None]
         (write_to_truth, "IRS126", "inplace=True names no input: %b"),
         (use_list_as_attr, "IRS126", "the attribute 'axes' holds a tuple or something nested too deep: %b"),
         (nest_attr_too_deep, "IRS126", "the attribute 'axes' holds a tuple or something nested too deep: %b"),
-        (use_number_as_key, "IRS126", "the attribute name 1 is no string"),
+        (use_number_as_key, "IRS126", "the attribute name 1 is not a string"),
         (use_other_bounds, "IRS127", "the size batch has the bounds [1,64] in one place and [5,6] in another"),
         (use_other_bounds_in_attr, "IRS127", "the size batch has the bounds [1,64] in one place and [5,6] in another"),
         (list_symbol_under_other_name, "IRS127", "the symbol table lists batch under the name 'seq'"),

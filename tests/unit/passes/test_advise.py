@@ -222,7 +222,7 @@ def test_installed_packages_can_offer_sources(monkeypatch: pytest.MonkeyPatch) -
     report = manager.run_one(Advise()).report()
     assert [one.what for one in on(advice(manager), "offered")] == ["take a plugin"]
     said = [diagnostic.message for diagnostic in report.diagnostics if diagnostic.code == "IRS101"]
-    assert len(said) == 2 and "no_such_package" in said[0] and "no Source but tuple" in said[1]
+    assert len(said) == 2 and "no_such_package" in said[0] and "not a Source but tuple" in said[1]
 
 
 @pytest.mark.usefixtures("own_sources")

@@ -109,7 +109,7 @@ def test_a_mask_is_read_from_the_models_folder_and_nowhere_else(tmp_path: Path) 
 NOT_CAUSAL = {
     "an input": ("%z: f32[2,8,8] = math.add(%s, %m)", "input %m: f32[8,8]"),
     "a bias that is learned": ("%z: f32[2,8,8] = math.add(%s, %m)", "param %m: f32[8,8]"),
-    "a constant that is no triangle": (
+    "a constant that is not a triangle": (
         "%z: f32[2,8,8] = math.add(%s, %m)",
         f"buffer %m: f32[8,8] = [{', '.join('-inf' if column == row else '0.0' for row in range(8) for column in range(8))}]",
     ),

@@ -46,5 +46,5 @@ def test_budgets_are_amounts_or_shares() -> None:
     assert budget_of("2KiB", 100) == 2048
     assert budget_of("25%", 1000) == 250
     for text in ("0%", "101%", "x%"):
-        with pytest.raises(UsageError, match="no share of the peak"):
+        with pytest.raises(UsageError, match="not a share of the peak"):
             budget_of(text, 1000)

@@ -332,5 +332,5 @@ def test_a_checkpoint_tells_what_is_dead_but_not_what_it_would_save() -> None:
     result = pruned(
         built("return", "param %w: f32[8,8]\nparam %v: f32[4]", {"w": normal(8, 8, zero={0: [1, 2], 1: [5]}), "v": np.zeros(4)})
     )
-    why = "no graph tells what reads it"
+    why = "no graph shows what reads it"
     assert reasons(result) == {("w", "rows"): (2, 0, why), ("w", "columns"): (1, 0, why)} and not result.savings.weights

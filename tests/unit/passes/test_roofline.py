@@ -103,7 +103,7 @@ def test_the_element_type_may_be_another(device: Path) -> None:
     assert narrow.dtype == "bf16"
     [same] = bounds(product(1024, 1024, 1024, "bf16"), device).nodes
     assert (same.compute, same.bytes) == (narrow.compute, narrow.bytes)
-    with pytest.raises(UsageError, match="no floating-point element type"):
+    with pytest.raises(UsageError, match="not a floating-point element type"):
         bounds(product(8, 8, 8), device, dtype="i8")
 
 

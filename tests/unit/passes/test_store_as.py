@@ -83,7 +83,7 @@ def test_a_checkpoint_is_told_by_names(tmp_path: Path) -> None:
     assert kept == {
         "model.embed_tokens.weight": "a table of embeddings",
         "model.layers.0.mlp.up_proj.weight": "",
-        "model.layers.0.mlp.experts.up": "experts in one tensor are no linear layer",
+        "model.layers.0.mlp.experts.up": "experts in one tensor are not a linear layer",
         "model.layers.0.conv.weight": "it has 3 axes",
         "lm_head.weight": "it gives the logits",
     }

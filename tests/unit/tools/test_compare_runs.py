@@ -92,7 +92,7 @@ def compared(found: Recording | None = None, text: str = MLP) -> RunComparison:
 def test_figures_are_predicted_and_measured() -> None:
     found = {figure.name: figure for figure in compared().figures("warm")}
     assert found["baseline"].predicted.value == found["baseline"].measured == BASELINE
-    # The workspace is no part of what is predicted, and is left out of what was measured.
+    # The workspace is not part of what is predicted, and is left out of what was measured.
     assert found["delta"].predicted.value == found["delta"].measured == 2 * HIDDEN
     assert found["peak"].error == 0
     assert found["reserved"].predicted.value is None and found["reserved"].measured is None

@@ -65,7 +65,7 @@ def _serving(served: Any, engine: Engine, prompt: int, new: int) -> Serving:
         ("vllm{tp=nan}", "whole number"),
         ("vllm{kv=int4}", "type of the cache"),
         ("vllm{util=0.9", "expected an option"),
-        ("vllm{util=0.9}x", "goes on"),
+        ("vllm{util=0.9}x", "continues after its settings"),
     ],
 )
 def test_a_wrong_engine_is_one_line(text: str, said: str) -> None:

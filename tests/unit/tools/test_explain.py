@@ -143,11 +143,11 @@ def test_where_memory_ran_out(tmp_path: Path) -> None:
     [
         ({"segments": [], "device_traces": []}, "neither a history nor a block"),
         ({"segments": [], "device_traces": [[], []]}, "neither a history nor a block"),
-        ({"segments": [{"blocks": 3}], "device_traces": []}, "blocks is no list"),
-        ({"segments": {}, "device_traces": []}, "segments is no list"),
+        ({"segments": [{"blocks": 3}], "device_traces": []}, "blocks is not a list"),
+        ({"segments": {}, "device_traces": []}, "segments is not a list"),
         ({"segments": [], "device_traces": [[{"action": "alloc"}]]}, "no action and size"),
         ({"segments": [], "device_traces": [[{"action": "alloc", "addr": "x", "size": 3, "stream": 0}]]}, "64 bits"),
-        ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 3, "frames": 7}]]}, "frames is no list"),
+        ({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 3, "frames": 7}]]}, "frames is not a list"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(content: object, what: str, tmp_path: Path) -> None:

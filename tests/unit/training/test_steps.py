@@ -369,7 +369,7 @@ def test_what_is_no_cuda_device_has_tensors_and_no_counters_of_an_allocator(devi
     assert sum(memory.at_peak().values(), Quantity(0)) == Quantity(highest)
     assert not {"workspace", "rounding"} & {name for name, size in memory.at_peak().items() if size.value}
     for unknown in (memory.worst("allocated"), memory.worst("active"), memory.worst("reserved"), memory.verdict):
-        assert unknown.value is None and "is no CUDA device" in unknown.note
+        assert unknown.value is None and "is not a CUDA device" in unknown.note
     for name in ("training", "liveness"):
         report = irscope.run(model, name)[name].report()
         assert report.summary["tensor_peak_bytes"] == Quantity(highest) and "device_peak_bytes" not in report.summary

@@ -23,7 +23,7 @@ ONE_THREAD = Options(threads=1)
 def look(
     folder: Path, array: Array, dtype: DType = DType.F32, options: Options = ONE_THREAD, shape: tuple[int, ...] | None = None
 ) -> TensorStatistics:
-    """Statistics of an array that lies in a file, at an offset that is no multiple of anything."""
+    """Statistics of an array that lies in a file, at an offset that is not a multiple of anything."""
     path = folder / "values.bin"
     raw = np.ascontiguousarray(array).tobytes()
     path.write_bytes(b"?" * 13 + raw)

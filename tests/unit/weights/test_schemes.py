@@ -65,7 +65,7 @@ def test_bits_a_weight() -> None:
         ("nf4{group=64}", "nf4 has no setting 'group'"),
         ("int4{group=lots}", "int4 has no setting 'group=lots'"),
         ("int4{group=128", "expected an option or '}'"),
-        ("int4{group=128}x", "'x' stands behind the brace"),
+        ("int4{group=128}x", "'x' follows the brace"),
         ("int4{group=64,group=32}", "given twice"),
     ],
 )
