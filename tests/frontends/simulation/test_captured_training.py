@@ -143,7 +143,7 @@ def test_a_compiled_step_is_of_one_device_and_has_no_plan() -> None:
         irscope.capture_training(blocks(), X, loss="sum", compile={"speed": 1})
     with pytest.raises(UsageError, match="settings of its own"):
         irscope.capture_training(torch.compile(blocks()), X, loss="sum", compile={"dynamic": False})
-    with pytest.raises(LoadError, match="no scalar"):
+    with pytest.raises(LoadError, match="not a scalar"):
         irscope.capture_training(blocks(), X, loss=lambda out: out, compile=True)
 
 

@@ -19,7 +19,7 @@ def same(found):
     for number, step in enumerate(found.steps, 1):
         for when, counters in (("peak", step.peak), ("after", step.after)):
             told = getattr(spans[f"step {number}"], when)
-            assert {key: getattr(told, key) for key in counters} == dict(counters), (number, when)
+            assert told == counters, (number, when)
     last = spans["rest"].after
     assert {key: getattr(last, key) for key in ("requested", "allocated", "active", "reserved")} == {
         key: found.now[key] for key in ("requested", "allocated", "active", "reserved")
