@@ -23,7 +23,7 @@ LARGEST = 1 << 62
 
 
 class Misfit(Exception):
-    """What is not JSON, or not what a field holds; the text says where and what."""
+    """A document that is not JSON, or a value of another type than its field; the text says where and what."""
 
     def __init__(self, text: str, path: str = "") -> None:
         super().__init__(f"{path}: {text}" if path else text)

@@ -42,7 +42,7 @@ class Values:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.routing: Routing | None = None
-        """Where rows of unknown numbers are taken to go that choose some of few columns: evenly to all, or all to the first ones."""
+        """The columns that unknown rows are assumed to choose among few: all evenly, or always the first ones."""
         self.assumed = ""
         """By which assumption what was read last follows from that, or from how numbers were taken to be ordered; empty where by none."""
         self.note_assumed: Callable[[str], None] = lambda assumption: None

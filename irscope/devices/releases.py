@@ -10,7 +10,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 
 Order = Literal["address", "block", "segment"]
-"""What decides between free blocks of one size: the lowest address, the block or the segment that was made first."""
+"""The order of free blocks of one size: the lowest address, the block or the segment that was made first."""
 
 
 @immutable

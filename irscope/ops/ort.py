@@ -158,8 +158,11 @@ FUNCTIONS: Final = {
 }
 """Functions that define operators, from an operator set on: those in `onnx.defs`, of operators without a kernel of the CPU provider, or
 without one of half precision; then bytes of constants. Operands are x and y, or the results of steps, from 1 on."""
-WITHOUT_KERNEL: Final = frozenset({"HardSwish", "Mish", "Swish"})
-"""Those of which the CPU provider has no kernel at all."""
+WITHOUT_KERNEL: Final = frozenset([
+    "Bernoulli", "CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "NegativeLogLikelihoodLoss",
+    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
+])  # fmt: skip
+"""Operators of the standard domain for which the CPU provider has no kernel at all: `get_all_opkernel_def()` of onnxruntime 1.31."""
 
 
 @cache

@@ -96,7 +96,7 @@ class Alias(Analysis[Aliases]):
     reads: ClassVar[tuple[Facet, ...]] = (Facet.TOPOLOGY, Facet.DECLARED, Facet.ATTRS, Facet.TYPES)
 
     undecided: Literal["copy", "share"] = "copy"
-    """Whether a result counts as a view or a copy where unknown strides decide that."""
+    """Treatment of a result where unknown strides decide between a view and a copy."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Aliases:
         types = ctx.get(Shapes)

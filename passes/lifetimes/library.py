@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler hands to its library (YNNPACK) as one kernel: a reduction or a convolution with what is around it.
+"""Kernels that XLA's CPU compiler hands to its library (YNNPACK) whole: a reduction or a convolution with what is around it.
 
 Rules are those of LibraryRewriter and ynn_support of XLA: from the last operator to the first, a sum, an extreme or a convolution takes in
 what it reads where nothing else reads that, and what reads it where that is one operator, as long as the library has the operators.

@@ -570,7 +570,7 @@ class Ranges(Analysis[Lifetimes]):
     """Lifetime model, which says when tensors are freed: ssa and jit after the last use, eager as Python's frames do, ort as ONNX
     Runtime does, xla as XLA's CPU compiler packs what it does not fuse; auto follows the file."""
     undecided: Literal["copy", "share"] = "copy"
-    """Whether a result counts as a view or a copy where unknown strides decide that."""
+    """Treatment of a result where unknown strides decide between a view and a copy."""
     held: Literal["likely", "least", "most"] = "likely"
     """How long tensors live where that is modelled: as names in the file suggest, until their last use, or until the call ends that
     they are made and used in."""

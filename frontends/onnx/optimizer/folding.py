@@ -13,10 +13,9 @@ from onnx import helper, numpy_helper
 from irscope.budget import spend
 from irscope.frontends.onnx.model import STANDARD
 from irscope.frontends.onnx.optimizer.graph import MICROSOFT, Array, OrtGraph, OrtNode, Session, Weight, per_node, transformer
-from irscope.frontends.onnx.optimizer.halves import WITHOUT_KERNEL
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
-from irscope.ops.ort import runs_halves
+from irscope.ops.ort import WITHOUT_KERNEL, runs_halves
 
 MOST_FOLDED: Final = 1 << 12
 """Elements of the largest tensor that is computed; of larger ones only the type is kept."""

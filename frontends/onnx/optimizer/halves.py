@@ -14,14 +14,9 @@ from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode,
 from irscope.frontends.onnx.types import NUMBERS, NUMPY, AttrValue, decode
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.ort import runs_halves
+from irscope.ops.ort import WITHOUT_KERNEL, runs_halves
 
 _CPU: Final = "CPUExecutionProvider"
-WITHOUT_KERNEL: Final = frozenset([
-    "Bernoulli", "CastLike", "CenterCropPad", "GroupNormalization", "HardSwish", "Mish", "NegativeLogLikelihoodLoss",
-    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
-])  # fmt: skip
-"""Operators of the standard domain for which the CPU provider has no kernel at all: `get_all_opkernel_def()` of onnxruntime 1.31."""
 _ON_CUDA: Final = frozenset({"HardSwish"})
 """Those that the CUDA provider has a kernel for."""
 _WIDTHS: Final = {

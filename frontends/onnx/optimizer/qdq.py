@@ -60,7 +60,7 @@ def ensure_unique(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 class _Edge(NamedTuple):
-    """Where a value goes from one node to another; no source for an input, no reader for a result of the graph."""
+    """An edge by which a value goes from one node to another; no source for an input, no reader for a result of the graph."""
 
     name: str
     source: OrtNode | None
