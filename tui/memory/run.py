@@ -11,6 +11,7 @@ import numpy as np
 
 from irscope.devices import DeviceProfile, find_device
 from irscope.immutable import immutable
+from irscope.memory.run import Lives
 from irscope.report.names import fold_paths
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -90,6 +91,10 @@ class Pieces:
     def groupings(self) -> Sequence[str]:
         return ("category", *(by for by, names in self.owners.items() if by != "stream" or any(names)))
 
+    @cached_property
+    def _lives(self) -> Lives:
+        return Lives(self.sizes, self.begins, self.ends, len(self.places))
+
     def _labels(self, by: str) -> list[str]:
         """Return what each piece is stacked under."""
         if by == "category":
@@ -106,10 +111,9 @@ class Pieces:
             sizes.setdefault(name, []).append(size)
         folded = fold_paths({name: tuple(sorted(own)) for name, own in sizes.items()}, ".")
         numbers = {name: number for number, name in enumerate(dict.fromkeys(folded.values()))}
-        total = sum(self.heights("category").values(), np.zeros(len(self.places)))
-        peak = int(np.argmax(total)) if len(total) else 0
+        peak = int(np.argmax(self._lives.total)) if self.places else 0
         codes = np.array([numbers[folded[name]] for name in names], dtype=np.int64)
-        here = (self.begins <= peak) & (self.ends > peak)
+        here = self._lives.alive(peak)
         at_peak = np.bincount(codes[here], self.sizes[here], minlength=len(numbers)).astype(np.float64)
         groups = module_groups(list(numbers), (), at_peak, ".")
         shown = {number: name for name, group in groups.items() for number in group}
@@ -118,15 +122,11 @@ class Pieces:
     def heights(self, by: str) -> Mapping[str, Floats]:
         codes: dict[str, int] = {}
         number = np.array([codes.setdefault(label, len(codes)) for label in self._labels(by)], dtype=np.int64)
-        order, count = np.argsort(number, kind="stable"), len(self.places)
+        order = np.argsort(number, kind="stable")
         edges = np.searchsorted(number[order], np.arange(len(codes) + 1))
 
         def column(code: int) -> Floats:
-            own = order[edges[code] : edges[code + 1]]
-            begins, ends, sizes = self.begins[own], self.ends[own], self.sizes[own].astype(np.float64)
-            change = np.bincount(begins, sizes, count + 1) - np.bincount(np.minimum(ends, count), sizes, count + 1)
-            total: Floats = np.cumsum(change[:count])
-            return total
+            return self._lives.over(order[edges[code] : edges[code + 1]]).astype(np.float64)
 
         # Each column is made again rather than kept: there may be hundreds of owners of a hundred thousand moments.
         most = {name: float(np.abs(column(code)).max(initial=0)) for name, code in codes.items()}
