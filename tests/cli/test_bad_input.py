@@ -510,8 +510,7 @@ def test_sigterm_cleans_up_as_an_interrupt_does(open_relu: Path) -> None:
     script.write_text(
         "import time\nfrom pathlib import Path\nfrom irscope.api import analysis\n"
         "@analysis('waits')\ndef Waits(graph, ctx):\n    'Waits.'\n"
-        f"    Path({str(open_relu.parent / 'started')!r}).touch()\n"
-        "    try:\n        time.sleep(60)\n    finally:\n"
+        f"    try:\n        Path({str(open_relu.parent / 'started')!r}).touch()\n        time.sleep(60)\n    finally:\n"
         f"        Path({str(open_relu.parent / 'cleaned')!r}).touch()\n"
     )
     command = [sys.executable, "-m", "irscope", "run", "--passes", f"{script}:Waits", str(open_relu)]
