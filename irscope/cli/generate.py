@@ -25,11 +25,14 @@ from irscope.tools.engines import serve
 from irscope.tools.generate import CACHES, How, generate
 from irscope.weights.schemes import SCHEMES
 
+HOW_OPTIONS = "generating"
+"""Title of the group of options that `generate` and `fit` share."""
+
 
 def add_how_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options on how a language model is loaded and generates, besides the sizes."""
     count = amount_of(COUNT)
-    how = group_of(parser, "generating")
+    how = group_of(parser, HOW_OPTIONS)
     how.add_argument("--cache", choices=CACHES, default="", help="default: the folder's own, else dynamic")
     how.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
     how.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
@@ -99,7 +102,7 @@ class Command:
         add_amount(parser, "--new", help="tokens to generate after it; default: the folder's own, else 256")
         add_amount(parser, "--batch", default=1, help="sequences at once; default: 1")
         add_how_arguments(parser)
-        how = group_of(parser, "generating")
+        how = group_of(parser, HOW_OPTIONS)
         how.add_argument("--assistant", default="", metavar="MODEL", help="a smaller model that proposes tokens")
         how.add_argument("--candidates", type=count, metavar="N", help="tokens that it proposes in a round; default: 20")
         add_amount(how, "--accepted", help="how many of them are accepted; default: the worse of none and all")

@@ -13,23 +13,48 @@ FACADES = ("irscope", "irscope.ir", "irscope.ops", "irscope.passkit", "irscope.r
 _HEAD = """# Python interface
 
 What scripts, passes and packages may import. `irscope` itself is enough to load models and run passes; the other modules are for those who
-write passes, operators or reports. `help(irscope.fit)` prints a docstring whole. See also [reports in
-Python](reports.md#in-python-and-notebooks) and [extending irscope](extending.md).
+write passes, operators or reports. `help(irscope.fit)` prints a docstring whole, `help(irscope.ir.SymDim)` also what is not listed here.
+See [reports in Python](reports.md#in-python-and-notebooks) and [extending irscope](extending.md).
 """
+
+_MEMBERS = {
+    "Graph",
+    "Node",
+    "Program",
+    "Type",
+    "Value",
+    "OpCall",
+    "Analysis",
+    "PassContext",
+    "PassResult",
+    "Transform",
+    "Column",
+    "Quantity",
+    "CachingAllocator",
+}
+"""Classes whose members authors of passes, operators and reports use; of the classes that scripts use all have them."""
 
 
 def api_page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(part for name in FACADES for part in _facade(name))])
+    listed: dict[int, str] = {}
+    return "\n".join([_HEAD, *(part for name in FACADES for part in _facade(name, listed))])
 
 
-def _facade(name: str) -> Iterator[str]:
+def _facade(name: str, listed: dict[int, str]) -> Iterator[str]:
+    """Yield the part of one module; what an earlier one has `listed` is only named."""
     module = importlib.import_module(name)
     yield f"## {name}\n\n{_doc(module)}\n"
-    offered = {public: getattr(module, public) for public in sorted(module.__all__, key=str.lower) if not public.startswith("__")}
+    public_names = [public for public in sorted(module.__all__, key=str.lower) if not public.startswith("__")]
+    repeated = [public for public in public_names if id(getattr(module, public)) in listed]
+    if repeated:
+        yield f"Above, and also here: {', '.join(f'`{public}`' for public in repeated)}.\n"
+    offered = {public: getattr(module, public) for public in public_names if public not in repeated}
+    listed |= {id(made): public for public, made in offered.items()}
     for public, found in offered.items():
         if inspect.isclass(found):
             members = [line for member, made in vars(found).items() if not member.startswith("_") and (line := _member(member, made))]
+            members = members if name == FACADES[0] or public in _MEMBERS else []
             yield "\n".join([f"### {public}\n\n{_doc(found)}\n", *members, *([""] if members else [])])
         elif name == FACADES[0] and inspect.isfunction(found):
             yield f"### {public}\n\n```python\n{_signature(public, found, annotated=True)}\n```\n\n{_doc(found)}\n"
@@ -52,7 +77,10 @@ def _member(name: str, found: object) -> str:
     function = found.__func__ if isinstance(found, classmethod | staticmethod) else found
     if inspect.isfunction(function) and function.__doc__:
         return f"- `{_signature(name, function)}`: {_clause(function)}"
-    return f"- `{name}`: {_clause(found)}" if isinstance(found, property) and found.__doc__ else ""
+    if not isinstance(found, property) or not found.__doc__:
+        return ""
+    text = re.sub("^Return (?!whether )", "", _clause(found))  # an attribute is something
+    return f"- `{name}`: {text[:1].upper()}{text[1:]}"
 
 
 def _doc(offered: object) -> str:

@@ -14,10 +14,13 @@ from irscope.cli.args import (
     add_model_arguments,
     add_output_arguments,
     add_step_arguments,
+    group_of,
 )
+from irscope.cli.generate import HOW_OPTIONS, add_how_arguments
+from irscope.cli.helptext import MOST_EXAMPLES
 from irscope.cli.main import GROUPS, command_named, parser_of
 
-_SHARED = (MODEL_OPTIONS, DEVICE_OPTIONS, OUTPUT_OPTIONS, STEP_OPTIONS)
+_SHARED = (MODEL_OPTIONS, DEVICE_OPTIONS, OUTPUT_OPTIONS, STEP_OPTIONS, HOW_OPTIONS)
 _FOR_ALL = ("-h", "-q", "--debug")
 """Every command has them; they are listed once."""
 
@@ -27,12 +30,15 @@ def commands_page() -> str:
     shared = argparse.ArgumentParser(add_help=False)
     add_model_arguments(shared)
     add_step_arguments(shared)
+    generating = argparse.ArgumentParser(add_help=False)  # --as of a step is another option
+    add_how_arguments(generating)
     add_output_arguments(shared, plots="the curves of the reports")
-    once = {group.title or "": {action.dest: _row(action) for action in group._group_actions} for group in shared._action_groups}
+    groups = (*shared._action_groups, group_of(generating, HOW_OPTIONS))
+    once = {group.title or "": {action.dest: _row(action) for action in group._group_actions} for group in groups}
     lines = [
         "# Commands and options",
         "",
-        "`irscope COMMAND --help all` says more about a command. [The command line](cli.md) has the rules that hold for all commands.",
+        "`irscope COMMAND --help all` says more, with further examples. [The command line](cli.md) has the rules of all commands.",
         "",
     ]
     for question, commands in GROUPS.items():
@@ -53,7 +59,7 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
     yield ""
     yield escaped(" ".join(cleandoc(command.__doc__ or "").split("\n\n")[0].split()))
     yield ""
-    for line, answer in command.examples:
+    for line, answer in command.examples[:MOST_EXAMPLES]:
         yield f"* {answer} `{line}`"
     rows: list[tuple[str, str]] = []
     others: list[str] = []
@@ -72,7 +78,7 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
     if others:
         yield ""
         links = [f"[{title}](#{title.replace(' ', '-')})" for title in others]
-        yield f"Also options for {', '.join(links)}."
+        yield f"Also: {', '.join(links)}."
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
