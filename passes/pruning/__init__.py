@@ -1,1 +1,0 @@
-"""Shared by the passes about pruning: which slices of tensors are coupled, which may be removed, and what that saves."""
