@@ -17,8 +17,6 @@ from irscope.weights.tensors import stored_values
 
 Check: TypeAlias = Callable[[Path, Mapping[Value, str]], None]
 """Looks at what was written before it takes its place; told what weights are called there."""
-Notes: TypeAlias = Mapping[Node, Mapping[str, str]]
-"""Texts by node and key, for whoever opens the file."""
 PIECE = 16 << 20
 """Bytes that are copied at once."""
 

@@ -93,8 +93,8 @@ PASSES: dict[str, PassEntry] = {
     ),
     "plan": PassEntry("irscope.passes.order.plan:Plan", "Assign every tensor an offset in one arena of minimal size."),
     "prune-report": PassEntry(
-        "irscope.passes.pruning.prune_report:PruneReport",
-        "Report dead channels, the model's cost without them, and how much energy pruned sparse matrices keep.",
+        "irscope.passes.weights.prune_report:PruneReport",
+        "Report rows and columns of zeros, and how much energy pruned sparse matrices keep.",
     ),
     "quantize-error": PassEntry(
         "irscope.passes.weights.values:QuantizeError",

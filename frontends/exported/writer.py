@@ -22,7 +22,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.model import PROGRAM, document_name
 from irscope.frontends.exported.tensors import Json, names_in, read_json
 from irscope.frontends.files.archive import Archive
-from irscope.frontends.rewriting import PIECE, Check, Notes, Original, copy_values, in_order, packed_size, weight_error
+from irscope.frontends.rewriting import PIECE, Check, Original, copy_values, in_order, packed_size, weight_error
 from irscope.frontends.templates import Attribute, parse_template
 from irscope.frontends.torch_lowering.dtypes import SERIALIZED_DTYPES
 from irscope.frontends.torch_lowering.lowering import AtenCall
@@ -43,16 +43,12 @@ _STRIDED: Final = 7
 _POSITIONAL, _KEYWORD = 1, 2
 
 
-def write_changed(
-    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None, method: str = ""
-) -> list[Path]:
+def write_changed(original: Original, target: Path, *, external: bool = False, check: Check | None = None, method: str = "") -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its place.
     `method` names one of several programs of an archive; the others stay as they are.
     """
-    if notes:
-        raise UsageError("nodes of a .pt2 file have no place for notes", code="IRS368", hint="--annotate is for .onnx")
     if external:
         raise UsageError("a .pt2 file holds its weights itself", code="IRS368", hint="leave --external-data out")
     program = original.program

@@ -27,7 +27,7 @@ from irscope.frontends.onnx.reader import NOT_ONNX, WireError, encode, message_f
 from irscope.frontends.onnx.rules import Rule, Table
 from irscope.frontends.onnx.standard import TABLE
 from irscope.frontends.onnx.types import NUMBERS
-from irscope.frontends.rewriting import PIECE, Check, Notes, Original, copy_values, in_order, packed_size, weight_error
+from irscope.frontends.rewriting import PIECE, Check, Original, copy_values, in_order, packed_size, weight_error
 from irscope.frontends.templates import Attribute, Template, parse_template
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
@@ -267,9 +267,7 @@ class _File:
         return found
 
 
-def write_changed(
-    original: Original, target: Path, *, external: bool = False, check: Check | None = None, notes: Notes | None = None, method: str = ""
-) -> list[Path]:
+def write_changed(original: Original, target: Path, *, external: bool = False, check: Check | None = None, method: str = "") -> list[Path]:
     """Write the program as it is now. Returns the files.
 
     UsageError names the node that cannot be written; nothing is written then. `check` looks at what was written before it takes its
@@ -286,7 +284,7 @@ def write_changed(
         plan = _Plan(original, file)
         plan.make()
         with WeightFiles(program.path) as files:
-            writer = _Writer(plan, files, target, external, notes or {})
+            writer = _Writer(plan, files, target, external)
             with staged(target) as path_:
                 written = writer.write(path_)
                 if check is not None:
@@ -584,9 +582,8 @@ def _captured(node: onnx.NodeProto) -> set[str]:
 class _Writer:
     """Writes a plan."""
 
-    def __init__(self, plan: _Plan, files: WeightFiles, target: Path, external: bool, notes: Notes) -> None:
+    def __init__(self, plan: _Plan, files: WeightFiles, target: Path, external: bool) -> None:
         self.plan = plan
-        self.notes = {plan.row_of[node]: texts for node, texts in notes.items() if node in plan.row_of}
         self.file = plan.file
         self.files = files
         self.target = target
@@ -669,10 +666,7 @@ class _Writer:
     def _rest(self) -> Iterator[bytes]:
         """Yield the graph without its initializers."""
         for item in self.plan.items:
-            texts = self.notes.get(item.number)
-            if texts:
-                body = self._noted(item.proto if item.proto is not None else self.file.node(item.number), texts)
-            elif item.proto is None:
+            if item.proto is None:
                 content, stop = self.file.nodes[item.number]
                 body = self.file.mapped[content:stop]
             else:
@@ -701,14 +695,6 @@ class _Writer:
             sizes = [size for size in type_.shape or () if isinstance(size, int)]
             body = helper.make_tensor_value_info(self.plan.weight_names[value], NUMBERS[type_.dtype], sizes).SerializeToString()
             yield encode(_INPUT << 3 | 2) + encode(len(body)) + body
-
-    def _noted(self, proto: onnx.NodeProto, texts: Mapping[str, str]) -> bytes:
-        """Return a node with what is known of it as its metadata, in place of what was noted before."""
-        kept = [(entry.key, entry.value) for entry in proto.metadata_props if entry.key not in texts]
-        del proto.metadata_props[:]
-        for key, value in (*kept, *texts.items()):
-            proto.metadata_props.add(key=key, value=value)
-        return bytes(proto.SerializeToString())
 
     def _input(self, info: onnx.ValueInfoProto) -> bytes | None:
         """Return an input with the sizes that it was given when the model was read; None where it is as the file has it."""

@@ -14,8 +14,8 @@ from irscope.tools.peers import PEERS, count_with, counters_document, find_peers
 class Command:
     """Compare irscope's FLOPs with those of other counters, and explain the difference operator by operator.
 
-    Counters: torch (torch.utils.flop_counter), fvcore, calflops and deepspeed count .pt2 and .pt files and models by name, onnx-tool counts
-    .onnx files. Without --against, every counter that is installed and can read the model runs. irscope itself needs none of them.
+    Counters: torch (torch.utils.flop_counter) and fvcore count .pt2 and .pt files and models by name, onnx-tool counts .onnx files.
+    Without --against, every counter that is installed and can read the model runs. irscope itself needs none of them.
     """
 
     examples = (

@@ -22,7 +22,7 @@ from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
 from irscope.passes.exports.pictures import COLOURINGS
-from irscope.passes.exports.plans import VIEWERS, address_map, minimalloc_csv, plan_json, viewer_json
+from irscope.passes.exports.plans import address_map, minimalloc_csv, plan_json
 from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
@@ -39,12 +39,12 @@ from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
 from irscope.report.units import bytes_text
 from irscope.session import Model, open_model
-from irscope.tools.export import OVERLAY_KINDS, PICTURE_KINDS, View, names_in_file, overlay, picture
+from irscope.tools.export import PICTURE_KINDS, View, picture
 from irscope.tools.rewrite import FileOrder, Rewritten, file_order, open_nodes_of, rewrite, write_reordered
 
 _TIMELINE_KINDS = ("pickle", "json", "csv")
-_PLAN_KINDS = ("json", "csv", "svg", *VIEWERS)
-KINDS = tuple(dict.fromkeys((*PICTURE_KINDS, *_TIMELINE_KINDS, *VIEWERS)))
+_PLAN_KINDS = ("json", "csv", "svg")
+KINDS = (*PICTURE_KINDS, *_TIMELINE_KINDS)
 _PLAN_LIFETIMES: dict[str, ScheduleModel] = {"auto": "ssa", "ssa": "ssa", "jit": "jit", "eager": "eager"}
 
 
@@ -66,12 +66,7 @@ class Command:
     written are sizes as they are asked for. --lifetimes eager pretends that PyTorch runs them.
 
     --plan writes what the pass plan says: .csv is MiniMalloc's table, .json the same with the height of the arena, .svg a map of
-    addresses over time. --plan scheduled takes the order that needs least memory. .perfetto.json is a trace of nodes, buffers and bytes
-    alive, .speedscope.json what lies in the arena at the peak, .netron.json an attachment that Netron opens on top of the model,
-    .explorer.json node data for Model Explorer.
-
-    .netron.json and .explorer.json are numbers for a viewer that has the model open: Netron shows what each node costs, Model Explorer
-    colours nodes by it (--colour bytes for another measure than FLOPs). --annotate -o FILE.onnx writes them into a copy of the model.
+    addresses over time. --plan scheduled takes the order that needs least memory.
 
     --passes fold-batch-norm,dce writes the model itself, .onnx or .pt2, as transforms leave it, with its weights; what no pass touched is
     copied as it is. .irs is the graph of any model as text, without weights.
@@ -106,9 +101,6 @@ class Command:
             metavar="PIPELINE",
             help="the model's own file as these transforms leave it, with its weights; '' copies it node by node",
         )
-        parser.add_argument(
-            "--annotate", action="store_true", help="the model's own .onnx file, each node with its cost as metadata, which Netron shows"
-        )
         parser.add_argument("--external-data", action="store_true", help="with --passes: weights of an .onnx file in a file beside it")
         parser.add_argument(
             "--schedule",
@@ -132,8 +124,8 @@ class Command:
 
     def run(self, args: argparse.Namespace) -> int:
         path = Path(args.output)
-        kind = args.kind or _kind_of(path)
-        if args.passes is not None or args.annotate or (kind == "irs" and not args.plan and args.schedule is None):
+        kind = args.kind or path.suffix.removeprefix(".").lower()
+        if args.passes is not None or (kind == "irs" and not args.plan and args.schedule is None):
             return self._rewrite(args, path)
         if args.schedule is not None:
             return self._reorder(args, path)
@@ -141,12 +133,6 @@ class Command:
             return export_named_model(args.model, load_options(args), path)
         if kind in PICTURE_KINDS and not args.plan:
             return self._draw(args, path, kind)
-        if kind in OVERLAY_KINDS and not args.plan:
-            model = open_from(args)
-            report_diagnostics(model.diagnostics, args.verbose)
-            write_text(path, [json.dumps(overlay(model, kind, args.colour), separators=(",", ":")), "\n"])
-            sys.stderr.write(f"wrote {path}\n")
-            return strict_code(args, [model])
         kinds = _PLAN_KINDS if args.plan else (*PICTURE_KINDS, *_TIMELINE_KINDS, *MODEL_KINDS)
         if kind not in kinds:
             raise UsageError(
@@ -181,7 +167,7 @@ class Command:
         with as_file(args, target):
             model = open_from(args, keep_calls=target.suffix.lower() != ".irs")
             report_diagnostics(model.diagnostics, args.verbose)
-            done = rewrite(model, args.passes or "", target, external=args.external_data, annotate=args.annotate)
+            done = rewrite(model, args.passes or "", target, external=args.external_data)
             sys.stderr.write("".join(f"{line}\n" for line in _rewritten_lines(done)))
             return strict_code(args, [model])
 
@@ -205,12 +191,6 @@ def _rewritten_lines(done: Rewritten) -> Iterator[str]:
     yield from (f"wrote {path}" for path in done.files)
 
 
-def _kind_of(path: Path) -> str:
-    """Return what a name says: plan.netron.json is for Netron."""
-    *_, before, last = ["", "", *path.name.lower().split(".")]
-    return before if last == "json" and before in VIEWERS else path.suffix.removeprefix(".").lower()
-
-
 def _plan_lines(model: Model, args: argparse.Namespace, kind: str) -> Iterable[str]:
     lifetimes = _PLAN_LIFETIMES.get(args.lifetimes)
     if lifetimes is None:
@@ -218,8 +198,6 @@ def _plan_lines(model: Model, args: argparse.Namespace, kind: str) -> Iterable[s
     planned = model.manager.get(Plan(args.alignment, args.seconds, args.plan, lifetimes))
     if kind == "svg":
         return address_map(planned)
-    if kind in VIEWERS:
-        return viewer_json(planned, kind, names_in_file(model))
     return [minimalloc_csv(planned) if kind == "csv" else plan_json(planned, args.alignment)]
 
 

@@ -11,7 +11,7 @@ from irscope.ir.dims import Dim, SymDim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import TensorType, Type
-from irscope.ops import layouts, reals, slicing
+from irscope.ops import layouts, reals
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import (
     both,
@@ -589,7 +589,6 @@ _DIFFERENCE = (
         evaluate=_evaluate,
         temporaries=diff_rule,
         summary="Differences of neighbours along an axis, taken `n` times.",
-        slices=slicing.needs_all,
     ),
 )
 

@@ -7,7 +7,7 @@ import numpy as np
 from irscope.ir.dims import SymDim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import float_truth, is_not_equal
 from irscope.ops.facts import OpRole
@@ -127,7 +127,6 @@ OPS = (
         ort=in_place("Cast"),
         strides=layouts.POINTWISE,
         roles=frozenset({OpRole.COPY, OpRole.CONVERT}),
-        slices=slicing.converted,
     ),
     op(
         "tensor.cast_like(Tensor x, Tensor target, *, bool saturate=True, str? round_mode) -> Tensor",
@@ -149,7 +148,6 @@ OPS = (
         summary="Converts to a type, device or memory format; the tensor itself where nothing changes.",
         strides=layouts.converted,
         roles=frozenset({OpRole.COPY, OpRole.CONVERT, OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
-        slices=slicing.converted,
     ),
     op(
         "tensor.bitcast(Tensor x, *, dtype to) -> Tensor",

@@ -12,7 +12,7 @@ from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, floordiv
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr
 from irscope.ir.types import ScalarType, TensorType, Type, scalar, tensor
-from irscope.ops import layouts, reals, slicing
+from irscope.ops import layouts, reals
 from irscope.ops.binary import number_array
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.elementwise import result_element
@@ -570,7 +570,6 @@ _RANDOM = (
         summary="Zeroes random elements in training and scales the others; else the tensor itself.",
         strides=layouts.as_operand,
         roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.DROPOUT}),
-        slices=slicing.without_dropout,
     ),
 )
 

@@ -12,7 +12,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, equal, exact_div, floordiv, less, less_equal, mod, total_of
 from irscope.ir.dtypes import DType
 from irscope.ir.types import ScalarType, TensorType, Type
-from irscope.ops import layouts, reals, slicing
+from irscope.ops import layouts, reals
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.ort import in_place, takes, takes_running_result
@@ -645,7 +645,6 @@ _GATED = (
         cost=per_element(2),
         evaluate=_evaluate_prelu,
         summary="x, scaled where negative by a slope that broadcasts, or with `per_channel` belongs to axis 1.",
-        slices=slicing.prelu,
     ),
     op(
         "nn.glu(Tensor x, *, int axis=-1) -> Tensor",
@@ -653,7 +652,6 @@ _GATED = (
         infer=_infer_glu,
         cost=per_element(1, 1),
         summary="The first half of an axis times the sigmoid of the second.",
-        slices=slicing.needs_all,
     ),
     op(
         "nn.swiglu(Tensor x, Tensor gate, *, float alpha=1.0) -> Tensor",
@@ -661,7 +659,6 @@ _GATED = (
         infer=_infer_gated,
         cost=per_element(3, 1),
         summary="swish(x) times a gate.",
-        slices=slicing.needs_all,
     ),
 )
 
@@ -703,7 +700,6 @@ _GENERATED = (
         cost=_cost_generated,
         summary="A kernel that a compiler generated: several operators in one pass over memory.",
         roles=frozenset({OpRole.GENERATED}),
-        slices=slicing.needs_all,
     ),
 )
 

@@ -11,7 +11,6 @@ from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, dim_max, dim_min, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import slicing
 from irscope.ops.binary import number_array
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
@@ -344,7 +343,6 @@ _INDEXING = (
         _evaluate_gather,
         "Takes whole slices of an axis; the axes of the indices replace it.",
         roles=frozenset({OpRole.LOOKUP}),
-        slices=slicing.looked_up,
     ),
     read(
         "tensor.take_along(Tensor x, Tensor indices, *, int axis=0, bool broadcast=False) -> Tensor",
@@ -409,7 +407,6 @@ _INDEXING = (
         "Rows of a table; reads only these rows.",
         temporaries=embedding_rule,
         roles=frozenset({OpRole.LOOKUP}),
-        slices=slicing.looked_up,
     ),
     read(
         "nn.embedding_bag(Tensor weight, Tensor indices, Tensor? offsets, Tensor? per_sample_weights, *, str mode='mean',"

@@ -12,7 +12,6 @@ import numpy as np
 from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, dim_min, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import Factors, OpRole
 from irscope.ops.ort import packs, packs_gemm, packs_matmul, takes
@@ -275,7 +274,6 @@ _MATMUL = (
         ort=packs(packs_matmul, "MatMul"),
         roles=frozenset({OpRole.MATRIX_PRODUCT, OpRole.PROJECTION}),
         factors=Factors(over_first=True),
-        slices=slicing.matmul,
     ),
     op(
         "nn.linear(Tensor x, Tensor w, Tensor? b, *, dtype? dtype) -> Tensor",
@@ -288,7 +286,6 @@ _MATMUL = (
         summary="Fully connected layer; weights are (outputs, inputs).",
         roles=frozenset({OpRole.LINEAR_LAYER, OpRole.PROJECTION}),
         factors=Factors(),
-        slices=slicing.linear,
     ),
     op(
         "math.gemm(Tensor a, Tensor b, Tensor? c, *, float alpha=1.0, float beta=1.0, bool trans_a=False, bool trans_b=False, "
@@ -301,7 +298,6 @@ _MATMUL = (
         ort=packs(packs_gemm, "Gemm", "FusedGemm"),
         roles=frozenset({OpRole.PROJECTION}),
         factors=Factors(over_first=True),
-        slices=slicing.gemm,
     ),
     _product_op(
         "math.addmm(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",
@@ -309,7 +305,6 @@ _MATMUL = (
         temporaries=addmm_rule,
         roles=frozenset({OpRole.PROJECTION}),
         factors=Factors(1, 2, over_first=True),
-        slices=slicing.addmm,
     ),
     _product_op(
         "math.addmv(Tensor c, Tensor a, Tensor b, *, float alpha=1.0, float beta=1.0) -> Tensor",

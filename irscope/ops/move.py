@@ -9,7 +9,7 @@ import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, equal, floordiv, product
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.binary import number_array
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
@@ -314,7 +314,6 @@ _MOVE = (
         "A copy in storage of its own.",
         strides=layouts.copied,
         roles=frozenset({OpRole.COPY, OpRole.LAYS_OUT}),
-        slices=slicing.same,
     ),
     op(
         "tensor.copy_into(Tensor x, Tensor source) -> Tensor",
@@ -332,7 +331,6 @@ _MOVE = (
         "Joins tensors along an axis.",
         strides=layouts.joined,
         roles=frozenset({OpRole.CONCATENATE}),
-        slices=slicing.joined,
     ),
     move(
         "tensor.stack(Tensor[] xs, *, int axis=0) -> Tensor",
@@ -363,7 +361,6 @@ _MOVE = (
         "Adds elements around a tensor: all `pads` before, then all after; negative ones cut off.",
         temporaries=pad_rule,
         strides=layouts.KEEPS_CHANNELS_LAST,
-        slices=slicing.padded,
     ),
     move(
         "tensor.roll(Tensor x, *, Dims shifts, int[]? axes) -> Tensor",

@@ -10,7 +10,7 @@ import numpy as np
 from irscope.ir.dims import Dim, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.elementwise import result_element
 from irscope.ops.facts import OpRole
@@ -240,7 +240,6 @@ _NORM = (
         "`statistics='empty'` says that those results have no elements.",
         temporaries=batch_norm_rule,
         roles=frozenset({OpRole.FOLDABLE_NORM}),
-        slices=slicing.batch_norm,
     ),
     _norm(
         f"nn.batch_norm_training(Tensor x, Tensor? scale, Tensor? bias, Tensor(a!)? mean, Tensor(b!)? var, *, {_BATCH}) -> "
@@ -260,7 +259,6 @@ _NORM = (
         temporaries=layer_norm_rule,
         intermediates=layer_statistics,
         strides=layouts.ROW_MAJOR,
-        slices=slicing.from_axis_on,
     ),
     _norm(
         "nn.rms_norm(Tensor x, Tensor? scale, *, int axis=-1, float epsilon=1e-05, dtype? stash_dtype, dtype? dtype) -> "
@@ -271,7 +269,6 @@ _NORM = (
         ort=packs(packs_halves(1), "RMSNormalization", "SimplifiedLayerNormalization"),
         temporaries=rms_norm_rule,
         strides=layouts.ROW_MAJOR,
-        slices=slicing.from_axis_on,
     ),
     _norm(
         "nn.group_norm(Tensor x, Tensor? scale, Tensor? bias, *, int num_groups, float epsilon=1e-05, dtype? dtype) -> "
@@ -290,7 +287,6 @@ _NORM = (
         temporaries=instance_norm_rule,
         intermediates=instance_statistics,
         strides=layouts.ROW_MAJOR,
-        slices=slicing.instance_norm,
     ),
     _norm(
         "nn.lrn(Tensor x, *, int size, float alpha=0.0001, float beta=0.75, float bias=1.0) -> Tensor",
@@ -456,7 +452,6 @@ _SOFTMAX = (
         _SOFTMAX_COST,
         ort=in_place("Softmax", takes=takes_two),
         roles=frozenset({OpRole.SOFTMAX}),
-        slices=slicing.along_axis,
         temporaries=softmax_rule,
     ),
     _soft("softmin", "Softmax of the negated elements.", lambda x, axes: _softmax(-x, axes), _SOFTMAX_COST),
@@ -466,7 +461,6 @@ _SOFTMAX = (
         _log_softmax,
         _SOFTMAX_COST,
         ort=in_place("LogSoftmax", takes=takes_two),
-        slices=slicing.along_axis,
         temporaries=softmax_rule,
     ),
     _soft(

@@ -12,7 +12,7 @@ import numpy as np
 from irscope.ir.dims import Dim, dim_max, dim_min
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import reals, slicing
+from irscope.ops import reals
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.reals import PRECISION, Real, real_of
@@ -231,7 +231,7 @@ def _reduce(
 
 
 _PLAIN = (
-    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, reals.add, slices=slicing.reduced_to_zero, temporaries=sum_rule),
+    _reduce("sum", "sum", _costs(0, 1), _sum, "Sum.", lambda a, b: a + b, reals.add, temporaries=sum_rule),
     _reduce(
         "prod",
         "sum",
@@ -240,7 +240,6 @@ _PLAIN = (
         "Product.",
         lambda a, b: a * b,
         reals.multiply,
-        slices=slicing.reduced,
         temporaries=sum_rule,
     ),
     _reduce(
@@ -250,7 +249,6 @@ _PLAIN = (
         _mean,
         "Mean.",
         roles=frozenset({OpRole.MOMENT}),
-        slices=slicing.reduced_to_same,
         temporaries=sum_rule,
     ),
     _reduce(
@@ -261,7 +259,6 @@ _PLAIN = (
         "Largest element.",
         dim_max,
         reals.largest,
-        slices=slicing.reduced_to_same,
         temporaries=extreme_rule,
     ),
     _reduce(
@@ -272,7 +269,6 @@ _PLAIN = (
         "Smallest element.",
         dim_min,
         reals.smallest,
-        slices=slicing.reduced_to_same,
         temporaries=extreme_rule,
     ),
     _reduce(
@@ -297,7 +293,6 @@ _PLAIN = (
         _costs(1, 1),
         lambda call, x, axes: _sum(call, np.abs(x), axes),
         "Sum of absolute values.",
-        slices=slicing.reduced_to_zero,
     ),
     _reduce(
         "l2",
@@ -305,7 +300,6 @@ _PLAIN = (
         _costs(1, 1, (0, 1)),
         lambda call, x, axes: np.sqrt(_sum(call, _wide(x) ** 2, axes)),
         "Square root of the sum of squares.",
-        slices=slicing.reduced_to_zero,
     ),
     _reduce(
         "sum_square",
@@ -313,7 +307,6 @@ _PLAIN = (
         _costs(1, 1),
         lambda call, x, axes: _sum(call, _wide(x) ** 2, axes),
         "Sum of squares.",
-        slices=slicing.reduced_to_zero,
     ),
     _reduce("log_sum", "float", _costs(0, 1, (0, 1)), lambda call, x, axes: np.log(_sum(call, x, axes)), "Logarithm of the sum."),
     _reduce(
@@ -327,7 +320,6 @@ _PLAIN = (
         "Variance.",
         extra="any correction=1, ",
         roles=frozenset({OpRole.MOMENT}),
-        slices=slicing.reduced,
         temporaries=pair_rule,
     ),
     _reduce(
@@ -337,7 +329,6 @@ _PLAIN = (
         lambda call, x, axes: np.sqrt(_variance(call, x, axes)),
         "Standard deviation.",
         extra="any correction=1, ",
-        slices=slicing.reduced,
         temporaries=pair_rule,
     ),
     _reduce("norm", "float", _costs(1, 1, (0, 1)), _norm, "Vector norm of order `p`.", extra="any p=2, ", temporaries=norm_rule),

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from irscope.ir.dims import Dim, SymDim, bounds, equal, exact_div, floordiv, mod, product
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.facts import OpRole
 from irscope.ops.layouts import has_memory_format, is_viewable
 from irscope.ops.ort import alias
@@ -242,7 +242,6 @@ OPS = (
         ort=alias("Reshape"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.flatten(Tensor(a?) x, *, int start=0, int end=-1) -> Tensor(a?)",
@@ -251,7 +250,6 @@ OPS = (
         copies=True,
         strides=layouts.reshaped,
         roles=frozenset({OpRole.LAYS_OUT, OpRole.RESHAPE, OpRole.UNIT_STRIDES}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.flatten_2d(Tensor(a?) x, *, int axis=1) -> Tensor(a?)",
@@ -261,7 +259,6 @@ OPS = (
         ort=alias("Flatten"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.unflatten(Tensor(a) x, Dims sizes, *, int axis) -> Tensor(a)",
@@ -269,7 +266,6 @@ OPS = (
         "Cuts one axis into several.",
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.squeeze(Tensor(a) x, Dims? axes, *, bool strict=False) -> Tensor(a)",
@@ -278,7 +274,6 @@ OPS = (
         ort=alias("Squeeze"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.unsqueeze(Tensor(a) x, Dims axes) -> Tensor(a)",
@@ -287,7 +282,6 @@ OPS = (
         ort=alias("Unsqueeze"),
         strides=layouts.reshaped,
         roles=frozenset({OpRole.RESHAPE, OpRole.HANDS_ON_MASK}),
-        slices=slicing.regrouped,
     ),
     _view(
         "view.align(Tensor(a) x, Tensor like, *, int axis) -> Tensor(a)",
@@ -306,7 +300,6 @@ OPS = (
         strides=layouts.as_operand,
         items=handed_on,
         roles=frozenset({OpRole.RETURNS_OPERAND, OpRole.HANDS_ON_MASK}),
-        slices=slicing.same,
     ),
     op(
         "view.contiguous(Tensor(a?) x, *, str memory_format='contiguous_format') -> Tensor(a?)",
@@ -318,6 +311,5 @@ OPS = (
         summary="The same elements in a memory format; the tensor itself where it already has it.",
         strides=layouts.contiguous,
         roles=frozenset({OpRole.COPY, OpRole.RETURNS_OPERAND, OpRole.LAYS_OUT}),
-        slices=slicing.same,
     ),
 )

@@ -18,7 +18,6 @@ from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, Control, Factors, FusedAttention, OpRole
 from irscope.ops.reals import Real, trunc
 from irscope.ops.schema import AliasMark, Schema, parse_schema
-from irscope.ops.slices import SliceRule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -563,9 +562,6 @@ class OpSpec:
     """For operators that do a whole attention: which operands are queries, keys and mask."""
     gated_unit: str = ""
     """For activation functions: the name of the gated unit that has it; empty: no unit is known."""
-    slices: SliceRule | None = None
-    """Mapping from slices of operands to slices of results. None: as the family does (`irscope.ops.slicing`), else operands are needed
-    whole."""
     codes: CodedOperand | None = None
     """The operand that is a quantized weight; None: it takes none, or only as numbers."""
 
@@ -669,7 +665,6 @@ class Facts(TypedDict, total=False):
     factors: Factors
     attention: FusedAttention
     gated_unit: str
-    slices: SliceRule
     codes: CodedOperand
 
 

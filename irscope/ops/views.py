@@ -11,7 +11,7 @@ from irscope.budget import claim
 from irscope.ir.dims import Dim, SymDim, bounds, ceildiv, dim_max, dim_min, floordiv, mod
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.facts import OpRole
 from irscope.ops.rules import (
     as_size,
@@ -303,7 +303,6 @@ _VIEWS = (
         "Reorders axes; without `perm` it reverses them.",
         strides=layouts.permuted,
         roles=frozenset({OpRole.TRANSPOSE}),
-        slices=slicing.permuted,
     ),
     _reordering(
         "view.transpose(Tensor(a) x, *, int axis0, int axis1) -> Tensor(a)",
@@ -311,7 +310,6 @@ _VIEWS = (
         "Swaps two axes.",
         strides=layouts.transposed,
         roles=frozenset({OpRole.TRANSPOSE}),
-        slices=slicing.transposed,
     ),
     _reordering(
         "view.movedim(Tensor(a) x, *, int[] source, int[] destination) -> Tensor(a)",
@@ -326,7 +324,6 @@ _VIEWS = (
         "Repeats axes of size 1 without a copy: mode 'broadcast' goes both ways, 'keep' leaves an axis given as -1.",
         strides=layouts.expanded,
         roles=frozenset({OpRole.EXPAND, OpRole.HANDS_ON_MASK}),
-        slices=slicing.expanded,
     ),
     _view(
         "view.slice(Tensor(a) x, Dims starts, Dims ends, Dims? axes, Dims? steps) -> Tensor(a)",
@@ -334,7 +331,6 @@ _VIEWS = (
         _evaluate_slice,
         "Takes a range of some axes; limits may count from the back and lie outside.",
         strides=layouts.sliced,
-        slices=slicing.part,
     ),
     _view(
         "view.select(Tensor(a) x, Dim index, *, int axis) -> Tensor(a)",
@@ -342,7 +338,6 @@ _VIEWS = (
         _evaluate_select,
         "Takes one position of an axis.",
         strides=layouts.without_axis,
-        slices=slicing.without_axis,
     ),
     _view(
         "view.narrow(Tensor(a) x, Dim start, Dim length, *, int axis) -> Tensor(a)",
@@ -350,7 +345,6 @@ _VIEWS = (
         _evaluate_narrow,
         "Takes a number of positions of an axis.",
         strides=layouts.as_operand,
-        slices=slicing.part,
     ),
     _view(
         "view.diagonal(Tensor(a) x, *, int offset=0, int axis0=0, int axis1=1) -> Tensor(a)",
@@ -556,21 +550,18 @@ _SPLITS = (
         _infer_split,
         "Cuts an axis into parts of the given `sizes`, of one `size`, or into as many equal parts as there are results.",
         strides=layouts.as_operand,
-        slices=slicing.split,
     ),
     _cut(
         "view.chunk(Tensor(a) x, *, int chunks, int axis=0) -> Tensor(a)[]",
         _infer_chunk,
         "Cuts an axis into at most `chunks` equal parts.",
         strides=layouts.as_operand,
-        slices=slicing.split,
     ),
     _cut(
         "view.tensor_split(Tensor(a) x, *, int sections, int axis=0) -> Tensor(a)[]",
         _infer_tensor_split,
         "Cuts an axis into `sections` parts whose sizes differ by at most one.",
         strides=layouts.as_operand,
-        slices=slicing.split,
     ),
     _cut(
         "view.unbind(Tensor(a) x, *, int axis=0) -> Tensor(a)[]",

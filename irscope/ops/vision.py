@@ -11,7 +11,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, bounds, dim_min, exact_div, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.indexing import plain
@@ -271,7 +271,6 @@ _RESIZE = (
         summary="Resizes axes to given sizes, or by factors with the result rounded down.",
         strides=layouts.KEEPS_CHANNELS_LAST,
         roles=frozenset({OpRole.UPSAMPLE}),
-        slices=slicing.resized,
     ),
     op(
         "vision.grid_sample(Tensor x, Tensor grid, *, str mode='linear', str padding_mode='zeros', bool align_corners=False) -> Tensor",

@@ -9,7 +9,6 @@ from irscope.ir.dims import Dim, SymDim, ceildiv, dim_max, dim_min, exact_div, f
 from irscope.ir.dtypes import DType
 from irscope.ir.program import Relation
 from irscope.ir.types import Shape, TensorType, Type, tensor
-from irscope.ops import slicing
 from irscope.ops.cost import Cost
 from irscope.ops.facts import CodedOperand, OpRole
 from irscope.ops.ort import (
@@ -267,7 +266,6 @@ _CONV = (
         temporaries=conv_rule,
         summary="Convolution over any number of spatial axes; weights are (outputs, inputs of a group, window), a batch axis is optional.",
         ort=takes(takes_convolution, "Conv"),
-        slices=slicing.convolution,
     ),
     op(
         f"nn.conv_transpose(Tensor x, Tensor w, Tensor? b, *, {_WINDOW}, int[] output_padding=[], int[] output_shape=[], "
@@ -279,7 +277,6 @@ _CONV = (
         summary="Transposed convolution; weights are (inputs, outputs of a group, window).",
         ort=packs(copies_weight, "ConvTranspose", takes=takes_transposed_convolution),
         roles=frozenset({OpRole.UPSAMPLE, OpRole.OVER_FIRST}),
-        slices=slicing.transposed_convolution,
     ),
     op(
         f"nn.fused_conv(Tensor x, Tensor w, Tensor? b, Tensor? z, *, {_WINDOW}, str activation='', float[] activation_params=[], "
@@ -478,7 +475,6 @@ _POOL = (
         temporaries=max_pool_rule,
         intermediates=max_pool_indices,
         summary="Largest element of each window, and optionally where it is.",
-        slices=slicing.pool,
     ),
     op(
         f"nn.avg_pool(Tensor x, *, {WINDOW}, bool count_include_pad=False, int? divisor, bool channels_last=False) -> Tensor",
@@ -487,7 +483,6 @@ _POOL = (
         cost=window_cost(elementwise=1),
         temporaries=avg_pool_rule,
         summary="Mean of each window.",
-        slices=slicing.pool,
     ),
     op(
         f"nn.lp_pool(Tensor x, *, {WINDOW}, float p=2.0, bool channels_last=False) -> Tensor",
@@ -495,7 +490,6 @@ _POOL = (
         infer=_infer_pool,
         cost=window_cost(transcendental=1, of_window=1),
         summary="p-norm of each window.",
-        slices=slicing.pool,
     ),
     op(
         "nn.global_max_pool(Tensor x, *, bool channels_last=False) -> Tensor",
@@ -503,7 +497,6 @@ _POOL = (
         infer=infer_global,
         cost=_global_cost(),
         summary="Largest element of each channel.",
-        slices=slicing.pool,
     ),
     op(
         "nn.global_avg_pool(Tensor x, *, bool channels_last=False) -> Tensor",
@@ -511,7 +504,6 @@ _POOL = (
         infer=infer_global,
         cost=_global_cost(elementwise=1),
         summary="Mean of each channel.",
-        slices=slicing.pool,
     ),
     op(
         "nn.global_lp_pool(Tensor x, *, float p=2.0, bool channels_last=False) -> Tensor",
@@ -519,7 +511,6 @@ _POOL = (
         infer=infer_global,
         cost=_global_cost(transcendental=1, of_window=1),
         summary="p-norm of each channel.",
-        slices=slicing.pool,
     ),
     op(
         "nn.adaptive_avg_pool(Tensor x, Dims output_size, *, int? spatial) -> Tensor",
@@ -528,7 +519,6 @@ _POOL = (
         cost=_adaptive_cost(elementwise=1),
         temporaries=adaptive_avg_pool_rule,
         summary="Means of windows spread so that the result has the wanted sizes; None keeps a size.",
-        slices=slicing.pool,
     ),
     op(
         "nn.adaptive_max_pool(Tensor x, Dims output_size, *, int? spatial) -> (Tensor y, Tensor? indices)",
@@ -537,7 +527,6 @@ _POOL = (
         cost=_adaptive_cost(elementwise=0),
         temporaries=max_pool_rule,
         summary="Largest elements of windows spread so that the result has the wanted sizes, and optionally where they are.",
-        slices=slicing.pool,
     ),
     op(
         "nn.fractional_max_pool(Tensor x, Dims output_size, Tensor? samples, *, int[] kernel_shape, int? spatial) -> "

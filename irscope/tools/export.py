@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from irscope.errors import UsageError
-from irscope.frontends.load import open_nodes
 from irscope.immutable import immutable
 from irscope.ir.graph import Node
 from irscope.ir.places import is_within, path_key
@@ -21,11 +20,9 @@ from irscope.passes.exports.pictures import (
     Amounts,
     class_paint,
     dot,
-    explorer_overlay,
     facts_of,
     mermaid,
     mermaid_fits,
-    netron_overlay,
     share_paint,
 )
 from irscope.report.boxes import READABLE, BoxTree, nodes_near
@@ -134,31 +131,3 @@ def _mermaid(drawing: Drawing) -> tuple[str, Drawing]:
         if mermaid_fits(text):
             return text, folded
     raise UsageError("no level of modules is small enough for Mermaid", code="IRS367", hint="write .svg or .html, or give --around NODE")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Numbers for viewers in which the model is open.
-
-OVERLAY_KINDS: Final = ("netron", "explorer")
-
-
-def overlay(model: Model, kind: str, colour: str) -> dict[str, Any]:
-    """Return what a viewer shows on top of a model: Netron all measures, Model Explorer one of them (FLOPs unless another is named)."""
-    tree = BoxTree.of(model.program)
-    amounts = Amounts.of(tree, model.manager.get(Flops()))
-    if kind == "netron":
-        return netron_overlay(tree, amounts, names_in_file(model))
-    measure = "flops" if colour == "class" else colour
-    if any(not isinstance(amount.known, int) for amount in amounts.by_measure[measure]):
-        sizes = ",".join(f"{name}=1" for name in model.program.symbols)
-        raise UsageError("Model Explorer colours by numbers, and these are formulas", code="IRS367", hint=f"`--bind {sizes}` gives sizes")
-    return explorer_overlay(tree, amounts, measure)
-
-
-def names_in_file(model: Model) -> dict[Node, str]:
-    """Return what the file calls its nodes, where that is known and not nothing."""
-    program = model.program
-    if not program.origins or not Path(program.path).is_file():
-        return {}
-    names = open_nodes(Path(program.path), model.options.method).names
-    return {node: names[at] for node, at in zip(program.graph, program.origins, strict=False) if at < len(names) and names[at]}

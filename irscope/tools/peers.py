@@ -107,8 +107,6 @@ PEERS: Mapping[str, Peer] = {
     for peer in (
         Peer("torch", "torch", _OF_TORCH, "irscope.tools.torch_peers:count_torch"),
         Peer("fvcore", "fvcore", _OF_TORCH, "irscope.tools.torch_peers:count_fvcore"),
-        Peer("calflops", "calflops", _OF_TORCH, "irscope.tools.torch_peers:count_calflops"),
-        Peer("deepspeed", "deepspeed", _OF_TORCH, "irscope.tools.torch_peers:count_deepspeed"),
         Peer("onnx-tool", "onnx-tool", ("onnx",), "irscope.tools.peers:count_onnx_tool"),
     )
 }

@@ -20,12 +20,9 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
-from irscope.passes.cost.flops import Flops
-from irscope.passes.exports.pictures import Amounts, node_notes
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passkit.base import Transform
 from irscope.passkit.manager import PassResult, Runnable
-from irscope.report.boxes import BoxTree
 from irscope.session import Model, open_model
 from irscope.solvers.graphs import sorted_by
 from irscope.solvers.order.problem import OrderProblem, Storage, order_problem
@@ -56,13 +53,8 @@ class Rewritten:
     results: Sequence[PassResult]
 
 
-def rewrite(
-    model: Model, passes: Runnable | Sequence[Runnable], target: Path, *, external: bool = False, annotate: bool = False
-) -> Rewritten:
-    """Run transforms over a model, which was opened with `keep_calls`, and write what it is then.
-
-    `annotate`: nodes of an .onnx file get what they cost as metadata, which Netron shows.
-    """
+def rewrite(model: Model, passes: Runnable | Sequence[Runnable], target: Path, *, external: bool = False) -> Rewritten:
+    """Run transforms over a model, which was opened with `keep_calls`, and write what it is then."""
     program = model.program
     if target.suffix.lower() == ".irs":
         return _write_text_form(model, passes, target)
@@ -98,11 +90,7 @@ def rewrite(
     def check(path: Path, names: Mapping[Value, str]) -> None:
         _check(program, path, model, names)
 
-    notes = None
-    if annotate:
-        tree = BoxTree.of(program)
-        notes = node_notes(tree, Amounts.of(tree, model.manager.get(Flops())))
-    files = writer.write_changed(original, target, external=external, check=check, notes=notes, method=model.options.method)
+    files = writer.write_changed(original, target, external=external, check=check, method=model.options.method)
     return Rewritten(files, (before, len(program.graph)), results)
 
 

@@ -71,10 +71,6 @@ class Spectrum:
     """Upper bound of the spectral norm; `norm` is the lower bound."""
 
 
-def _no_indices() -> npt.NDArray[np.int32]:
-    return np.empty(0, np.int32)
-
-
 @dataclass(slots=True)
 class TensorStatistics:
     """Statistics of the finite elements of one tensor; None where a number does not exist."""
@@ -106,8 +102,6 @@ class TensorStatistics:
     """Slices along the first axis that hold only zeros."""
     dead_columns: int | None = None
     """Slices along the second axis that hold only zeros."""
-    dead_row_indices: npt.NDArray[np.int32] = field(default_factory=_no_indices, repr=False, compare=False)
-    dead_column_indices: npt.NDArray[np.int32] = field(default_factory=_no_indices, repr=False, compare=False)
     two_of_four: float | None = None
     """Share of the groups of four neighbours along the second axis with at least two zeros."""
     spectrum: Spectrum | None = None

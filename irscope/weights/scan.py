@@ -312,11 +312,8 @@ def _add_structure(made: TensorStatistics, task: _Task, part: Part) -> None:
     structure = task.structure
     if structure is None:
         return
-    rows, columns = (np.flatnonzero(~live).astype(np.int32) for live in (structure.rows, structure.columns))
-    if task.tensor.is_swapped:
-        rows, columns = columns, rows
-    made.dead_rows, made.dead_columns = len(rows), len(columns)
-    made.dead_row_indices, made.dead_column_indices = rows, columns
+    dead = tuple(int(np.count_nonzero(~live)) for live in (structure.rows, structure.columns))
+    made.dead_rows, made.dead_columns = reversed(dead) if task.tensor.is_swapped else dead
     if task.tensor.groups:
         made.two_of_four = part.groups / task.tensor.groups
 

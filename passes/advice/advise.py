@@ -36,7 +36,6 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
 
 if TYPE_CHECKING:
-    from irscope.passes.pruning.prune_report import Pruning
     from irscope.passes.weights.values import TensorError
 
 _COPIES = (OpRole.LAYS_OUT, OpRole.RETURNS_OPERAND)
@@ -373,28 +372,25 @@ def _reading_less(sizes: dict[Value, int], costs: dict[Node, Cost]) -> dict[Node
 
 
 def pruning(ask: Enquiry) -> Iterator[Finding]:
-    """Channels that do nothing, and matrices that are sparse in groups of four as they are."""
-    from irscope.passes.pruning.prune_report import PruneReport  # reads values, for which few ask
+    """Rows and columns of zeros, and matrices that are sparse in groups of four as they are."""
+    from irscope.passes.weights.prune_report import PruneReport  # reads values, for which few ask
 
     result = ask.ctx.get(PruneReport(threads=ask.threads, allow=ask.allow))
     _say_unread(ask, result.unread)
-    savings = result.savings
-    if savings.weights:
-        flops, moved = savings.total("flops"), savings.total("read") + savings.total("written")
-        costs = {node: after.cost for node, (_, after) in savings.entries.items()}
+    left = {one.weight: size_of(one.weight) for one in result.dead}
+    for one in result.dead:
+        left[one.weight] = left[one.weight] * (one.slices - one.dead) // one.slices
+    if left:
         yield Finding(
-            what=f"remove {several(result.removable, 'channel that does', 'channels that do')} nothing",
-            evidence=f"{_weights_counted(len(savings.weights))} get smaller by {shown(savings.weight_bytes)}, "
-            f"{len(savings.entries)} nodes compute {shown(flops, Kind.FLOPS)} less",
-            sure="exact",
-            nodes=tuple(savings.entries),
-            weights=tuple(one.weight for one in savings.weights),
-            memory=savings.weight_bytes,
-            moved=moved,
-            flops=flops,
-            seconds=ask.clock.saved(costs) if costs else None,
+            what=f"remove {several(sum(one.dead for one in result.dead), 'row or column', 'rows and columns')} of zeros",
+            evidence=f"in {_weights_counted(len(left))}; what makes or reads these channels has to shrink with them",
+            sure="bound",
+            weights=tuple(left),
+            memory=sum(size_of(weight) - size for weight, size in left.items()),
+            moved=None,
+            flops=None,
+            is_lossless=False,
         )
-    yield from _constant(result)
     ready = [one for one in result.sparsity.tensors if one.groups is not None and one.groups.ready == 1.0 and one.sparse_bytes is not None]
     saved = sum(size_of(one.weight) - (one.sparse_bytes or 0) for one in ready)
     if saved > 0:
@@ -404,18 +400,6 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
             sure="exact",
             weights=tuple(one.weight for one in ready),
             memory=saved,
-        )
-
-
-def _constant(result: Pruning) -> Iterator[Finding]:
-    if result.foldable:
-        yield Finding(
-            what=f"fold {several(result.foldable, 'channel that never changes', 'channels that never change')} into a bias",
-            evidence="each holds one number whatever the input is; what that saves is not computed",
-            sure="exact",
-            memory=None,
-            moved=None,
-            flops=None,
         )
 
 
@@ -467,7 +451,7 @@ BUILT_IN = (
     Source("alignment", "Sizes that are not multiples of what matrix units take at once.", alignment),
     Source("duplicates", "Weights that are there more than once.", duplicates, needs_values=True),
     Source("precision", "Fewer bits for weights at a given signal to noise.", precision, needs_values=True),
-    Source("pruning", "Channels that do nothing, and sparse groups of four.", pruning, needs_values=True),
+    Source("pruning", "Rows and columns of zeros, and sparse groups of four.", pruning, needs_values=True),
 )
 
 

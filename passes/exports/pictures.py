@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from irscope.ir.dims import Dim, total_of
 from irscope.ir.graph import Node, Value
@@ -350,48 +350,3 @@ def mermaid_fits(text: str) -> bool:
 def _mermaid_text(*lines: str) -> str:
     """Return a quoted text: what is not plain as character codes, which Mermaid writes with a # in front."""
     return '"' + "<br>".join(_NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", line) for line in lines) + '"'
-
-
-# ----------------------------------------------------------------------------------------------------
-# Numbers for the viewers that people have the model open in.
-
-
-def netron_overlay(tree: BoxTree, amounts: Amounts, names: Mapping[Node, str]) -> dict[str, Any]:
-    """Return what Netron 9.3 opens on top of a model: for each node what it costs. `names` are those of nodes in the file."""
-    metrics: list[dict[str, Any]] = []
-    for box in tree.boxes:
-        if box.node is None:
-            continue
-        for measure, (words, _) in MEASURES.items():
-            amount = amounts.of_box(measure, box)
-            value = amount.known if isinstance(amount.known, int) else str(amount.known)
-            if not amount.unknown and value != 0:
-                kind = "int64" if isinstance(value, int) else "string"
-                target = names.get(box.node, box.node.name)
-                metrics.append({"kind": "node", "target": target, "name": words, "value": value, "type": kind})
-    return {"signature": "netron:attachment", "metadata": [], "metrics": metrics}
-
-
-def explorer_overlay(tree: BoxTree, amounts: Amounts, measure: str) -> dict[str, Any]:
-    """Node data of Model Explorer: one measure, from white to orange; nodes are found by the names of their results."""
-    results: dict[str, dict[str, int]] = {}
-    for box in tree.boxes:
-        amount = amounts.of_box(measure, box)
-        if box.node is not None and not amount.unknown and isinstance(amount.known, int):
-            results[box.node.name] = {"value": amount.known}
-    gradient = [{"stop": 0.0, "bgColor": _orange(0.0)}, {"stop": 1.0, "bgColor": _orange(1.0)}]
-    return {"main": {"results": results, "gradient": gradient}}
-
-
-def node_notes(tree: BoxTree, amounts: Amounts) -> dict[Node, dict[str, str]]:
-    """Return for each node what is known of its cost, as texts for whoever opens the file."""
-    found: dict[Node, dict[str, str]] = {}
-    for box in tree.boxes:
-        if box.node is not None:
-            texts = {measure: amounts.of_box(measure, box) for measure in MEASURES}
-            found[box.node] = {
-                f"irscope.{measure}": amount.text(MEASURES[measure][1])
-                for measure, amount in texts.items()
-                if amount.known != 0 or amount.unknown
-            }
-    return found

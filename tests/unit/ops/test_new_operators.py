@@ -8,7 +8,7 @@ import pytest
 
 from irscope.ir.parser import parse_program
 from irscope.ir.program import TORCHSCRIPT
-from irscope.ops import layouts, slicing
+from irscope.ops import layouts
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.facts import Control, Factors, FusedAttention, OpRole
 from irscope.ops.registry import default_registry
@@ -19,7 +19,6 @@ from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.patterns.arch import Arch
 from irscope.passkit.manager import Manager
-from tests.unit.passes.pruned_models import built, normal, pruned, shapes
 
 TOYS = (
     op(
@@ -29,7 +28,6 @@ TOYS = (
         cost=free,
         summary="All axes the other way round, as a view.",
         strides=layouts.permuted,
-        slices=slicing.permuted,
         roles=frozenset({OpRole.TRANSPOSE}),
     ),
     op(
@@ -39,7 +37,6 @@ TOYS = (
         cost=lambda call: Cost(matmul=2),
         summary="A matrix product.",
         factors=Factors(over_first=True),
-        slices=slicing.matmul,
     ),
     op(
         "toy.weights(Tensor x) -> Tensor",
@@ -96,19 +93,6 @@ def test_strides_are_followed() -> None:
     swapped, flat = (node.outputs[0] for node in list(found.program.graph)[1:])
     assert aliases.strides.type_of(swapped).layout == (1, 4, 12)
     assert aliases.storage(flat) is flat, "what lies the other way round is copied"
-
-
-def test_slices_pass() -> None:
-    found = built(
-        """  %h: f32[2,4] = nn.linear(%x, %w)
-  %a: f32[4,2] = toy.swap(%h)
-  %b: f32[2,4] = toy.swap(%a)
-  %y: f32[2,5] = toy.product(%b, %v)
-  return %y""",
-        "input %x: f32[2,8]\nparam %w: f32[4,8]\nparam %v: f32[4,5]",
-        values={"w": normal(4, 8, zero={0: [1]}), "v": normal(4, 5)},
-    )
-    assert shapes(pruned(found)) == {"w": (3, 8), "v": (3, 5)}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Small programs with weights given as arrays: some of their channels do nothing, and it is known which."""
+"""Small programs with weights given as arrays, some rows and columns of which are zeros."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from irscope.ir.graph import Role
 from irscope.ir.parser import parse_program
 from irscope.ir.places import Blob
 from irscope.ir.types import TensorType
-from irscope.passes.cost.count import NodeCosts
-from irscope.passes.pruning.prune_report import PruneReport, Pruning
 from irscope.passkit.manager import Manager
 
 Array = npt.NDArray[Any]
+WIDE = "{kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1], dilations=[1, 1], groups=1}"
 
 
 def program(body: str, inputs: str = "input %x: f32[2,8]", form: str = "pt2") -> Manager:
@@ -46,24 +45,28 @@ def normal(*shape: int, zero: Mapping[int, list[int]] | None = None) -> Array:
     return made
 
 
-def pruned(manager: Manager) -> Pruning:
-    """The answer of the pass."""
-    return manager.get(PruneReport())
+def conv_bn_relu(c: int, d: int) -> tuple[str, str]:
+    inputs = (
+        f"input %x: f32[1,3,8,8]\nparam %w: f32[{c},3,3,3]\nparam %v: f32[{d},{c},3,3]\nparam %h: f32[10,{d}]\n"
+        f"param %g: f32[{c}]\nparam %b: f32[{c}]\nbuffer %m: f32[{c}]\nbuffer %s: f32[{c}]"
+    )
+    body = (
+        f"%c: f32[1,{c},8,8] = nn.conv(%x, %w, _) {WIDE}\n"
+        f"%n: f32[1,{c},8,8] = nn.batch_norm(%c, %g, %b, %m, %s) {{training=false}}\n"
+        f"%r: f32[1,{c},8,8] = nn.relu(%n)\n"
+        f"%e: f32[1,{d},8,8] = nn.conv(%r, %v, _) {WIDE}\n"
+        f"%q: f32[1,{d},8,8] = nn.relu(%e)\n"
+        f"%a: f32[1,{d}] = reduce.mean(%q, _) {{axes=[2, 3], keepdims=false}}\n"
+        f"%y: f32[1,10] = nn.linear(%a, %h, _)\nreturn %y"
+    )
+    return body, inputs
 
 
-def shapes(result: Pruning) -> dict[str, tuple[object, ...]]:
-    """What is left of each weight that gets smaller."""
-    return {str(one.weight.name): tuple(one.type.shape or ()) for one in result.savings.weights}
-
-
-def reasons(result: Pruning) -> dict[tuple[str, str], tuple[int, int, str]]:
-    """By weight and axis: dead slices, how many can go, and what keeps the others."""
-    return {(str(one.weight.name), one.axis): (one.dead, one.goes, one.why) for one in result.dead}
-
-
-def check_costs(result: Pruning, before: Manager, after: Manager) -> None:
-    """What is saved is what the smaller program, written by hand, costs less."""
-    one, other = before.get(NodeCosts()).total, after.get(NodeCosts()).total
-    for measure in ("flops", "read", "written"):
-        assert result.savings.total(measure) == getattr(one, measure) - getattr(other, measure), measure
-    assert result.savings.total("flops") != 0
+def mlp(hidden: int, act: str = "nn.relu", bias: bool = True) -> tuple[str, str]:
+    inputs = f"input %x: f32[2,8]\nparam %w: f32[{hidden},8]\nparam %b: f32[{hidden}]\nparam %v: f32[6,{hidden}]"
+    body = (
+        f"%h: f32[2,{hidden}] = nn.linear(%x, %w, {'%b' if bias else '_'})\n"
+        f"%a: f32[2,{hidden}] = {act}(%h)\n"
+        "%y: f32[2,6] = nn.linear(%a, %v, _)\nreturn %y"
+    )
+    return body, inputs

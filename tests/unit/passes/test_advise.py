@@ -14,11 +14,9 @@ from irscope.passes.advice.advise import AdviceList, Advise
 from irscope.passes.advice.finding import Enquiry, Finding, Source, add_source
 from irscope.passes.cost.roofline import Roofline
 from irscope.passes.patterns.fusion import Fusion
-from irscope.passes.pruning.prune_report import PruneReport
 from irscope.passes.weights.values import QuantizeError
 from irscope.passkit.manager import Manager
-from tests.unit.passes.pruned_models import built, normal, program
-from tests.unit.passes.test_prune_report import conv_bn_relu, mlp
+from tests.unit.passes.pruned_models import built, conv_bn_relu, mlp, normal, program
 
 CLEAN = ("%y: bf16[16,64] = nn.linear(%x, %w, _)\nreturn %y", "input %x: bf16[16,64]\nparam %w: bf16[64,64]")
 
@@ -82,16 +80,11 @@ def test_the_largest_share_comes_first_and_shares_are_of_something() -> None:
         assert one.share == pytest.approx(max(least, (time or 0) / seconds, 0)) or time is None
 
 
-def test_pruning_tells_what_its_report_saves() -> None:
-    bias = np.ones(16)
-    bias[[2, 3]] = 0
-    manager = built(*mlp(16), {"w": normal(16, 8, zero={0: [2, 3, 4]}), "b": bias})
-    result = advice(manager, values=True, topics=("pruning",))
-    savings = manager.get(PruneReport()).savings
-    dead, constant = sorted(on(result, "pruning"), key=lambda one: one.memory is None)
-    assert dead.what == "remove 2 channels that do nothing" and dead.sure == "exact" and dead.is_lossless
-    assert (dead.memory, dead.flops) == (savings.weight_bytes, savings.total("flops"))
-    assert constant.what == "fold 1 channel that never changes into a bias" and constant.flops is None
+def test_rows_and_columns_of_zeros_could_go() -> None:
+    manager = built(*mlp(16), {"w": normal(16, 8, zero={0: [2, 3, 4], 1: [0]}), "b": np.ones(16)})
+    [found] = on(advice(manager, values=True, topics=("pruning",)), "pruning")
+    assert found.what == "remove 4 rows and columns of zeros" and found.sure == "bound" and not found.is_lossless
+    assert found.memory == 4 * (16 * 8 - 13 * 7) and found.flops is None
 
 
 def test_matrices_that_are_sparse_in_fours_could_be_stored_so() -> None:

@@ -175,7 +175,7 @@ def test_what_weights_tell_stays_known(tmp_path: Path) -> None:
     found = irscope.load(str(checkpoint(tmp_path)))
     live, pruned = found.run("liveness,prune-report").reports
     assert cells(live)["param_bytes"] == 64 and cells(live)["activation_peak_bytes"].shown is None
-    assert cells(pruned)["weight_bytes"] == 64 and bare(cells(pruned)["flops"]) is None
+    assert cells(pruned)["weight_bytes"] == 64
     assert [one.title for one in pruned.tables] == ["sparsity"]
 
 

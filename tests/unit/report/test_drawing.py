@@ -15,9 +15,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection
 from pathlib import Path
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from irscope.cli.main import main
 from irscope.ir.parser import parse_program
@@ -441,68 +439,3 @@ def test_the_pictures_of_the_documentation_are_what_is_drawn(monkeypatch: pytest
             (ROOT / "docs" / "images" / name).write_text((tmp_path / name).read_text())
         else:
             assert (tmp_path / name).read_text() == shown
-
-
-# -- numbers for viewers that have the model open -------------------------------------------------------------
-
-
-def _exported(tmp_path: Path) -> Path:
-    """Nodes of exporters have names of their own, which are not those of their results."""
-    node = helper.make_node("Gemm", ["x", "w"], ["linear_out"], name="/head/Gemm")
-    other = helper.make_node("Relu", ["linear_out"], ["y"], name="/act/Relu")
-    graph = helper.make_graph(
-        [node, other],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 4))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("n", 4))],
-        [helper.make_tensor("w", TensorProto.FLOAT, (4, 4), [1.0] * 16)],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
-    return tmp_path / "model.onnx"
-
-
-def test_netron_finds_nodes_by_their_names_in_the_file(tmp_path: Path) -> None:
-    path = _exported(tmp_path)
-    assert main(["export", str(path), "-o", str(tmp_path / "m.netron.json")]) == 0
-    made = json.loads((tmp_path / "m.netron.json").read_text())
-    assert made["signature"] == "netron:attachment" and set(made) == {"signature", "metadata", "metrics"}
-    assert {one["target"] for one in made["metrics"]} == {"/head/Gemm", "/act/Relu"}
-    assert all(set(one) == {"kind", "target", "name", "value", "type"} and one["kind"] == "node" for one in made["metrics"])
-    found = {(one["target"], one["name"]): (one["value"], one["type"]) for one in made["metrics"]}
-    assert found["/head/Gemm", "weights"] == (64, "int64") and found["/head/Gemm", "results"] == ("16*n", "string")
-
-
-def test_model_explorer_finds_nodes_by_their_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = _exported(tmp_path)
-    target = tmp_path / "m.explorer.json"
-    assert main(["export", str(path), "-o", str(target)]) == 2
-    assert "IRS367" in (said := capsys.readouterr().err) and "`--bind n=1`" in said and not target.exists()
-    assert main(["export", str(path), "-o", str(target), "--bind", "n=3", "--colour", "memory"]) == 0
-    made = json.loads(target.read_text())
-    # What model_explorer.node_data_builder writes: by graph, results by a node's id or any of its output tensors, and a gradient.
-    assert made == {
-        "main": {
-            "results": {"linear_out": {"value": 48}, "y": {"value": 48}},
-            "gradient": [{"stop": 0.0, "bgColor": "#ffffff"}, {"stop": 1.0, "bgColor": "#d55e00"}],
-        }
-    }
-
-
-def test_a_copy_of_the_model_says_what_its_nodes_cost(tmp_path: Path) -> None:
-    path = _exported(tmp_path)
-    target = tmp_path / "noted.onnx"
-    for source in (path, target):
-        assert main(["export", str(source), "--annotate", "-o", str(target if source is path else tmp_path / "again.onnx")]) == 0
-    for noted in (target, tmp_path / "again.onnx"):
-        model = onnx.load(noted)
-        onnx.checker.check_model(model, full_check=True)
-        texts = {entry.key: entry.value for entry in model.graph.node[0].metadata_props}
-        assert texts["irscope.parameters"] == "64 B" and texts["irscope.memory"] == "16*n bytes" and len(texts) == 4
-        for node in model.graph.node:
-            del node.metadata_props[:]
-        assert model.SerializeToString(deterministic=True) == onnx.load(path).SerializeToString(deterministic=True)
-
-
-def test_notes_are_for_onnx(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(SAMPLES / "net.pt2"), "--annotate", "-o", str(tmp_path / "out.pt2")]) == 2
-    assert "IRS368" in capsys.readouterr().err and not (tmp_path / "out.pt2").exists()

@@ -39,7 +39,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PRODUCTS = 2 * (2 * 8 * 64 * 27 + 2 * 512 * 10)
 
 
-@pytest.mark.parametrize("name", ["torch", "fvcore", "calflops", "deepspeed"])
+@pytest.mark.parametrize("name", ["torch", "fvcore"])
 def test_counters_agree_on_products(exported: Path, name: str) -> None:
     peer = PEERS[name]
     if peer.version is None:
