@@ -208,13 +208,29 @@ class StepChart(ABC):
             return humanise(int(self.top), self.kind)
         return self.text_at(self.peak)
 
+    @property
+    def unchanging(self) -> float:
+        """Return what is there at all steps alike."""
+        return 0.0
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether the axis begins at what never changes, where there is room to say so."""
+        return self.highest / 2 < self.unchanging < self.highest
+
     def base(self, rows: int) -> float:
         """Return where so many rows of bars begin: what is below stands for itself in the lowest of them; 0 where all is drawn to scale."""
-        return 0.0
+        return self.unchanging if self.is_broken and rows >= _LEAST_BROKEN else 0.0
 
     def margin(self) -> int:
         """Columns left of the chart, taken by labels and the axis."""
-        return max(display_width(self.top_text()), 3) + 2
+        labels = (self.top_text(), humanise(int(self.unchanging), self.kind) if self.is_broken else "")
+        return max(*map(display_width, labels), 3) + 2
+
+    def _broken_line(self, count: int, texts: Sequence[str], symbols: Symbols) -> Line:
+        """Return the lowest row of a chart that begins at what never changes, with the first of the texts that it has room for."""
+        text, cut = next((text for text in texts if display_width(text) + 4 <= count), ""), symbols.glyphs.cut
+        return (Span(f"{cut * 2}{text}{cut * (count - 2 - display_width(text))}", "faint"),)
 
     def lines(self, width: int, height: int, here: int | None, symbols: Symbols, mark: int | None = None) -> list[Line]:
         """Return the chart in exactly `height` lines: marks, bars, axis. `mark` is the other end of a range that is looked at."""
@@ -333,12 +349,17 @@ class Timeline(StepChart):
         """Return the largest total of each of `count` columns; a step wider than a column is repeated."""
         return self.total[self.chosen(count)]
 
+    @property
+    def unchanging(self) -> float:
+        return 0.0 if self.has_unknown or not self.count else float(self.total.min())
+
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
-        heights = [None if height != height else height for height in self.heights(count).tolist()]
+        heights, base = [None if height != height else height for height in self.heights(count).tolist()], self.base(rows)
         top = max((height for height in heights if height is not None), default=0.0)
-        columns = (bar_column(height, 0, top, rows, symbols.glyphs.blocks) for height in heights)
+        columns = (bar_column(height, base, top, rows - bool(base), symbols.glyphs.blocks) for height in heights)
         lines: list[Line] = [(Span("".join(characters), "bar"),) for characters in zip(*columns, strict=True)]
-        return lines[::-1]
+        texts = (" alive at every step, not to scale; 2 shows what it is ", " not to scale ")
+        return [*lines[::-1], *([self._broken_line(count, texts, symbols)] if base else [])]
 
 
 class Stack(StepChart):
@@ -364,21 +385,13 @@ class Stack(StepChart):
 
     @property
     def unchanging(self) -> float:
-        """Return what is there at all steps alike."""
         return sum(float(self.parts[name][0]) for name in self._same)
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the axis begins at what never changes, where there is room to say so."""
         # Charts of one scale are compared by their heights.
         wanted = self.unchanging > self.highest / 2 and not self.scale if self.breaks is None else self.breaks
         return wanted and 0 < self.unchanging < self.highest
-
-    def margin(self) -> int:
-        return max(super().margin(), display_width(humanise(int(self.unchanging), self.kind)) + 2 if self.is_broken else 0)
-
-    def base(self, rows: int) -> float:
-        return self.unchanging if self.is_broken and rows >= _LEAST_BROKEN else 0.0
 
     def is_modelled(self, step: int) -> bool:
         return any(mask[step] for mask in self.modelled.values())
@@ -393,14 +406,9 @@ class Stack(StepChart):
         columns = list(self.parts.values())
         bands, looks = [columns[place][steps] for place in drawn], [fills[place] for place in drawn]
         lines = band_lines(bands, self.top - base, rows - bool(base), looks, symbols)
-        return [*lines, self._broken_line(count, symbols)] if base else lines
-
-    def _broken_line(self, count: int, symbols: Symbols) -> Line:
-        """Return the lowest row of a chart that begins at what never changes: what that is, and that it is not to scale."""
-        names, cut = " + ".join(map(symbols.clean, self._same)), symbols.glyphs.cut
+        names = " + ".join(map(symbols.clean, self._same))
         texts = (f" {names}, not to scale: never changes; r shows all ", f" {names}, not to scale; r shows all ", " not to scale ")
-        text = next((text for text in texts if len(text) + 4 <= count), "")
-        return (Span(f"{cut * 2}{text}{cut * (count - 2 - display_width(text))}", "faint"),)
+        return [*lines, self._broken_line(count, texts, symbols)] if base else lines
 
     @property
     def marked_place(self) -> int | None:
@@ -440,7 +448,7 @@ class Stack(StepChart):
             if rest:
                 is_modelled = any(self._is_modelled_at(name, step) for name in rest)
                 amount = self.amount(sum(values[name] for name in rest), is_modelled=is_modelled)
-                entries.append((Span(f"{len(rest)} more "), Span(amount, "name")))
+                entries.append((Span(f"{len(rest)} more "), Span(f"{amount}  ", "name")))
             rows = _legend_rows(entries, width)
             if len(rows) <= most:
                 break

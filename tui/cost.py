@@ -321,7 +321,7 @@ def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
     used = np.unique(layer[times.scope]).tolist() if len(times) else []
     amounts = [np.bincount(layer[times.scope], one, minlength=len(call)) for one in (np.ones(len(times)), times.flops, times.bytes)]
     paths = {scope: times.scopes[scope].path or "(model)" for scope in used}
-    folded = fold_paths({path: tuple(float(one[scope]) for one in amounts) for scope, path in paths.items() if not opened[scope]}, "/")
+    folded = fold_paths({path: tuple(float(one[scope]) for one in amounts) for scope, path in paths.items() if not opened[scope]})
     numbers: dict[str, int] = {}
     place = np.zeros(len(call), dtype=np.int64)
     for scope, path in paths.items():

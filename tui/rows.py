@@ -23,6 +23,13 @@ from irscope.tui.browse.outline import Ints, Mask
 from irscope.tui.text import Line, Role, Span, Symbols, fit
 
 _LEAST_GROWING = 10
+_LEAST_TEXT = 14
+"""Width that a text column of a report may be cut to."""
+_WIDEST = 44
+_NARROW = 100
+"""In a terminal of fewer columns the column that leads stands first."""
+_SAMPLED = 64
+"""Rows by which the width of a column of texts is chosen."""
 _NOTHING = ColumnRoom(0, 0)
 _NUMBERS = re.compile("([0-9]+)")
 _TOGETHER = 64
@@ -55,12 +62,14 @@ class TableColumn:
     cell: Callable[[int, int], Line] | None = None
     """Draws a cell of several parts in exactly so many columns of the screen, in place of `text`."""
 
-    def room(self, width: int) -> ColumnRoom:
-        """Return the room that it wants of a table of this width."""
+    def room(self, width: int, needs: int) -> ColumnRoom:
+        """Return the room that it wants of a table of this width; its cells need so much, where that is not 0."""
         least = self.least or (max(self.width, _LEAST_GROWING) if self.grows else self.width)
-        return ColumnRoom(
-            max(least, min(self.width, int(width * self.share))) if not self.grows else self.width, least, self.rank, self.grows
-        )
+        whole = self.width if self.grows else max(least, min(self.width, int(width * self.share)))
+        if needs:
+            least = min(least, needs)
+            whole = whole if self.grows else min(max(needs, least), _WIDEST)
+        return ColumnRoom(whole, least, self.rank, self.grows, needs)
 
     def line(self, row: int, room: int, symbols: Symbols, cut: Callable[[str], str] = str) -> Line:
         """Return the cell of a row in exactly so many columns of the screen; `cut` shortens a name that has no room for all of it."""
@@ -85,6 +94,8 @@ class Rows:
     """Changes whenever rows may look different, so that what was drawn of them is dropped."""
     shown: Ints
     """The rows that are shown, in order."""
+    leads: int | None = None
+    """The column that stands first where there is little room."""
     gaps_lead: ClassVar[bool] = False
     """True where the blank between two cells has the look of the later one."""
 
@@ -111,7 +122,7 @@ class Rows:
         """Return the width of each column; 0 leaves one out. The sign of the cursor stands before the first."""
         columns = self.columns
         if self._fitted is None or self._fitted[0] != width or self._fitted[1] is not columns:
-            rooms = [_NOTHING if self.is_blank(number) else column.room(width) for number, column in enumerate(columns)]
+            rooms = [_NOTHING if self.is_blank(number) else column.room(width, self.needs(number)) for number, column in enumerate(columns)]
             self._fitted = (width, columns, column_widths(rooms, width - 1, 1))
         return self._fitted[2]
 
@@ -123,10 +134,20 @@ class Rows:
         """Return whether a column is empty, and then takes no room."""
         return False
 
+    def needs(self, number: int) -> int:
+        """Return the width of the longest of the texts in a column that are seen first; 0 for numbers, whose column keeps its width."""
+        return 0
+
+    def order(self, width: int) -> Sequence[int]:
+        """Return the columns from left to right: where there is little room, what is read first leads."""
+        numbers = range(len(self.columns))
+        return numbers if self.leads is None or width >= _NARROW else [self.leads, *(one for one in numbers if one != self.leads)]
+
     def heading(self, width: int) -> Line:
         """Return the titles."""
-        shown = [(number, column, room) for number, (column, room) in enumerate(zip(self.columns, self.widths(width), strict=True)) if room]
-        titles = [fit(self.title(number), room, self.symbols, right=column.right) for number, column, room in shown]
+        widths = self.widths(width)
+        shown = [number for number in self.order(width) if widths[number]]
+        titles = [fit(self.title(number), widths[number], self.symbols, right=self.columns[number].right) for number in shown]
         return (Span(" "), *(Span(f"{title} ", "heading") for title in titles))
 
     def line(self, index: int, width: int, *, selected: bool) -> Line:
@@ -136,7 +157,8 @@ class Rows:
     def row_line(self, row: int, width: int, *, selected: bool = False, index: int | None = None) -> Line:
         """Return a row in so many columns of the screen; the one under the cursor has a sign, so that it shows without colour."""
         spans = [Span(self.symbols.cursor if selected else " ", "mark")]
-        for column, room in zip(self.columns, self.widths(width), strict=True):
+        widths = self.widths(width)
+        for column, room in ((self.columns[number], widths[number]) for number in self.order(width)):
             if room:
                 cut = str if index is None else partial(self.cut, column, index, room)
                 cell = [*column.line(row, room, self.symbols, cut)]
@@ -260,6 +282,13 @@ class TableModel(Rows):
             return False
         return not any(column.text(row).strip() for row in range(self.count))
 
+    def needs(self, number: int) -> int:
+        column = self.columns[number]
+        if column.right or column.cell is not None:
+            return 0
+        longest = max((display_width(column.text(row)) for row in self.shown[:_SAMPLED].tolist()), default=0)
+        return max(longest, display_width(column.title) + 1)  # with the sign of its order
+
     def _update(self, selected: int | None) -> None:
         self.shown = self._order if self._kept is None else self._order[self._kept[self._order]]
         self.version += 1
@@ -356,7 +385,6 @@ class RowTexts:
 # A table of a report as rows.
 
 _SAMPLE = 100
-_WIDEST = 44
 
 
 class ReportTable:
@@ -380,6 +408,7 @@ class ReportTable:
             symbols,
             empty="This table has no rows.",
         )
+        self.model.leads = self._amounts if table.title.lower().startswith("alive") else None
 
     def cells(self, key: str) -> list[Cell]:
         """Return a column, taken out of the report when it is first looked at."""
@@ -394,8 +423,9 @@ class ReportTable:
         def keys() -> Sequence[object]:
             return [_sort_key(cell, column.kind) for cell in self.cells(column.key)]
 
-        rank = 0 if grows or number == self._amounts else number + 1
-        return TableColumn(self.symbols.clean(column.heading), width, text, keys, column.kind.is_number, grows, rank=rank)
+        rank, is_number = 0 if grows or number == self._amounts else number + 1, column.kind.is_number
+        least = 0 if grows or is_number else min(width, _LEAST_TEXT)
+        return TableColumn(self.symbols.clean(column.heading), width, text, keys, is_number, grows, rank=rank, least=least)
 
     def _width(self, column: Column) -> int:
         """Room for the heading and for what a sample of the rows needs."""

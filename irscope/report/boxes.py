@@ -11,10 +11,10 @@ import enum
 import math
 import re
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final, NamedTuple, overload
 
 from irscope.immutable import immutable
@@ -23,12 +23,15 @@ from irscope.ir.graph import WEIGHT_ROLES, Graph, Node, Value
 from irscope.ir.places import Scope, path_key
 from irscope.ir.program import Program
 from irscope.report.layered import Layers, Link, Segment, columns, layers_of
+from irscope.report.names import span_name
 
 MOST_CHILDREN: Final = 48
 """A group with more members gets sections of consecutive ones: no screen shows more, and layouts stay small."""
 _SECTION: Final = 24
 _MOST_ENDS: Final = 12
 """So many inputs and outputs stay outside of sections."""
+_LEAST_ALIKE: Final = 3
+"""So many modules alike beside one another are one box: two say more than one and a number."""
 _DEEPEST: Final = 48
 """Modules nested deeper than this are shown on this level: a hostile file may nest thousands."""
 _SEPARATOR: Final = re.compile(r"[./]")
@@ -43,6 +46,8 @@ class BoxKind(enum.Enum):
     MODULE = "module"
     SECTION = "section"
     """Consecutive members of a module that has many."""
+    ALIKE = "alike"
+    """Modules beside one another that are built alike, such as layers."""
     NODE = "node"
     """An operation; one with regions is a group."""
     REGION = "region"
@@ -60,7 +65,7 @@ class Box:
     name: str
     """Name shown on it: a module's name within the box around it, or a node's name."""
     detail: str
-    """A module's class, a node's operator."""
+    """A module's class, how many of which class are alike, a node's operator."""
     parent: int
     """-1 for the model."""
     node: Node | None = None
@@ -167,7 +172,7 @@ class BoxTree:
             for node in sorted(keep, key=order):
                 builder.kept_of.setdefault(node.graph, []).append(node)
         builder.body(program.graph, tree._add(BoxKind.MODEL, "model", "", -1), program.root)
-        tree._finish(builder, is_single)
+        tree._finish(builder, is_single, folds=keep is None)
         return tree
 
     def _add(self, kind: BoxKind, name: str, detail: str, parent: int, **more: object) -> int:
@@ -181,8 +186,17 @@ class BoxTree:
                 around.children = [*around.children, number]
         return number
 
-    def _finish(self, builder: _Builder, is_single: Callable[[Scope], bool]) -> None:
+    def _group(self, kind: BoxKind, name: str, detail: str, around: Box, members: Sequence[int]) -> None:
+        """Put some members of a group into one within it."""
+        number = self._add(kind, name, detail, around.number)
+        self.boxes[number].children = members
+        for one in members:
+            self.boxes[one].parent = number
+
+    def _finish(self, builder: _Builder, is_single: Callable[[Scope], bool], *, folds: bool) -> None:
         where = _merged(self, is_single)
+        if folds:
+            _fold_alike(self)
         _cut_into_sections(self)
         _number_anew(self, where)
         for box in reversed(self.boxes):
@@ -228,14 +242,19 @@ class BoxTree:
 
     def readable(self, most: int = READABLE) -> tuple[set[int], int]:
         """Return the groups to open so that as many levels as possible are shown in so many boxes, and the depth that is."""
+        closed: set[int] = set()  # modules alike, and what is in them: whoever wants to see each opens them
         counts: dict[int, int] = {}
-        for depth in self._depth:
-            counts[depth] = counts.get(depth, 0) + 1
+        for box, depth in zip(self.boxes, self._depth, strict=True):
+            if box.parent in closed:
+                closed.add(box.number)
+            else:
+                counts[depth] = counts.get(depth, 0) + 1
+                closed.update([box.number] if box.kind is BoxKind.ALIKE else [])
         shown, level = counts.get(1, 0), 0
         while counts.get(level + 2, 0) and shown + counts[level + 2] <= most:
             level += 1
             shown += counts[level + 1]
-        return self.opened_to(level), level
+        return self.opened_to(level) - closed, level
 
     @property
     def deepest(self) -> int:
@@ -477,25 +496,52 @@ def _merged(tree: BoxTree, is_single: Callable[[Scope], bool]) -> list[int]:
     return where
 
 
+def _fold_alike(tree: BoxTree) -> None:
+    """Put modules beside one another that are built alike into a group: as long as it is closed, they are one box with their number."""
+    shapes: dict[int, int] = {}
+    numbers: dict[Hashable, int] = {}
+    around = list(tree.visible(range(len(tree.boxes))))
+    for box in reversed(around):
+        key = (box.kind, box.detail, tuple([shapes[child] for child in box.children]))
+        shapes[box.number] = numbers.setdefault(key, len(numbers))
+    for box in around:
+        children, box.children = box.children, ()
+        for _, run in groupby(children, shapes.__getitem__):
+            members = list(run)
+            first, last = tree.boxes[members[0]], tree.boxes[members[-1]]
+            if len(members) < _LEAST_ALIKE or first.kind is not BoxKind.MODULE:
+                box.children = [*box.children, *members]
+            else:
+                tree._group(BoxKind.ALIKE, span_name(first.name, last.name), f"{len(members)} {first.detail or 'alike'}", box, members)
+
+
 def _cut_into_sections(tree: BoxTree) -> None:
-    """Give groups with very many members sections of consecutive ones, and those sections of their own."""
+    """Give groups with very many members sections of consecutive ones, and those sections of their own. Modules alike stay outside."""
     for box in list(tree.boxes):
         ends = [child for child in box.children if tree.boxes[child].value is not None]
         ends = ends if len(ends) <= _MOST_ENDS else []
-        while len(box.children) - len(ends) > MOST_CHILDREN:
+        alike = {child for child in box.children if tree.boxes[child].kind is BoxKind.ALIKE}
+        count = sum(len(tree.boxes[child].children) if child in alike else 1 for child in box.children)
+        while count - len(ends) > MOST_CHILDREN:
             members, box.children = [child for child in box.children if child not in ends], ()
-            count = -(-len(members) // _SECTION)
-            for at in range(count):
-                part = members[at * len(members) // count : (at + 1) * len(members) // count]
-                first, last = tree.boxes[part[0]], tree.boxes[part[-1]]
-                name = f"{first.name.split(' … ')[0]} … {last.name.split(' … ')[-1]}"
-                section = tree._add(BoxKind.SECTION, name, "section", box.number)
-                tree.boxes[section].children = part
-                for one in part:
-                    tree.boxes[one].parent = section
+            for is_alike, stretch in groupby(members, alike.__contains__):
+                _cut_stretch(tree, box, list(stretch), is_whole=is_alike)
             # What goes in and comes out is shown where it is few.
             before = [child for child in ends if tree.boxes[child].kind is BoxKind.INPUT]
             box.children = [*before, *box.children, *(child for child in ends if child not in before)]
+            alike, count = set(), len(box.children)
+
+
+def _cut_stretch(tree: BoxTree, box: Box, members: Sequence[int], *, is_whole: bool) -> None:
+    """Give a group sections of these members of it, or all of them as they are."""
+    count = -(-len(members) // _SECTION)
+    if is_whole or len(members) < 2:
+        box.children = [*box.children, *members]
+        return
+    for at in range(count):
+        part = members[at * len(members) // count : (at + 1) * len(members) // count]
+        first, last = tree.boxes[part[0]], tree.boxes[part[-1]]
+        tree._group(BoxKind.SECTION, f"{first.name.split(' … ')[0]} … {last.name.split(' … ')[-1]}", "section", box, part)
 
 
 def _number_anew(tree: BoxTree, where: list[int]) -> None:

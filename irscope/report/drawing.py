@@ -45,7 +45,7 @@ GRAPH_STYLE: Final = """
 .irscope-graph .box rect { stroke: #6b7280; stroke-width: 1; }
 .irscope-graph .box rect.heading, .irscope-graph .box rect.bar { stroke: none; }
 .irscope-graph .box.open > rect:first-of-type { stroke: #9ca3af; }
-.irscope-graph .box.module:not(.open), .irscope-graph .box.section:not(.open), .irscope-graph .heading { cursor: pointer; }
+.irscope-graph .box:is(.module, .section, .alike):not(.open), .irscope-graph .heading { cursor: pointer; }
 .irscope-graph .box:focus-visible { outline: none; }
 .irscope-graph .box:focus-visible > rect:first-of-type { stroke: #0072b2; stroke-width: 2.5; }
 .irscope-graph .edge { fill: none; stroke: #6b7280; stroke-width: 1.2; }

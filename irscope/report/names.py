@@ -22,6 +22,7 @@ _PARTS: Final = (
     re.compile(r"()(.)", re.DOTALL),
 )
 """Patterns that cut a name into separators and parts: at dots and slashes, at words, at every character."""
+_SEPARATED: Final = re.compile("([/.])")
 _CHARACTERS: Final = 2
 _MOST_PARTS: Final = 48
 """A hostile name may have thousands; of those the first and the last are looked at."""
@@ -262,14 +263,20 @@ def common_name(names: Sequence[str]) -> str:
     )
 
 
-def fold_paths(likeness: Mapping[str, object], separator: str) -> dict[str, str]:
-    """Return for each path the one name of those that are alike: `layers.0.mlp` is `layers.0-11.mlp`.
+def span_name(first: str, last: str) -> str:
+    """Return one name for modules beside one another: `layers.0-11` for `layers.0` up to `layers.11`."""
+    same = first.rstrip("0123456789")
+    return f"{first}-{last[len(same) :] if last.startswith(same) else last}"
+
+
+def fold_paths(likeness: Mapping[str, object]) -> dict[str, str]:
+    """Return for each path the one name of those that are alike: `model/layers.0/mlp` is `model/layers.0-11/mlp`.
 
     Numbered modules beside one another are alike where they have the same names in them, and those without any where `likeness` is equal.
     """
     inside: dict[tuple[str, ...], dict[str, set[object]]] = {}
     for path, like in likeness.items():
-        parts = path.split(separator)
+        parts = _SEPARATED.split(path)
         for at, part in enumerate(parts):
             if part.isdecimal():
                 rest = tuple(parts[at + 1 :])
@@ -283,6 +290,6 @@ def fold_paths(likeness: Mapping[str, object], separator: str) -> dict[str, str]
             text = ranks_text(sorted({int(number) for number in numbers}))
             names.update({(*above, number): text for number in numbers})
     return {
-        path: separator.join(names.get(tuple(parts[: at + 1]), part) for at, part in enumerate(parts))
-        for path, parts in ((path, path.split(separator)) for path in likeness)
+        path: "".join(names.get(tuple(parts[: at + 1]), part) for at, part in enumerate(parts))
+        for path, parts in ((path, _SEPARATED.split(path)) for path in likeness)
     }

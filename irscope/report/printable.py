@@ -98,6 +98,8 @@ class ColumnRoom:
     """The column of the highest rank goes first, of several of a rank the last; those of rank 0 stay."""
     grows: bool = False
     """True where it takes the width that the others leave."""
+    needs: int = 0
+    """Width of its longest cell where that is known: a column that grows takes more only where no other one needs it."""
 
 
 def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[int]:
@@ -130,12 +132,25 @@ def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[i
         used[number] = max(columns[number].least, min(columns[number].whole, low))
     growing = [number for number in shown if columns[number].grows]
     left = max(width - gaps() - sum(used[number] for number in fixed), 0)
+    while growing:
+        _share(growing, columns, left, used)
+        full = [number for number in growing if 0 < columns[number].needs < used[number]]
+        if len(full) in (0, len(growing)):
+            break
+        for number in full:
+            used[number] = columns[number].needs
+            left -= used[number]
+        growing = [number for number in growing if number not in full]
+    return used
+
+
+def _share(growing: Sequence[int], columns: Sequence[ColumnRoom], left: int, used: list[int]) -> None:
+    """Give the columns that grow what is left, in proportion to the width that they want."""
     wanted, begun = sum(columns[number].whole for number in growing), 0
     for number in growing:
         end = begun + columns[number].whole
         used[number] = left * end // wanted - left * begun // wanted
         begun = end
-    return used
 
 
 LONGEST_LINE: Final = 400

@@ -229,7 +229,7 @@ def _group_facts(box: Box) -> Iterator[tuple[str, str]]:
     if box.value is not None:
         yield ("type", str(box.value.type))
         return
-    if box.detail and box.kind is BoxKind.MODULE:
+    if box.detail and box.kind in (BoxKind.MODULE, BoxKind.ALIKE):
         yield ("class", box.detail)
     yield ("nodes", f"{box.leaves:,}")
 

@@ -23,17 +23,18 @@ LAYERS = 12
 
 def test_numbered_modules_with_the_same_inside_have_one_name() -> None:
     names = [f"layers.{number}.{part}" for number in range(12) for part in ("attn", "mlp")]
-    folded = fold_paths(dict.fromkeys(names, 1), ".")
+    folded = fold_paths(dict.fromkeys(names, 1))
     assert set(folded.values()) == {"layers.0-11.attn", "layers.0-11.mlp"}
     # A block with something more in it is another one, and so is a module without others in it that holds something else.
-    folded = fold_paths({"a/0/x": 1, "a/0/y": 1, "a/1/x": 1, "a/2/x": 1, "s/0": 5, "s/1": 6, "s/2": 5}, "/")
+    folded = fold_paths({"a/0/x": 1, "a/0/y": 1, "a/1/x": 1, "a/2/x": 1, "s/0": 5, "s/1": 6, "s/2": 5})
     assert folded["a/0/x"] == "a/0/x" and folded["a/1/x"] == folded["a/2/x"] == "a/1-2/x"
+    assert set(fold_paths({f"model/layers.{number}/mlp": 1 for number in range(3)}).values()) == {"model/layers.0-2/mlp"}
     assert folded["s/0"] == folded["s/2"] == "s/0,2" and folded["s/1"] == "s/1"
 
 
 @given(st.dictionaries(st.lists(st.sampled_from("ab0123"), min_size=1, max_size=5).map("/".join), st.integers(0, 2), max_size=30))
 def test_folding_keeps_the_parts_that_are_no_numbers(paths: dict[str, int]) -> None:
-    for path, name in fold_paths(paths, "/").items():
+    for path, name in fold_paths(paths).items():
         parts = zip(path.split("/"), name.split("/"), strict=True)
         assert all(one == other or one.isdecimal() for one, other in parts)
 

@@ -15,9 +15,10 @@ from irscope.ir.places import Loc
 from irscope.ir.spelling import attr_text
 from irscope.ir.types import Type
 from irscope.ops.cost import FLOP_CLASSES, Cost
+from irscope.report.celltext import SIGNS
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare
+from irscope.report.values import Provenance, bare
 from irscope.tui.amounts import ByteSizes, Column, amount
 from irscope.tui.browse.outline import Group, Outline, writes_in_place
 from irscope.tui.results import Results
@@ -256,6 +257,10 @@ class _GroupDetail:
         sign = self.symbols.at_least if tail else ""
         value = column.values[self.row]
         text = f"{sign}{amount(None if isinstance(value, float) else value, column.kind, self.symbols)}{tail}"
+        number = self.results.complete.of(value) if isinstance(value, SymDim) else None
+        if isinstance(number, int):
+            # The number of the row, then what it is at other sizes.
+            text = f"{SIGNS[Provenance.ASSUMED]}{amount(number, column.kind, self.symbols)} = {text}"
         return (Span(title, "faint"), Span(text, "unknown" if value is None else "plain"))
 
     def dearest(self) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from irscope.ir.graph import Node
 from irscope.ir.program import Program
 from irscope.report.boxes import name_within
 from irscope.report.celltext import SIGNS
+from irscope.report.names import span_name
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.table import Table
 from irscope.report.values import Provenance
@@ -424,7 +425,8 @@ class TreeTable(Rows):
         if not alike:
             return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
         times = f" {symbols.times} {len(alike):,}"
-        text = cut_middle(self.run_text(item, alike), max(room - display_width(times), 0), symbols.glyphs.ellipsis)
+        left = max(room - display_width(times), 0)
+        text = cut_middle(self.run_text(item, alike, left), left, symbols.glyphs.ellipsis)
         return (Span(lead), Span(text, "module"), Span(fit(times, room - display_width(text), symbols), "mark"))
 
     def group_text(self, group: Group) -> str:
@@ -433,12 +435,11 @@ class TreeTable(Rows):
             return f"{name} ({self.symbols.clean(group.scope.cls)})"
         return name if group.kind == "module" else f"{group.kind} {name}"
 
-    def run_text(self, first: Group, alike: Sequence[int]) -> str:
-        """Several modules alike: the first and the last of them, and their class."""
-        last = self.outline.items[alike[-1]]
-        names = f"{self.symbols.clean(first.name)}{self.symbols.glyphs.ellipsis}{self.symbols.clean(getattr(last, 'name', ''))}"
-        cls = first.scope.cls if first.scope is not None else ""
-        return f"{names} ({self.symbols.clean(cls)})" if cls else names
+    def run_text(self, first: Group, alike: Sequence[int], room: int) -> str:
+        """Return what stands for several modules alike: the first and the last of them, and their class where there is room."""
+        names = self.symbols.clean(span_name(first.name, getattr(self.outline.items[alike[-1]], "name", "")))
+        cls = f" ({self.symbols.clean(first.scope.cls)})" if first.scope is not None and first.scope.cls else ""
+        return f"{names}{cls}" if display_width(f"{names}{cls}") <= room else names
 
     def single_text(self, top: int, row: int, room: int) -> Line:
         """Return a module with its one node: the name of the module, the operator, and the class or the name of the result where there is

@@ -448,7 +448,7 @@ class GraphModel:
         name = cut_name(clean(box.name), _LONGEST, self.symbols.glyphs.ellipsis)
         if box.kind is BoxKind.NODE:
             return f"{clean(box.detail)} {name}"
-        return f"{name} ({clean(box.detail)})" if box.detail and box.kind is BoxKind.MODULE else name
+        return f"{name} ({clean(box.detail)})" if box.detail and box.kind in (BoxKind.MODULE, BoxKind.ALIKE) else name
 
     def _beyond(self, box: Box) -> tuple[int, int]:
         drawn = self.drawn

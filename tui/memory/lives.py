@@ -247,7 +247,7 @@ class Occupants:
         sizes: dict[str, list[float]] = {}
         for path, size in zip(self._paths, self.sizes.tolist(), strict=True):
             sizes.setdefault(path, []).append(size)
-        names = fold_paths({path: tuple(sorted(own)) for path, own in sizes.items()}, "/")
+        names = fold_paths({path: tuple(sorted(own)) for path, own in sizes.items()})
         return [names[path] for path in self._paths]
 
     def parts(self, by: By, total: Floats, peak: int) -> dict[str, Floats]:

@@ -629,7 +629,9 @@ class Memory(MemoryView):
         has_graph = self.browse.program.has_graph
         nothing = "Nothing is alive here." if has_graph else "The file has no graph, so lifetimes are unknown."
         empty = nothing if found is not None or not has_graph else "computing"
-        return TableModel(columns, count, self.symbols, empty=empty)
+        table = TableModel(columns, count, self.symbols, empty=empty)
+        table.leads = 1  # how much each holds
+        return table
 
     def name_of(self, one: LiveRange | Tenant) -> str:
         """Return a tensor by its name; a storage by that of the first that has it."""

@@ -109,7 +109,7 @@ class Pieces:
         sizes: dict[str, list[int]] = {}
         for name, size in zip(names, self.sizes.tolist(), strict=True):
             sizes.setdefault(name, []).append(size)
-        folded = fold_paths({name: tuple(sorted(own)) for name, own in sizes.items()}, ".")
+        folded = fold_paths({name: tuple(sorted(own)) for name, own in sizes.items()})
         numbers = {name: number for number, name in enumerate(dict.fromkeys(folded.values()))}
         peak = int(np.argmax(self._lives.total)) if self.places else 0
         codes = np.array([numbers[folded[name]] for name in names], dtype=np.int64)

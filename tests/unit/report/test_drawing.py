@@ -21,7 +21,7 @@ from irscope.cli.main import main
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
 from irscope.report.boxes import MOST_CHILDREN, BoxKind, BoxTree, Measure, Scene, scene
-from irscope.report.drawing import Drawing, Paint, graph_part, graph_script, html_file, svg_file
+from irscope.report.drawing import Drawing, Paint, graph_part, graph_script, html_file, svg_file, under
 from irscope.report.layered import Layers, Link, columns, layers_of
 from irscope.session import open_model
 from irscope.tools.export import View, graph_drawing, picture
@@ -225,6 +225,15 @@ def test_many_nodes_without_modules_are_put_into_sections() -> None:
     opened, depth = tree.readable(60)
     assert sum(1 for _ in tree.visible(opened)) <= 61 and depth == 0
     _check_scene(scene(tree, opened, Measure(lambda box: 60.0, 30, 24, 20, 40, 10)))
+
+
+def test_modules_alike_beside_one_another_are_one_box_until_it_is_opened() -> None:
+    lines = [f"  %v{at + 1}: f32[2,8] = nn.relu(%v{at}) @m/layers.{at // 2}\n" for at in range(100)]
+    tree = BoxTree.of(_program(f"irscope 1\ngraph @main {{\n  input %v0: f32[2,8]\n{''.join(lines)}  return %v100\n}}\n"))
+    box = next(box for box in tree.boxes if box.kind is BoxKind.ALIKE)
+    assert (box.name, box.detail, box.leaves, under(box)) == ("layers.0-49", "50 alike", 100, "50 alike, 100 nodes")
+    assert box.number not in tree.readable()[0] and max(len(one.children) for one in tree.boxes) <= MOST_CHILDREN
+    _check_scene(scene(tree, tree.opened_to(tree.deepest), Measure(lambda box: 60.0, 30, 24, 20, 40, 10)))
 
 
 @pytest.mark.slow
