@@ -31,9 +31,25 @@ what is put together from both is unknown."""
 _RANKED_RESHAPE: Final = 14
 """The version of Reshape from which on the number of sizes tells that of axes where the sizes are unknown."""
 _SPATIAL: Final = frozenset(
-    ["AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv", "Resize", "Upsample"]
+    [
+        *(
+            "AveragePool",
+            "Conv",
+            "ConvInteger",
+            "ConvTranspose",
+            "FusedConv",
+            "LpPool",
+            "MaxPool",
+            "NhwcConv",
+            "NhwcFusedConv",
+            "NhwcMaxPool",
+        ),
+        *("QLinearAveragePool", "QLinearConv"),
+    ]
 )
 """Operators that compute all sizes but those of batch and channels."""
+_SCALED: Final = frozenset(["Resize", "Tile", "Upsample"])
+"""Operators that compute all sizes, also where a factor is 1."""
 MOST_AXES: Final = 64
 _LOOKING: Final = frozenset(["Reshape", "Slice"])
 """Operators whose elements are looked at here, not by their rules alone."""
@@ -271,6 +287,9 @@ class _Session(Inference):
         if name == "Reshape" and not self._knows_values(node):
             is_old = _version(node) < _RANKED_RESHAPE
             return [tensor(type_.dtype, None) if isinstance(type_, TensorType) and is_old else self._all_open(type_) for type_ in inferred]
+        left = self._axis_left_open(node) if name == "Reshape" else None
+        if left is not None:
+            return [self._without(type_, (left,)) for type_ in inferred]
         inferred = [self._without(type_, self._computed_axes(name, node)) for type_ in inferred]
         return [self._sliced(node, type_) for type_ in inferred] if name == "Slice" else inferred
 
@@ -293,10 +312,24 @@ class _Session(Inference):
         known = self.found.values.get(value)
         return (known is not None and known.dtype != object) or value.role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)
 
+    def _axis_left_open(self, node: Node) -> int | None:
+        """Return the axis of which a Reshape asks what is left (-1), where that is not a number: the schema divides numbers, so that a name
+        does not cancel. Sizes that it copies (0) do."""
+        known = self.found.values.get(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] is not None else None
+        asked = [] if known is None or known.dtype == object else known.ravel().tolist()
+        if -1 not in asked:
+            return None
+        given = self.found.type_of(node.inputs[0]).shape or ()
+        copied = {axis for axis, size in enumerate(asked) if size == 0}
+        is_open = any(isinstance(dim, SymDim) and axis not in copied for axis, dim in enumerate(given))
+        return asked.index(-1) if is_open else None
+
     def _computed_axes(self, name: str, node: Node) -> range | tuple[int, ...]:
         """Axes of results that schemas compute only from numbers."""
+        if name in _SCALED:
+            return range(MOST_AXES)
         if name in _SPATIAL:
-            return range(2, MOST_AXES)
+            return range(1 if node.attrs.get("channels_last") else 2, MOST_AXES)
         axis = node.attrs.get("axis", node.attrs.get("dim"))
         if name in ("Concat", "Split") and isinstance(axis, int):
             return (axis,)

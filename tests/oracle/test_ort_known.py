@@ -20,7 +20,11 @@ from irscope.ir.types import TensorType
 from irscope.passes.ort.known import known_types
 from tests.oracle.test_ort_kernels import node
 
-WEIGHTS = {"one": 1, "two": 2, "first": [0], "ones": [1], "seven": [7], "from": [1], "to": [3], "minus": [-1]}
+WEIGHTS: dict[str, object] = {
+    **{"one": 1, "two": 2, "first": [0], "ones": [1], "seven": [7], "from": [1], "to": [3], "minus": [-1]},
+    **{"left": [-1, 1, 3], "kept": [0, 3, -1], "double": [1, 2, 1, 1], "wider": np.array([1, 1, 1, 2], np.float32)},
+    **{"kernel": np.ones((5, 3, 1, 1), np.float32), "step": np.float32(1), "zero": np.uint8(0)},
+}
 INPUTS = {"x": [2, 3, 48, 64], "d": ["batch", 3, "height", 64], "n": [None, 3], "m": ["batch", 3]}
 SHAPE = node("Shape", "x", "s")
 UNSQUEEZED = [node("Gather", "s one", "a"), node("Unsqueeze", "a first", "b")]
@@ -53,6 +57,14 @@ CASES = {
     "names": [node("Add", "n m", "a"), node("Relu", "m", "b"), node("Sub", "a b")],
     "slices": [node("Slice", "d first ones ones", "a"), node("Slice", "d first ones")],
     "joined": [node("Concat", "m m", "a", axis=0), node("Concat", "m m", axis=1)],
+    "left": [node("Reshape", "m left", "a"), node("Reshape", "d kept", "b"), node("Reshape", "m minus")],
+    "scaled": [node("Tile", "d double", "a"), node("Resize", "d  wider", "b")],
+    "fused": [node("FusedConv", "d kernel", "a", domain="com.microsoft")],
+    "last": [
+        node("Transpose", "d", "t", perm=[0, 2, 3, 1]),
+        node("QuantizeLinear", "t step zero", "q"),
+        node("NhwcMaxPool", "q", "p", kernel_shape=[1, 1], domain="com.microsoft"),
+    ],
     "broadcast": [SHAPE, *UNSQUEEZED, node("Concat", "b seven", "c", axis=0), node("ConstantOfShape", "c", "f"), node("Add", "f g")],
 }
 
@@ -68,7 +80,10 @@ def write(nodes: Sequence[onnx.NodeProto], path: Path, opset: int) -> list[str]:
         [numpy_helper.from_array(np.array(value), key) for key, value in WEIGHTS.items() if key in read]
         + [numpy_helper.from_array(np.ones((3, 7), np.float32), "g")],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=9),
+        path,
+    )
     return made
 
 
