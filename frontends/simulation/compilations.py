@@ -16,7 +16,6 @@ from typing import Any, Final
 import torch
 
 from irscope.devices.releases import DEFAULT_RELEASE
-from irscope.frontends.simulation.partitions import Partition, peak_of_step, step_problem
 from irscope.frontends.simulation.settings import uses_of_compiler
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 
@@ -179,23 +178,15 @@ class Compilations:
 
     graphs: list[Graph] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    partitions: list[Partition] = field(default_factory=list)
     not_compared: str = ""
     """The version of torch, where its compiler was not compared with that of a CUDA build."""
-    calls: list[int] = field(default_factory=list)
-    """Number of runs of each graph of a training step."""
 
     def to_json(self) -> dict[str, Any]:
-        """All but problems for solvers."""
-        problem = step_problem(self.partitions)
+        """All but the generated code."""
         return {
             "graphs": [{key: value for key, value in asdict(one).items() if key != "text"} for one in self.graphs],
             "events": [asdict(one) for one in self.events],
             "not_compared": self.not_compared,
-            "partitions": [one.to_json() for one in self.partitions],
-            "calls": self.calls,
-            "buffers_peak": None if not self.partitions or problem is None else peak_of_step(problem),
-            "orders": [one.to_json() for both in self.partitions for one in (both.forward, both.backward) if one is not None],
         }
 
 

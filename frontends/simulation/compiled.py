@@ -23,11 +23,10 @@ import torch
 import irscope.frontends
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
-from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget, operator_of, place_of
+from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget
 from irscope.frontends.simulation.cuda import Device
 from irscope.frontends.simulation.kernels import Kernels
 from irscope.frontends.simulation.machine import Machine, Piece
-from irscope.frontends.simulation.partitions import Partitions
 from irscope.frontends.simulation.storages import Form
 from irscope.frontends.simulation.triton_stand_in import Guide, JITFunction, KernelInterface, StandIn, written
 from irscope.memory.tape import Ran
@@ -148,7 +147,6 @@ class Compiler:
         self.launched: Callable[[Any, bool, Sequence[Any]], None] | None = None
         """Told of each launch: the kernel, whether the program wrote it itself, what it gets."""
         self.graphs: list[Graph] = []
-        self.partitions = Partitions(place_of, operator_of)
         self.uses: dict[str, Any] = {}
         """Settings of the compiler that decide about memory, as they were when it was last asked."""
         self._graphs = Graphs(self.graphs, self.uses)
@@ -181,8 +179,7 @@ class Compiler:
         """Return what was compiled; None where nothing was."""
         if not self._installed:
             return None
-        calls = [count for count in self.partitions.calls.values() if count]
-        return Compilations(list(self.graphs), events(self._breaks.across), list(self.partitions.found), _not_compared(), calls)
+        return Compilations(list(self.graphs), events(self._breaks.across), _not_compared())
 
     def wrote(self, file: str) -> bool:
         """Return whether code in a file was generated here."""
@@ -191,8 +188,8 @@ class Compiler:
     def begin_again(self) -> None:
         """Forget what an earlier program compiled."""
         self.launches = 0
-        for found in (self.graphs, self.partitions.found, self.partitions.calls, self.uses):
-            found.clear()
+        self.graphs.clear()
+        self.uses.clear()
         self._graphs.reasons.clear()
         self._breaks.clear()
         if self._installed:
@@ -278,7 +275,6 @@ class Compiler:
         config.fx_graph_remote_cache = config.autotune_remote_cache = False
         self._graphs.install()
         self._breaks.install()
-        self.partitions.install()
         utils: Any = importlib.import_module("torch._inductor.utils")
         utils.get_triton_attrs_descriptor_version.cache_clear()
         heuristics: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")

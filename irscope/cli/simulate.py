@@ -140,7 +140,7 @@ class Command:
             "--try-compile",
             action="store_true",
             help="the same with settings of torch.compile alone: activation memory budgets from 0 to 1, donated buffers, the order of "
-            "kernels, CUDA graphs; beside plans and bounds of irscope's own",
+            "kernels, CUDA graphs",
         )
         trials.add_argument(
             "--set",
@@ -271,9 +271,7 @@ class Command:
         if not document.get("peak", {}).get("reserved"):
             sys.stderr.write("irscope: nothing was reserved on the device, so no setting was tried\n")
             return None
-        compiled = found.compiled if isinstance(found, Simulation) else None
-        room = found.target.device.room_bytes
-        return try_settings(program, options, document, room, compiled, compiler_alone=not args.tries)
+        return try_settings(program, options, document, found.target.device.room_bytes, compiler_alone=not args.tries)
 
     def _answer(self, args: argparse.Namespace, found: Simulation | Ranks, tried: Tried | None, *, interrupted: bool) -> int:
         if isinstance(found, Simulation) and _is_export(args):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from irscope.errors import ExitCode
 from irscope.immutable import immutable
@@ -12,12 +12,8 @@ from irscope.memory.tape import COUNTERS
 from irscope.report.report import Document, ModelInfo, Report
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
-from irscope.tools.simulate_compiler import BUDGET, BUDGETS, FEW_BUDGETS, SWITCHES, CompilerTried, compiler_tried
 from irscope.tools.simulate_ranks import Children, Program, peak_of, traffic_seconds
 from irscope.tools.simulation import Options, error_line
-
-if TYPE_CHECKING:
-    from irscope.frontends.simulation.compilations import Compilations
 
 _LEAST: Final = 0.01
 """Parts of the peak that are not worth a run."""
@@ -29,6 +25,17 @@ _MACHINE: Final = 8
 """Devices of one machine, where nothing else was said."""
 _ENDED: Final = frozenset({"finished", "steps"})
 _FUSED: Final = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+_BUDGET: Final = "compile.activation_memory_budget"
+_BUDGETS: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Shares that are tried of what the partitioner keeps by itself."""
+_FEW_BUDGETS: Final = (0.25, 0.5)
+"""Those that are tried beside settings of other kinds: each takes as long as to compile the program."""
+_SWITCHES: Final = {
+    "donated_buffer": "torch._functorch.config.donated_buffer = {}",
+    "reorder_for_peak_memory": "torch._inductor.config.reorder_for_peak_memory = {}",
+    "cudagraphs": "torch._inductor.config.triton.cudagraphs = {}  # as mode='reduce-overhead' does",
+}
+"""Settings of torch.compile that are on or off, and how they are written."""
 
 
 class Setting(NamedTuple):
@@ -82,8 +89,6 @@ class Tried:
     interrupted: bool = False
     left_out: Sequence[str] = ()
     """Settings that cannot change anything, and why."""
-    compiler: CompilerTried | None = None
-    """Effect of torch.compile's own settings; None where none was tried."""
 
     def saved(self, trial: Trial, key: str = "reserved") -> int | None:
         """Return the bytes less at the peak; None where it is not known."""
@@ -140,8 +145,6 @@ class Tried:
         if not self.link and not any(abs(row[-2] or 0) >= _SENT for row in rows):
             shown -= 1
         yield Table.of([row[:shown] for row in rows], columns[:shown], "settings, each simulated: the most saved first")
-        if self.compiler is not None:
-            yield from self.compiler.tables()
         if self.left_out:
             yield Table.of([tuple(one.split(": ", 1)) for one in self.left_out], ["setting", "why it was not tried"], "settings not tried")
 
@@ -156,10 +159,8 @@ class Tried:
     def notes(self) -> tuple[str, ...]:
         """Return how the settings that help are written."""
         single = [one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > _LEAST * (self.needed or 0)]
-        best_budget = next((one for one in single if one.settings[0].subject == BUDGET), None)
-        single = [one for one in single if one is best_budget or one.settings[0].subject != BUDGET]
-        more = self.compiler.notes if self.compiler is not None else ()
-        return (*(f"{one.name}: {one.settings[0].code}" for one in single), *more)
+        best_budget = next((one for one in single if one.settings[0].subject == _BUDGET), None)
+        return tuple(f"{one.name}: {one.settings[0].code}" for one in single if one is best_budget or one.settings[0].subject != _BUDGET)
 
     def with_report(self, report: Report) -> Document:
         """Return the report of the program as it is, with what was tried behind its verdict."""
@@ -173,8 +174,6 @@ class Tried:
                         f"it needs {bytes_text(self.needed or 0)}"
                     )
                 summary["best setting"] = self.verdict
-                if self.compiler is not None and self.compiler.verdict:
-                    summary["compiler"] = self.compiler.verdict
         return Document(
             "",
             ModelInfo("", ""),
@@ -198,7 +197,6 @@ class Tried:
                 for trial in self.trials
             ],
             "not_tried": list(self.left_out),
-            **({} if self.compiler is None else {"compiler": self.compiler.to_json()}),
         }
 
 
@@ -216,14 +214,14 @@ def candidates(document: Mapping[str, Any], options: Options, *, compiler_alone:
     uses: Mapping[str, Any] = document.get("uses", {})
     left_out: list[str] = []
     if compiler_alone:
-        return list(_of_compiler(document, left_out, BUDGETS)), left_out
+        return list(_of_compiler(document, left_out, _BUDGETS)), left_out
     found = [
         *_of_allocator(document, options, left_out),
         *_of_ddp(uses.get("ddp")),
         *_of_fsdp(uses.get("fsdp"), options, left_out),
         *_of_optimizers(uses.get("optimizer", {})),
         *_of_blocks(document, left_out),
-        *(_of_compiler(document, left_out, FEW_BUDGETS) if document.get("compiled") else ()),
+        *(_of_compiler(document, left_out, _FEW_BUDGETS) if document.get("compiled") else ()),
     ]
     if uses.get("set_to_none") is False:
         found.append(Setting("zero_grad(set_to_none=True)", "optimizer.zero_grad()  # not set_to_none=False", "zero_grad.set_to_none=True"))
@@ -310,28 +308,23 @@ def _of_compiler(document: Mapping[str, Any], left_out: list[str], budgets: Sequ
         left_out.append("torch.compile: the program compiles nothing")
         return
     used: Mapping[str, Any] = document["uses"].get("compile", {})
-    if not compiled["partitions"]:
+    has_backward = any(one["part"] == "backward" for one in compiled["graphs"])
+    if not has_backward:
         left_out.append("activation_memory_budget, donated_buffer: no graph that was compiled has a backward")
     elif "activation_memory_budget" not in used:
         left_out.append("activation_memory_budget: this version of torch has no such setting")
     else:
         for budget in budgets:
-            if budget != own_budget(document):
+            if budget != used["activation_memory_budget"]:
                 yield Setting(
-                    f"budget {budget:g}", f"torch._functorch.config.activation_memory_budget = {budget:g}", f"{BUDGET}={budget:g}"
+                    f"budget {budget:g}", f"torch._functorch.config.activation_memory_budget = {budget:g}", f"{_BUDGET}={budget:g}"
                 )
-    for key, code in SWITCHES.items():
+    for key, code in _SWITCHES.items():
         if key not in used:
             left_out.append(f"{key}: this version of torch has no such setting")
-        elif compiled["partitions"] or key != "donated_buffer":
+        elif has_backward or key != "donated_buffer":
             value = not used[key]
             yield Setting(f"{key}={value}", code.format(value), f"compile.{key}={value}")
-
-
-def own_budget(document: Mapping[str, Any]) -> float | None:
-    """Return the activation memory budget that a program has, where all of its graphs have the same."""
-    found = {one["budget"] for one in document.get("compiled", {}).get("partitions", ())}
-    return found.pop() if len(found) == 1 else None
 
 
 # -- trying ----------------------------------------------------------------------------------------------------------------
@@ -352,26 +345,12 @@ def try_settings(
     options: Options,
     document: Mapping[str, Any],
     room: int | None,
-    compiled: Compilations | None = None,
     *,
     compiler_alone: bool = False,
 ) -> Tried:
-    """Simulate the program once more with each of the settings that may help, then with the best ones together.
-
-    `compiled` is what torch.compile made of it, with which plans and orders are looked for.
-    """
+    """Simulate the program once more with each of the settings that may help, then with the best ones together."""
     with Children(program, options.told) as children:
-        tried = _tried(children, options, document, room, compiler_alone)
-    budgets = [(_budget_of(one), one.document) for one in tried.trials if len(one.settings) == 1 and one.ended]
-    if not document.get("compiled"):
-        return tried
-    own = own_budget(tried.before)
-    return replace(tried, compiler=compiler_tried([(own, tried.before), *budgets], own, compiled))
-
-
-def _budget_of(trial: Trial) -> float | None:
-    name, _, value = trial.settings[0].change.partition("=")
-    return float(value) if name == BUDGET else None
+        return _tried(children, options, document, room, compiler_alone)
 
 
 def _tried(children: Children, options: Options, document: Mapping[str, Any], room: int | None, compiler_alone: bool) -> Tried:

@@ -32,7 +32,7 @@ def decided_by_compiler(where: str) -> UsageError:
         "what a compiled step recomputes is for torch.compile's partitioner to decide",
         code="IRS394",
         where=where,
-        hint="`irscope simulate --try-compile SCRIPT` tries its activation memory budgets, and lays plans beside them",
+        hint="`irscope simulate --try-compile SCRIPT` tries its activation memory budgets",
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from irscope.errors import UsageError
+from irscope.tools.simulate_settings import candidates
+from irscope.tools.simulation import Options
 from tests.cli.test_simulate import simulate
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
@@ -20,18 +22,10 @@ import sys
 import torch
 import torch._functorch.config
 import torch._inductor.config
-import torch._inductor.memory
 from torch import nn
 
 for one in sys.argv[2:]:
     exec(one)
-if sys.argv[1] == "estimates":
-    estimate = torch._inductor.memory.estimate_peak_memory
-    def told(*args):
-        found = estimate(*args)
-        print("estimate", found[0])
-        return found
-    torch._inductor.memory.estimate_peak_memory = told
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -39,7 +33,7 @@ class Block(nn.Module):
     def forward(self, x):
         return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
 torch.compiler.reset()
-net = nn.Sequential(*[Block(128) for _ in range(int(sys.argv[1]) if sys.argv[1].isdecimal() else 2)]).cuda()
+net = nn.Sequential(*[Block(128) for _ in range(int(sys.argv[1]))]).cuda()
 run = torch.compile(net, **globals().get("options", {}))
 optimizer = torch.optim.SGD(net.parameters())
 for _ in range(3):
@@ -71,7 +65,7 @@ def test_a_setting_from_outside_is_one_in_the_program(tmp_path: Path, setting: s
     inside = figures(tmp_path, arguments=("2", _OWN[setting]))
     assert outside["settings"][0]["applied"] and outside["steps"] == inside["steps"]
     assert outside["uses"]["compile"] == inside["uses"]["compile"]
-    assert outside["compiled"]["partitions"] == inside["compiled"]["partitions"]
+    assert outside["compiled"]["graphs"] == inside["compiled"]["graphs"]
 
 
 @pytest.mark.full
@@ -81,48 +75,22 @@ def test_what_the_program_says_does_not_come_before(tmp_path: Path) -> None:
     assert found["uses"]["compile"]["reorder_for_peak_memory"] is True
 
 
-@pytest.mark.slow
-def test_what_a_budget_recomputes_is_counted(tmp_path: Path) -> None:
-    """At 0 the backward has inputs alone: it runs the forward again, but for the last product, whose result nothing needs."""
-    found = figures(tmp_path, "--set", "compile.activation_memory_budget=0", arguments=("1",))
-    [one] = found["compiled"]["partitions"]
-    assert (one["budget"], one["how"]) == (0, "inputs alone")
-    [graph] = [graph for graph in found["compiled"]["graphs"] if graph["part"] == "forward"]
-    assert graph["saved"] == []
-    rows = {row["operator"]: row for row in one["recomputed"]}
-    # A product of 2048 x 128 by 128 x 512, and its bias.
-    assert rows["addmm"]["count"] == 1 and rows["addmm"]["flops"] == 2 * 2048 * 128 * 512 + 2048 * 512
-    assert one["extra_flops"] == sum(row["flops"] for row in one["recomputed"]) < one["flops"]
-
-
-@pytest.mark.full
-def test_orders_have_the_peaks_that_inductor_estimates(tmp_path: Path) -> None:
-    done = simulate(tmp_path, JOB, "--device", "h100", "--format", "json", arguments=("estimates",))
-    assert done.returncode == 0, done.stderr
-    told = {int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("estimate ")}
-    orders = json.loads(done.stdout)["compiled"]["orders"]
-    assert [one["part"] for one in orders] == ["forward", "backward"]
-    assert all(one["after"] <= one["before"] and {one["before"], one["after"]} <= told for one in orders)
-
-
 @pytest.mark.full
 def test_settings_of_the_compiler_are_tried(tmp_path: Path) -> None:
-    """Every budget is a run of its own, and is not lower than what is proven to be needed."""
+    """Every budget is a run of its own."""
     found = figures(tmp_path, "--try-compile", arguments=("2",))
     names = {part["name"] for one in found["tried"]["trials"] for part in one["settings"]}
     budgets = (0, 0.1, 0.25, 0.5, 0.75, 0.9)
     assert names == {*(f"budget {one:g}" for one in budgets), "donated_buffer=False", "reorder_for_peak_memory=False", "cudagraphs=True"}
-    rows = {one["budget"]: one for one in found["tried"]["compiler"]["budgets"]}
-    assert sorted(rows) == [*budgets, 1]
     alone = figures(tmp_path, "--set", "compile.activation_memory_budget=0.25", arguments=("2",))
-    assert rows[0.25]["peak"]["requested"] == alone["steps"][-1]["requested"]["peak"]
-    assert rows[0.25]["extra_flops"] == alone["compiled"]["partitions"][0]["extra_flops"]
-    saved = [rows[one]["saved_bytes"] for one in sorted(rows)]
-    assert saved == sorted(saved) and saved[0] == 0
-    for one in rows.values():
-        assert one["plan"] is None or one["plan"]["extra"] is None or one["plan"]["extra"] >= one["plan"]["bound"]
-    for one in found["tried"]["compiler"]["orders"]:
-        assert one["bound"] <= one["best"] <= one["after"] <= one["before"]
+    [peak] = [one["peak"] for one in found["tried"]["trials"] if [part["name"] for part in one["settings"]] == ["budget 0.25"]]
+    assert peak["requested"] == max(step["requested"]["peak"] for step in alone["steps"])
+    [nothing] = [
+        graph
+        for graph in figures(tmp_path, "--set", "compile.activation_memory_budget=0", arguments=("1",))["compiled"]["graphs"]
+        if graph["part"] == "forward"
+    ]
+    assert nothing["saved"] == [], "at 0 the backward has inputs alone"
 
 
 def test_a_program_that_compiles_nothing(tmp_path: Path) -> None:
@@ -141,3 +109,22 @@ def test_a_version_without_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(settings._INDUCTOR, "cudagraphs", "triton.what_no_version_has")
     with pytest.raises(UsageError, match=r"torch .* has no setting triton\.what_no_version_has"):
         settings.Changes(["compile.cudagraphs=True"]).install()
+
+
+def test_what_cannot_be_tried_is_said() -> None:
+    options, nothing = Options(), {"outcome": "finished", "uses": {}, "peak": {}, "steps": []}
+    assert candidates(nothing, options, compiler_alone=True) == ([], ["torch.compile: the program compiles nothing"])
+    inference = {
+        **nothing,
+        "compiled": {"graphs": [{"part": "inference"}]},
+        "uses": {"compile": {"cudagraphs": False, "donated_buffer": True}},
+    }
+    found, left = candidates(inference, options, compiler_alone=True)
+    assert [one.change for one in found] == ["compile.cudagraphs=True"]
+    assert left == [
+        "activation_memory_budget, donated_buffer: no graph that was compiled has a backward",
+        "reorder_for_peak_memory: this version of torch has no such setting",
+    ]
+    training = {**nothing, "compiled": {"graphs": [{"part": "forward"}, {"part": "backward"}]}, "uses": {"compile": {}}}
+    found, left = candidates(training, options, compiler_alone=True)
+    assert not found and left[0] == "activation_memory_budget: this version of torch has no such setting"

@@ -39,7 +39,7 @@ from irscope.tools.explain.recorded import recording_of_history
 from irscope.tools.simulation_files import table_said
 from irscope.tui.app import IrscopeApp
 from irscope.tui.memory.run import RunMemory, ShownRun
-from irscope.tui.memory.views import BudgetStack, StepStack
+from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
 from irscope.tui.recording import run_of_recording
 from irscope.tui.start import StartApp
@@ -444,47 +444,6 @@ def test_tables_of_a_compiled_program_are_written_so_that_they_can_be_shown() ->
     assert table.rows == (("0", "forward", 3 * MIB), ("1", "backward", None))
     made = run_of_recording(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, table)))
     assert any(part.title == "what was compiled" for part in made.tables)
-
-
-BUDGETS = SaidTable(
-    "activation memory budgets, each compiled and simulated (exact): peaks of the last step",
-    (
-        "budget:text",
-        "decided by:text",
-        "requested:bytes",
-        "allocated:bytes",
-        "reserved:bytes",
-        "saved:bytes",
-        "recomputed:flops",
-        "of all:ratio",
-    ),
-    (
-        ("0", "inputs alone", 5 * MIB, 6 * MIB, 12 * MIB, 0, 140_000_000, 0.2),
-        ("0.5", "knapsack", 5 * MIB, 6 * MIB, 12 * MIB, MIB, 5_000_000, 0.01),
-        ("1", "minimum cut", 7 * MIB, 8 * MIB, 16 * MIB, 2 * MIB, None, None),
-    ),
-)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_activation_memory_budgets_have_a_view(size: tuple[int, int]) -> None:
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await pilot.press("v", "2")
-        await pilot.pause()
-        run = run_shown(app)
-        assert isinstance(run.stack, BudgetStack)
-        assert run.stack.total.tolist() == [12 * MIB, 12 * MIB, 16 * MIB]
-        assert run.step == 1, "of equal peaks the one that recomputes least"
-        text = shown(app)
-        assert text.count("budget 0.5: 6.00 MiB allocated, 5.00 MFLOPs again (1.0%)") >= 1 and "inputs alone" in text
-        await pilot.press("right")
-        await pilot.pause()
-        assert "budget 1: 8.00 MiB allocated" in shown(app) and "budget 1: 8.00 MiB allocated," not in shown(app)
-        await pilot.press("v", "1")
-        await pilot.pause()
-        assert not isinstance(run.stack, BudgetStack) and "Memory asked for" in shown(app)
-
-    drive(dataclasses.replace(SIMULATED, tables=(*SIMULATED.tables, BUDGETS)), steps, size=size)
 
 
 @SIZES

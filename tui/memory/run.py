@@ -21,7 +21,7 @@ from irscope.tui.charts import Floats, Ints, Limit, Mask, Stack
 from irscope.tui.header import line_of
 from irscope.tui.memory.lives import module_groups
 from irscope.tui.memory.view import TALL, MemoryView
-from irscope.tui.memory.views import VIEWS, BudgetStack, Counters, StepStack, Verdict, View
+from irscope.tui.memory.views import Counters, StepStack, Verdict, View
 from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.text import Line, Span, Symbols, cut_line, filled, note_lines
 
@@ -44,8 +44,7 @@ _OTHER: Final = "other"
 _MOST_PARTS: Final = 9
 """Parts with a name of their own: with the others as many as there are colours."""
 _TRIED: Final = "settings, each simulated"
-_BUDGETS: Final = "activation memory budgets"
-"""The beginnings of titles of tables that have a view of their own."""
+"""The beginning of the title of the table of settings that were tried."""
 
 
 class Run(Protocol):
@@ -208,13 +207,11 @@ class RunMemory(MemoryView):
         super().__init__(symbols)
         self.run = run
         self.by = "category"
-        self.view: View = "steps"
         self.on_time = False
         self.scale = 0.0
         """The least height of the chart, so that several runs can be compared."""
         self.other: DeviceProfile | None = None
         """A device that was chosen to lay its memory over the chart."""
-        self._budgets = next((table for table in run.tables if table.title.startswith(_BUDGETS)), None)
         self._fixed: Table | None = run.first
         """A table that is listed until the cursor moves."""
         self._restack()
@@ -226,9 +223,6 @@ class RunMemory(MemoryView):
     def _restack(self) -> None:
         """Make the chart for what is chosen."""
         before, memory, run = self.stack, self.run.memory, self.run
-        if self.view == "budgets" and self._budgets is not None:
-            self.stack = BudgetStack(self._budgets)
-            return
         if memory is None:
             self.stack = None
             return
@@ -243,7 +237,7 @@ class RunMemory(MemoryView):
         self.draw_limit()
 
     def draw_limit(self) -> None:
-        if self.stack is None or self.view != "steps":
+        if self.stack is None:
             return
         self.stack.scale, self.stack.breaks = self.scale, self.breaks
         room, name = (self.run.room, self.run.device) if self.other is None else (self.other.room_bytes, self.other.name)
@@ -251,22 +245,18 @@ class RunMemory(MemoryView):
 
     @property
     def views(self) -> Sequence[View]:
-        return [view for view in VIEWS if view == "steps" or (view == "budgets" and self._budgets is not None)]
+        return ["steps"]
 
     def show_view(self, view: View) -> None:
-        self.view = view
-        self._restack()
-        self.go_to(self.stack.least if isinstance(self.stack, BudgetStack) else 0 if self.stack is None else self.stack.peak or 0)
+        self.go_to(0 if self.stack is None else self.stack.peak or 0)
 
     def next_grouping(self) -> None:
-        if self.run.memory is not None and self.view == "steps":
+        if self.run.memory is not None:
             names = self.run.memory.groupings
             self.by = names[(names.index(self.by) + 1) % len(names)]
             self._restack()
 
     def toggle_axis(self) -> str:
-        if self.view == "budgets":
-            return "Budgets have no time; v shows the run."
         if isinstance(self.run.seconds, str):
             return self.run.seconds
         self.on_time = not self.on_time
@@ -279,7 +269,7 @@ class RunMemory(MemoryView):
             said = [] if self.verdict is None else self.verdict.lines(width, 3, self.symbols)
             said += [] if counters is None else counters.lines(width, self.symbols)
             return filled([*said, *note_lines("The recording has no requests of memory, so there is no chart.", 1)], height)
-        machine = self.run.machine(width, self.symbols) if height >= TALL and self.view == "steps" else []
+        machine = self.run.machine(width, self.symbols) if height >= TALL else []
         more = self.run.more if height >= TALL + len(self.run.more) else ()
         above = [cut_line((Span(self.symbols.clean(text), "heading"),), width, self.symbols) for text in more]
         room = height - len(machine) - len(above)
@@ -288,8 +278,6 @@ class RunMemory(MemoryView):
 
     def chart_title(self) -> str:
         separator = self.symbols.glyphs.separator
-        if isinstance(self.stack, BudgetStack):
-            return self.symbols.clean(separator.join(["Peak by budget", self.stack.said(self.step)]))
         parts = [self.run.asked]
         if self.stack is not None:
             parts.append(f"{self.stack.text_at(self.step)} at {self.stack.place(self.step)}")
@@ -319,8 +307,6 @@ class RunMemory(MemoryView):
     def show_living(self) -> None:
         if self._fixed is not None:
             table = self._fixed
-        elif self.view == "budgets" and self._budgets is not None:
-            table = self._budgets
         elif self.stack is None:
             table = Table.of([], ["category"], "Alive")
         else:
@@ -407,7 +393,7 @@ class RunMemory(MemoryView):
         over = [] if self.other is None else [f"laid over {self.other.name}"]
         verdict = self.verdict
         totals = [] if verdict is None else [Span(clean(verdict.text), verdict.role)]
-        peak = None if self.stack is None or self.view != "steps" else self.stack.peak
+        peak = None if self.stack is None else self.stack.peak
         if self.stack is not None and peak is not None:
             totals.append(Span(f"peak {self.stack.text_at(peak)} asked for at {self.stack.place(peak)}"))
         reserved = bare(run.summary.get("reserved_peak_bytes"))  # type: ignore[arg-type]  # a number

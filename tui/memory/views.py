@@ -18,7 +18,6 @@ from irscope.report.celltext import SIGNS, CellWriter, signed
 from irscope.report.options import RenderOptions
 from irscope.report.printable import display_width, pad
 from irscope.report.report import Report
-from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity, as_assumed, bare, plain
 from irscope.tui.amounts import numbers_of
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 # ----------------------------------------------------------------------------------------------------
 # What the chart of the memory screen can show in place of live bytes by step, and what has been found for it.
 
-View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager", "budgets"]
+View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager"]
 VIEWS: Mapping[View, str] = {
     "steps": "live bytes by step",
     "sizes": "the peak over sizes of the first symbol",
@@ -47,7 +46,6 @@ VIEWS: Mapping[View, str] = {
     "orders": "live bytes as written and in the order that needs least memory",
     "training": "the step of training by category, with its phases",
     "eager": "eager beside what torch.compile made of it, over one axis",
-    "budgets": "peaks by activation memory budget of torch.compile",
 }
 TITLES: Mapping[View, str] = {
     "steps": "Memory",
@@ -57,7 +55,6 @@ TITLES: Mapping[View, str] = {
     "orders": "Orders",
     "training": "Step of training",
     "eager": "Eager beside compiled",
-    "budgets": "Peak by budget",
 }
 
 
@@ -125,7 +122,7 @@ class Drawings:
     def offered(self, *, has_sizes: bool) -> list[View]:
         """Return the views there are to choose from: sizes for a model that has symbols, a step for one of training, eager for one that was
         compiled."""
-        absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled, "budgets": True}
+        absent = {"sizes": not has_sizes, "training": not self.of_training, "eager": not self.is_compiled}
         return [view for view in VIEWS if not absent.get(view)]
 
     def followed(self, steps: Stack | None) -> Stack | None:
@@ -413,36 +410,6 @@ def step_drawing(found: StepMemory) -> Drawing:
     peak = signed(found.peak, Kind.BYTES)
     title = f"{'tensor' if found.reason else 'device'} peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)
-
-
-class BudgetStack(Stack):
-    """Peaks of the last step over activation memory budgets, each compiled and simulated."""
-
-    def __init__(self, table: Table) -> None:
-        cells = {column.heading: [bare(cell) for cell in table.cells(column.key)] for column in table.columns}
-
-        def numbers(name: str) -> Floats:
-            return np.array([one if isinstance(one, int | float) else np.nan for one in cells[name]], dtype=np.float64)
-
-        requested, allocated, reserved = (numbers(name) for name in ("requested", "allocated", "reserved"))
-        parts = {"requested": requested, "rounding": allocated - requested, "reserved beyond": reserved - allocated}
-        super().__init__(parts, places=[f"budget {one}" for one in cells["budget"]])
-        self.allocated = allocated
-        self.recomputed, self.share = numbers("recomputed"), numbers("of all")
-        # Of equal peaks the one that recomputes least; what is not known comes last.
-        self.least = int(np.lexsort((self.recomputed, allocated))[0]) if len(allocated) else 0
-
-    def said(self, step: int) -> str:
-        """Return what a budget does: the peak, and what it costs."""
-        if not 0 <= step < len(self) or np.isnan(self.allocated[step]):
-            return "not known"
-        flops, share = self.recomputed[step], self.share[step]
-        costs = "" if np.isnan(flops) else f", {humanise(int(flops), Kind.FLOPS)} again"
-        costs += "" if np.isnan(share) else f" ({share:.1%})"
-        return f"{self.place(step)}: {humanise(int(self.allocated[step]), Kind.BYTES)} allocated{costs}"
-
-    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
-        return [self.mark_line(self.least, f"lowest: {self.said(self.least)}", count, symbols)]
 
 
 # ----------------------------------------------------------------------------------------------------
