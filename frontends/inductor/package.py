@@ -27,7 +27,6 @@ from irscope.ir.types import TensorType
 
 _AGAIN: Final = "package the model again with torch._inductor.aoti_compile_and_package"
 _ROLES: Final = {"Parameter": Role.PARAMETER, "Buffer": Role.BUFFER}
-_MOST_CONSTANTS: Final = 1_000_000
 _INFO = re.compile(r"\s*(inputs|constants|outputs)_info_\[(\d{1,7})\]\.(\w+) = (.*);\s*$")
 _DTYPE = re.compile(r"cached_torch_dtype_(\w+)")
 _DEVICE = re.compile(r"cached_torch_device_type_(\w+)")

@@ -229,7 +229,7 @@ def add_output_arguments(
     if to_file:
         add_output_file(parser, help="write there instead of stdout; with csv, FOLDER/ gets one file per table")
     if plots:
-        add_output_file(parser, "--plot", help=f"also draw {plots}: .svg, .png or .pdf")
+        add_output_file(parser, "--plot", help=f"also draw {plots}, as .svg")
     parser.set_defaults(answer_in_file=to_file)
     shown.add_argument("--rows", type=amount_of(COUNT), default=rows, metavar="N", help="rows per table in text, 0 for all")
     shown.add_argument("--sort", default="", metavar="COLUMN", help="sort tables that have this column; COLUMN:up, COLUMN:down")

@@ -22,39 +22,22 @@ class Command:
     Measures matrix products by element type, memory bandwidth by working set, functions such as exp, and the overhead of an operator. Uses
     PyTorch where it is installed, else NumPy. The result is a device file in your settings folder (IRSCOPE_HOME chooses another);
     `irscope run --device this` uses it from then on.
-
-    With --from PATH it measures nothing: recordings of a device (of `irscope record`, or folders with machine.json and models.jsonl) give
-    rules for the workspaces of convolutions, and the ratio of measured to least time. A third of the models is held out of the fit, and
-    the report shows the error on them.
     """
 
     examples = (
         ("irscope calibrate", "how fast is this machine, so that --device this predicts for it?"),
         ("irscope calibrate --only gpu --seconds 30", "how fast is its GPU, measured for longer?"),
-        ("irscope calibrate --from run.jsonl -o device.json", "what do recordings of a device say of it?"),
+        ("irscope calibrate --only cpu --threads 1 -o one.json", "how fast is one thread, as a device file?"),
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what PyTorch uses")
         add_amount(parser, "--seconds", default=5.0, help="about how long to measure each device; default: 5")
         parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
-        add_output_file(parser, help="write the device file there instead (needs --only or --from)")
-        parser.add_argument(
-            "--from",
-            action="append",
-            default=[],
-            metavar="PATH",
-            dest="recordings",
-            help="measure nothing: fit to this recording or folder",
-        )
-        parser.add_argument("--device", default="", help="the device whose file --from adds to; default: the one that was recorded")
+        add_output_file(parser, help="write the device file there instead (needs --only)")
         add_output_arguments(parser, to_file=False, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:
-        if args.recordings:
-            return _from_recordings(args)
-        if args.device:
-            raise UsageError("--device goes with --from: a measurement is of this machine")
         if args.output and not args.only:
             raise UsageError("-o writes one file: say which device with --only cpu or --only gpu")
         if args.threads < 0 or not 0 < args.seconds <= 600:
@@ -68,16 +51,6 @@ class Command:
             reports.append(device_report(profile))
         write_answer(Document(reports=tuple(reports)), args)
         return 0
-
-
-def _from_recordings(args: argparse.Namespace) -> int:
-    from irscope.tools.devices import calibrate_from
-
-    record, report = calibrate_from([Path(path) for path in args.recordings], args.device)
-    path, _ = save(record, Path(args.output) if args.output else None)
-    write_answer(Document(reports=(report,)), args)
-    sys.stderr.write(f"kept in {path}\n")
-    return 0
 
 
 def engines(threads: int, only: str | None) -> list[Engine]:

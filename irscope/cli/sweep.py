@@ -18,7 +18,7 @@ class Command:
 
     The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
     --over batch=1,2,4,8 --over seq=128..1024..128 makes every combination. Curves over one symbol are drawn in the terminal,
-    and in a file with --plot FILE.svg, or FILE.png and FILE.pdf (pip install matplotlib).
+    and in a file with --plot FILE.svg.
     """
 
     examples = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
-import json
 import os
 import re
 from dataclasses import replace
@@ -66,23 +65,6 @@ def with_memory(name: str, size: str) -> str:
 
 _LEAST_MEMORY: Final = 1 << 20
 """Bytes: a size without a unit is a slip."""
-
-
-def device_record(text: str) -> dict[str, object]:
-    """The JSON record of a device that comes with irscope, of a file, or of this machine: what a calibration adds to."""
-    profile = find_device(text)
-    built_in = files("irscope.devices").joinpath("data", f"{profile.name}.json")
-    if _built_in().get(_comparable_name(text)) is profile and built_in.is_file():
-        content = built_in.read_text(encoding="utf-8")
-    else:
-        key = _comparable_name(text)
-        path = calibration_file(THIS_MACHINE[key]) if key in THIS_MACHINE else Path(text)
-        if not path.is_file():
-            raise UsageError(f"{text!r} has no file of its own to add to", code="IRS420", hint="name a device of irscope or a device file")
-        content = path.read_text(encoding="utf-8")
-    found = json.loads(content)
-    assert isinstance(found, dict)
-    return found
 
 
 def device_names() -> tuple[str, ...]:

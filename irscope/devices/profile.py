@@ -111,9 +111,7 @@ class DeviceProfile:
     """Source of each figure that is a plain number above, by field name."""
     notes: tuple[str, ...] = ()
     workspaces: Mapping[str, Mapping[str, WorkspaceRule]] = field(default_factory=dict, hash=False)
-    """Rules for convolutions by kind and element type, where they were fitted to recordings."""
-    slowdown: Figure | None = None
-    """How many times longer real runs take than the least time, where that was fitted to recordings."""
+    """Rules for convolutions by kind and element type, where a device file has them."""
     calibrated: bool = False
     """Whether the figures were measured on the machine itself by `irscope calibrate`."""
 
@@ -241,7 +239,6 @@ class DeviceJson:
     functions: FigureJson | None = None
     calibrated: bool = False
     workspaces: Mapping[str, Mapping[str, WorkspaceJson]] = field(default_factory=dict)
-    slowdown: FigureJson | None = None
 
 
 def read_profile(path: Path) -> DeviceProfile:
@@ -315,7 +312,6 @@ class _Reader:
                 _one_of(kind, KERNELS, "workspaces"): {key: self.workspace(f"workspaces.{kind}.{key}", rule) for key, rule in rules.items()}
                 for kind, rules in record.workspaces.items()
             },
-            slowdown=self.figure("slowdown", record.slowdown, COUNT),
             calibrated=record.calibrated,
         )
 

@@ -272,7 +272,6 @@ _READ_AT = re.compile(rf"[ \t]*({_NAME}|_)[ \t]*").match
 _FILE_AT = re.compile(rf"file\(({STRING}),[ \t]*([0-9]+),[ \t]*([0-9]+)(?:,[ \t]*({STRING}))?\)").match
 _EQUALS_AT = re.compile(r"[ \t]*=[ \t]*").match
 _REGION_AT = re.compile(rf"({BARE_LABEL}|{STRING})[ \t]*\{{").match
-_NO_TOKEN = re.compile(r"[^ \t]")
 
 _ROLES: dict[str, Role] = {role.value: role for role in (Role.INPUT, Role.ARGUMENT, Role.PARAMETER, Role.BUFFER, Role.CONSTANT)}
 

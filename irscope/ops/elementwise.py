@@ -25,8 +25,6 @@ from irscope.ops.values import Array, OnReals, apply, objects
 # ----------------------------------------------------------------------------------------------------
 # Integer functions of sizes that may be symbolic. What cannot be decided becomes an unknown with the bounds it has.
 
-DimFunction = Callable[..., Dim]
-
 
 def truth(call: OpCall, verdict: bool | None, what: str) -> Dim:
     """1, 0, or an unknown of the two."""

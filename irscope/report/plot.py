@@ -1,20 +1,17 @@
-"""Panels as pictures: as SVG, inside a page or as a file, which needs nothing; as .png and .pdf by matplotlib."""
+"""Panels as pictures: as SVG, inside a page or as a file."""
 
 from __future__ import annotations
 
-import importlib
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from irscope.errors import UsageError
-from irscope.files import staged, write_text
+from irscope.files import write_text
 from irscope.report.celltext import signed
-from irscope.report.names import cut_name, cut_names
+from irscope.report.names import cut_name
 from irscope.report.picture import Curve, Panel, Style, panels_of, rows_of, stacked, ticks
-from irscope.report.printable import legible, printable
+from irscope.report.printable import legible
 from irscope.report.table import Series
 from irscope.report.values import Quantity
 
@@ -232,148 +229,21 @@ def svg_text(raw: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Pictures in files: SVG as it is, PNG and PDF by matplotlib where it is installed.
-
-FORMATS = (".png", ".svg", ".pdf")
-_WITHOUT = ".svg"
-"""The format that needs no package."""
-_WIDTH, _HEIGHT, _BAR = 10.0, 2.9, 0.24
-"""Inches: a picture, a panel, and a bar."""
-_LETTERS = 115
-"""Letters of a label that fit into the width of a panel."""
-_MOST_NAME = 50
-_DATES = {".pdf": {"CreationDate": None}}
-"""The same picture is the same file."""
+# Pictures in files.
 
 
 def check_plot(path: Path) -> None:
     """Raise UsageError before any work where a picture could not be written in the end."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{path.name!r} cannot be drawn as a picture", code="IRS430", hint=f"endings: {', '.join(FORMATS)}")
-    if suffix != _WITHOUT:
-        _pyplot()
+    if path.suffix.lower() != ".svg":
+        raise UsageError(f"{path.name!r} cannot be drawn as a picture", code="IRS430", hint="the file ends in .svg")
 
 
 def write_plot(panels: Sequence[Panel], path: Path, title: str) -> None:
-    """Write the panels below one another, in the format that the file's ending says."""
+    """Write the panels below one another."""
     if not panels:
         hint = "`--passes liveness` draws memory, once every size is a number: `--bind batch=8`; a sweep one symbol of several sizes"
         raise UsageError("no report has a curve to draw", code="IRS430", where=path.name, hint=hint)
-    suffix = path.suffix.lower()
-    if suffix == _WITHOUT:
-        write_text(path, svg_document(panels, title))
-        return
-    figure = figure_of(panels, title)
-    try:
-        with staged(path) as beside:
-            figure.savefig(beside, dpi=120, metadata=_DATES.get(suffix))
-    finally:
-        _pyplot().close(figure)
-
-
-def figure_of(panels: Sequence[Panel], title: str) -> Any:
-    """Return a figure of matplotlib."""
-    heights = [_BAR * len(one.names) * len(one.curves) + 0.8 if one.names else _HEIGHT for one in panels]
-    figure, axes = _pyplot().subplots(
-        len(panels), 1, figsize=(_WIDTH, sum(heights) + 0.5), squeeze=False, layout="constrained", height_ratios=heights
-    )
-    for on, panel in zip(axes[:, 0], panels, strict=True):
-        if panel.names:
-            _draw_bars(on, panel)
-        else:
-            _draw_curves(on, panel)
-        if panel.has_legend:
-            on.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.005, 1), borderaxespad=0, frameon=False)
-    figure.suptitle(_without_formulas(title))
-    return figure
-
-
-def _draw_curves(on: Any, panel: Panel) -> None:
-    if panel.curves[0].style in (Style.AREA, Style.BAND):
-        step = "post" if panel.curves[0].style is Style.AREA else None
-        for number, (curve, (floor, ceiling)) in enumerate(zip(panel.curves, stacked(panel), strict=True)):
-            xs = [*curve.xs, panel.right] if step else curve.xs
-            lower, upper = ([*edge, edge[-1]] if step else edge for edge in (floor, ceiling))
-            on.fill_between(
-                xs, lower, upper, step=step, color=_colour(panel.colours[number]), linewidth=0, label=_without_formulas(curve.name)
-            )
-    else:
-        for number, curve in enumerate(panel.curves):
-            _draw_line(on, panel, curve, _colour(panel.colours[number]), 1.4 * panel.thickness(number))
-    for limit in panel.limits:
-        on.axhline(limit.y, color="#222222", linestyle="--", linewidth=1.0)
-        below: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "xytext": (-4, -10)}
-        on.annotate(_without_formulas(limit.text), (1.0, limit.y), fontsize=8, ha="right", **below)
-    for peak in panel.peaks:
-        on.plot([peak.x], [peak.y], marker="o", markersize=4, linestyle="none", color="#222222")
-    rows = rows_of(panel.marks, panel.left, panel.right, _LETTERS)
-    for mark, row in zip(panel.marks, rows, strict=True):
-        on.axvline(mark.x, color="#444444", linestyle=":", linewidth=0.9)
-        is_right = mark.x > (panel.left + panel.right) / 2
-        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "xytext": (4 if is_right else -4, 3 + 11 * row)}
-        words = f"{_without_formulas(mark.label)} ▼" if is_right else f"▼ {_without_formulas(mark.label)}"
-        on.annotate(words, (mark.x, 1.0), fontsize=8, ha="right" if is_right else "left", **place)
-    on.set_title(_without_formulas(panel.title), fontsize=10, loc="left", pad=6 + 11 * (max(rows, default=-1) + 1))
-    on.set_xlabel(_without_formulas(panel.x.heading), fontsize=9)
-    on.set_xlim(panel.left, panel.right if panel.right > panel.left else panel.left + 1)
-    on.set_ylim(0, panel.top * 1.05)
-    _set_ticks(on.set_xticks, ticks(panel.left, panel.right, panel.x.kind))
-    _set_ticks(on.set_yticks, ticks(0, panel.top * 1.05, panel.y.kind))
-    on.grid(True, alpha=0.3)
-
-
-def _draw_line(on: Any, panel: Panel, curve: Curve, colour: str, width: float) -> None:
-    xs = list(curve.xs)
-    ys = [math.nan if height is None else height for height in curve.ys]
-    style: dict[str, Any] = {
-        "color": colour,
-        "label": _without_formulas(curve.name),
-        "linewidth": width,
-        "clip_on": curve.style is Style.STEPS,
-    }
-    if curve.dashed:
-        style["linestyle"] = "--"
-    if curve.style is Style.STEPS:
-        style["drawstyle"] = "steps-post"
-        if panel.right > xs[-1]:
-            xs, ys = [*xs, panel.right], [*ys, ys[-1]]
-    elif curve.style is Style.POINTS:
-        style |= {"linestyle": "none", "marker": "o", "markersize": 4}
-    elif not curve.dashed:
-        style |= {"marker": "o", "markersize": 4}
-    on.plot(xs, ys, **style)
-
-
-def _draw_bars(on: Any, panel: Panel) -> None:
-    count = len(panel.curves)
-    thick = 0.8 / count
-    for number, curve in enumerate(panel.curves):
-        places = [place + (number - (count - 1) / 2) * thick for place in range(len(panel.names))]
-        drawn = on.barh(
-            places,
-            [height or 0 for height in curve.ys],
-            thick * 0.9,
-            color=_colour(panel.colours[number]),
-            label=_without_formulas(curve.name),
-        )
-        on.bar_label(drawn, curve.texts, padding=3, fontsize=8)
-    on.set_title(_without_formulas(panel.title), fontsize=10, loc="left")
-    names = cut_names([printable(name) for name in panel.names], _MOST_NAME)
-    on.set_yticks(range(len(panel.names)), list(map(_without_formulas, names)), fontsize=8)
-    on.set_ylim(len(panel.names) - 0.4, -0.6)
-    on.set_xlim(0, panel.top * 1.12)
-    _set_ticks(on.set_xticks, ticks(0, panel.top, panel.y.kind))
-    on.grid(True, axis="x", alpha=0.3)
-
-
-def _set_ticks(setter: Any, found: Sequence[tuple[float, str]]) -> None:
-    setter([place for place, _ in found], [label for _, label in found], fontsize=8)
-
-
-def _without_formulas(text: str) -> str:
-    """Text as it is: matplotlib takes what stands between two dollars for a formula."""
-    return printable(text).replace("$", r"\$")
+    write_text(path, svg_document(panels, title))
 
 
 def _colour(number: int) -> str:
@@ -383,13 +253,3 @@ def _colour(number: int) -> str:
 def _fill_style(number: int, names: str = "") -> str:
     """Return the attributes of what is filled with the colour of a curve."""
     return f'class="{names}c{number % len(COLOURS)}" fill="{_colour(number)}"'
-
-
-def _pyplot() -> Any:
-    try:
-        matplotlib = importlib.import_module("matplotlib")
-        matplotlib.use("agg")
-        return importlib.import_module("matplotlib.pyplot")
-    except ImportError as error:
-        hint = "pip install matplotlib; .svg needs nothing"
-        raise UsageError("pictures as .png and .pdf need matplotlib, which is not installed", code="IRS431", hint=hint) from error

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import importlib
-import os
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, product
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,57 +153,6 @@ class Promotion:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The question whether an arena of a given height is possible, asked of Google's CP-SAT. Optional: nothing else needs it.
-
-_MOST_WORKERS = 8
-
-
-class Impossible(Exception):
-    """No arena of that height exists."""
-
-
-def find_solver() -> Any:
-    """CP-SAT's module. Raises UsageError, with what would help, where it is not installed."""
-    try:
-        return importlib.import_module("ortools.sat.python.cp_model")
-    except ImportError:
-        raise UsageError(
-            "engine=cpsat needs OR-tools, which is not installed",
-            code="IRS365",
-            hint="pip install ortools, or leave the engine out: irscope's own search needs nothing",
-        ) from None
-
-
-def place_below(problem: Problem, height: int, hint: Numbers, seconds: float, seed: int) -> Numbers | None:
-    """Offsets in an arena of that height, None where time ran out. Raises Impossible where there are none."""
-    cp_model = find_solver()
-    grain = int(np.gcd.reduce(problem.size)) or 1
-    top = height // grain
-    model = cp_model.CpModel()
-    across, up, starts = [], [], []
-    columns = zip(problem.lower.tolist(), problem.upper.tolist(), (problem.size // grain).tolist(), (hint // grain).tolist(), strict=True)
-    for buffer, (lower, upper, size, near) in enumerate(columns):
-        if size > top:
-            raise Impossible
-        start = model.new_int_var(0, top - size, f"offset{buffer}")
-        model.add_hint(start, min(near, top - size))
-        across.append(model.new_fixed_size_interval_var(lower, upper - lower, f"time{buffer}"))
-        up.append(model.new_fixed_size_interval_var(start, size, f"place{buffer}"))
-        starts.append(start)
-    model.add_no_overlap_2d(across, up)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(seconds, 0.01)
-    solver.parameters.random_seed = seed
-    solver.parameters.num_workers = min(_MOST_WORKERS, os.cpu_count() or 1)
-    answer = solver.solve(model)
-    if answer == cp_model.INFEASIBLE:
-        raise Impossible
-    if answer not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return np.array([solver.value(start) for start in starts], dtype=np.int64) * grain
-
-
-# ----------------------------------------------------------------------------------------------------
 # Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
 _SIMPLE = "simple orders"
@@ -227,8 +173,6 @@ _MOST_FORWARD = 0.15
 """Number of orders that got far and are remembered, and how far buffers shift in them, as shares of the length of the order."""
 _FIRST_SHARE = 0.5
 _LEAST_SHARE = 1 / 64
-_ASKED_SHARE = 0.5
-"""Of the time that is left, for one question to the solver."""
 _COMPILING = 8.0
 """CPU seconds that must be left where the search has to be compiled, which takes 3 to 5 of them."""
 _LOADING = 1.0
@@ -249,7 +193,6 @@ class _Pace:
 
 _PLAIN = _Pace(restart=2, first=120, patience=30_000)
 _COMPILED = _Pace(restart=3, first=4, patience=16_000)
-Engine: TypeAlias = Literal["search", "cpsat"]
 
 
 @immutable(slots=False)
@@ -263,7 +206,7 @@ class OffsetPlan:
     bound: int
     """No arena can be lower: `max_live`, or more where a search has tried all there is."""
     solver: str
-    """Solver that found the plan or looked for a better one: "simple orders", "search", "compiled search" or "CP-SAT"."""
+    """Solver that found the plan or looked for a better one: "simple orders", "search" or "compiled search"."""
 
     @property
     def proven(self) -> bool:
@@ -278,14 +221,8 @@ def make_plan(
     alignment: int = 1,
     seconds: float = 10,
     seed: int = 0,
-    engine: Engine = "search",
 ) -> OffsetPlan:
-    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows.
-
-    The engine cpsat asks Google's CP-SAT for what the quick orders leave open, first whether the bound can be reached.
-    """
-    if engine == "cpsat":
-        find_solver()
+    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows."""
     problem = placement_problem(lower, upper, size, alignment)
     clock = WorkTime(seconds)
     offsets = np.zeros(len(problem), dtype=np.int64)
@@ -293,11 +230,11 @@ def make_plan(
     placed = problem.part(matters)
     bound, solver = 0, _SIMPLE
     if len(matters):
-        offsets[matters], bound, solver = _stacked(placed, clock, seed, engine)
+        offsets[matters], bound, solver = _stacked(placed, clock, seed)
     return OffsetPlan(offsets.tolist(), placed.height(offsets[matters]), placed.max_live, bound, solver)
 
 
-def _stacked(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tuple[Numbers, int, str]:
+def _stacked(problem: Problem, clock: WorkTime, seed: int) -> tuple[Numbers, int, str]:
     """Buffers that live together with all others go to the bottom, where they cost nothing; the rest lies above them."""
     first_end, last_start = problem.upper.min(), problem.lower.max()
     always = (problem.lower < first_end) & (problem.upper > last_start)
@@ -308,12 +245,12 @@ def _stacked(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tu
     floor = int(problem.size[bottom].sum())
     if not len(rest):
         return offsets, floor, _SIMPLE
-    above, bound, solver = _lowest(problem.part(rest), clock, seed, engine)
+    above, bound, solver = _lowest(problem.part(rest), clock, seed)
     offsets[rest] = above + floor
     return offsets, bound + floor, solver
 
 
-def _lowest(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tuple[Numbers, int, str]:
+def _lowest(problem: Problem, clock: WorkTime, seed: int) -> tuple[Numbers, int, str]:
     """Offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
     offsets = np.zeros(len(problem), dtype=np.int64)
     groups = apart(problem)
@@ -322,10 +259,7 @@ def _lowest(problem: Problem, clock: WorkTime, seed: int, engine: Engine) -> tup
         job.quick(clock)
     # What is highest decides, so that is always where to go on.
     while (highest := max(jobs, key=lambda job: job.height)).can_improve(clock):
-        if engine == "cpsat":
-            highest.ask(clock)
-        else:
-            highest.attempt(clock)
+        highest.attempt(clock)
     for group, job in zip(groups, jobs, strict=True):
         offsets[group] = job.offsets
     return offsets, max(job.goal for job in jobs), highest.solver
@@ -392,22 +326,6 @@ class _Job:
         else:
             self._keep(found)
             self._targets.reached(self.height)
-
-    def ask(self, clock: WorkTime) -> None:
-        """Let the solver look for what is as low as can be, and for something in between where that takes too long."""
-        target = self.goal if self._asked == 0 else self.goal + (self.height - self.goal) // 2
-        self._asked += 1
-        self.solver = "CP-SAT"
-        # Its threads are others, and its limit is one of the clock on the wall.
-        began, worked = time.monotonic(), clock.left
-        try:
-            found = place_below(self.problem, target, self.offsets, clock.left * _ASKED_SHARE, self.seed)
-        except Impossible:
-            self.goal = max(self.goal, target + 1)
-            found = None
-        clock.charge(max(0.0, time.monotonic() - began - (worked - clock.left)))
-        if found is not None:
-            self._keep(found)
 
     def _choose(self, clock: WorkTime) -> None:
         """Take the search that is compiled as soon as there is time to load it, or to compile it where the plain one did not do."""

@@ -29,7 +29,3 @@ class WorkTime:
     def part(self, share: float) -> WorkTime:
         """Return a share of what is left, which runs down with it."""
         return WorkTime(max(0.0, self.left) * share)
-
-    def charge(self, seconds: float) -> None:
-        """Take off what was spent elsewhere, as in the threads of a solver."""
-        self._end -= seconds

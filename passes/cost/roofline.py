@@ -180,7 +180,6 @@ _ROOFLINE = "by the data sheet, at its clock and from main memory: each node at 
 _FUSED = "the runtime may make one kernel of several nodes: the least time counts products, and weights once"
 _NO_BOOST = "the device's highest clock is not known: the least time is at the clock of its data sheet"
 _NO_CACHE = "the size of the device's last cache is not known: the least time counts what moves for weights of products alone"
-_CALIBRATED = "the least time, times what recordings of this device took more (`irscope calibrate --from`)"
 _MEMORY = {
     True: "operands come from the smallest cache that can still hold them, at the rates measured on this machine",
     False: "operands come from main memory: what stays in a cache between two nodes, or is fused, can be faster",
@@ -235,7 +234,6 @@ class Roofline(Analysis[Bounds]):
                 "device": device.title,
                 "least_seconds": Quantity(least, Provenance.MODELLED, note=_BOUND, lo=result.least if unknown else None),
                 "roofline_seconds": Quantity(roofline, Provenance.MODELLED, note=_ROOFLINE, lo=total if unknown else None),
-                **({"calibrated_seconds": _calibrated(roofline, device)} if device.slowdown is not None else {}),
                 "if_only": {
                     "arithmetic": summed(one.compute * one.runs for one in result.nodes),
                     "memory": summed(one.memory * one.runs for one in result.nodes),
@@ -282,12 +280,6 @@ class Roofline(Analysis[Bounds]):
             Column("least", Kind.SECONDS, provenance=Provenance.MODELLED),
             Column("share", Kind.RATIO, provenance=Provenance.MODELLED),
         ]
-        slowdown = result.device.slowdown
-        if slowdown is not None:
-            factor = (slowdown.lo * slowdown.hi) ** 0.5
-            columns.append(Column("calibrated", Kind.SECONDS, help=_CALIBRATED, provenance=Provenance.MODELLED))
-            rows = [(*_row(one, result, total), _scaled_seconds(one, result, factor)) for one in nodes]
-            return Table.of(rows, columns=columns, title="slowest nodes" if self.top else "nodes")
         return Table.of([_row(one, result, total) for one in nodes], columns=columns, title="slowest nodes" if self.top else "nodes")
 
 
@@ -320,19 +312,6 @@ def _assumed(result: Bounds) -> list[str]:
     device = result.device
     notes = {_FUSED: result.is_fused, _NO_BOOST: device.kind == "gpu" and device.max_clock is None, _NO_CACHE: not device.cache_bytes}
     return [note for note, holds in notes.items() if holds]
-
-
-def _calibrated(least: float | None, device: DeviceProfile) -> Quantity:
-    """Return the time that recordings of the device make likely."""
-    slowdown = device.slowdown
-    if least is None or slowdown is None:
-        return Quantity(None, Provenance.MODELLED, note=_CALIBRATED)
-    middle = least * (slowdown.lo * slowdown.hi) ** 0.5
-    return Quantity(middle, Provenance.MODELLED, note=_CALIBRATED, lo=least * slowdown.lo, hi=least * slowdown.hi)
-
-
-def _scaled_seconds(one: NodeBound, result: Bounds, factor: float) -> float | None:
-    return None if one.binding == UNKNOWN else result.seconds_of(one) * factor
 
 
 def element_type(text: str) -> DType | None:

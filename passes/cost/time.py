@@ -136,14 +136,12 @@ class Timer:
 
     def measured(self, entries: Sequence[Entry], kinds: Iterable[object], bounds: Bounds) -> list[NodeTime]:
         """Return the time of every node on a device whose own kernels were measured: by its roofline, times what models take more."""
-        slowdown = self.clock.device.slowdown
-        factor = MODELS_TAKE if slowdown is None else math.sqrt(slowdown.lo * slowdown.hi)
         result: list[NodeTime] = []
         for bound, entry, kind in zip(bounds.nodes, entries, kinds, strict=True):
             kernel = HOST_ONLY if bound.binding == FREE else self._kernel(entry, kind)
             known = kernel is not None and bound.binding != BOUND_UNKNOWN
             binds = UNKNOWN if not known else HOST if bound.binding == FREE else COMPUTE if bound.compute > bound.memory else MEMORY
-            seconds = bounds.seconds_of(bound) * factor if known else 0.0
+            seconds = bounds.seconds_of(bound) * MODELS_TAKE if known else 0.0
             result.append(NodeTime(bound.node, kernel if known else None, bound.runs, seconds, 0.0, 0.0, binds))
         return result
 

@@ -22,7 +22,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
-from irscope.solvers.place import Engine, OffsetPlan, greedy_by_size, held_by_arena, make_plan, overlap, reserved_by_torch, while_running
+from irscope.solvers.place import OffsetPlan, greedy_by_size, held_by_arena, make_plan, overlap, reserved_by_torch, while_running
 
 _OTHERS = (
     "online best fit is what ONNX Runtime's memory pattern does; largest first is TensorFlow Lite's planner; the other two ask "
@@ -72,8 +72,6 @@ class Plan(Analysis[Planned]):
     """Whether the caller keeps the model's inputs, which then lie elsewhere, or gives them away."""
     seed: int = 0
     """Seed of the random part of the search."""
-    engine: Engine = "search"
-    """What searches: irscope itself, or Google's CP-SAT where OR-tools is installed."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Planned:
         if self.seconds < 0:
@@ -96,7 +94,7 @@ class Plan(Analysis[Planned]):
             )
         placed = buffers(found, order)
         lower, upper, size = [one.lower for one in placed], [one.upper for one in placed], [one.size for one in placed]
-        plan = make_plan(lower, upper, size, self.alignment, self.seconds, self.seed, self.engine)
+        plan = make_plan(lower, upper, size, self.alignment, self.seconds, self.seed)
         clash = overlap(lower, upper, size, plan.offsets)
         if clash is not None:
             raise PassError(f"buffers {placed[clash[0]].name} and {placed[clash[1]].name} overlap", code="IRS356")

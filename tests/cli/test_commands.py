@@ -461,16 +461,11 @@ def words(path: Path) -> str:
     return " ".join(ElementTree.parse(path).getroot().itertext())
 
 
-@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
-def test_run_draws_the_live_tensors(model: Path, tmp_path: Path, ending: str) -> None:
-    if ending != "svg":
-        pytest.importorskip("matplotlib")
-    path = tmp_path / f"x.{ending}"
+def test_run_draws_the_live_tensors(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.svg"
     assert main(["run", str(model), "--bind", "batch=8", "--plot", str(path)]) == ExitCode.OK
-    assert path.stat().st_size > 1000
-    if ending == "svg":
-        text = words(path)
-        assert all(word in text for word in ("activations alive", "output", "activation", "temporary", "peak ", "step"))
+    text = words(path)
+    assert all(word in text for word in ("activations alive", "output", "activation", "temporary", "peak ", "step"))
 
 
 def test_run_says_what_has_no_curve(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ print(irscope.__version__)
 """
 MOST_BYTES = 5_000_000
 """An archive is no larger: what tests need stays out of it."""
-EXTRAS = {"torch", "ort", "cuda", "zoo", "audit", "plot", "mcp"}
+EXTRAS = {"torch", "ort", "cuda", "zoo", "audit", "mcp"}
 """Extras that the documentation names."""
 SAMPLE = "samples/mlp.irs"
 

@@ -159,8 +159,6 @@ def ops_text(side: Side, numbers: tuple[int, ...]) -> str:
 # ----------------------------------------------------------------------------------------------------
 # Differences of two matched nodes: shapes, element types, attributes, weights, FLOPs.
 
-ASPECTS = ("operator", "shape", "dtype", "attributes", "weights", "module", "flops")
-"""Kinds of difference, in the order in which they are listed."""
 _ARROW = " -> "
 _LONGEST = 60
 

@@ -1,7 +1,6 @@
 """Predicted against measured on a physical GPU: `python -m tests.tools.oracle.recorded_gpu FOLDER [--device NAME]`.
 
-FOLDER is one of tests/data/cuda. Models are exported where they were not before; with `--device FILE` the prediction is for a device file,
-such as one that `irscope calibrate --from FOLDER` wrote.
+FOLDER is one of tests/data/cuda. Models are exported where they were not before; with `--device FILE` the prediction is for a device file.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import irscope
-from irscope.measure.calibrate.recordings import read_gpu_folder
 from irscope.passes.cost.roofline import Roofline
 from irscope.passkit.manager import Manager
 from tests.tools.oracle.eager_cuda import COUNTERS, MOMENTS, Case, errors, exported, predicted
@@ -39,9 +37,15 @@ def cases_of(folder: Path) -> Iterator[tuple[Case, dict[str, Any]]]:
             yield Case(f"{folder.name}-{number:02d}", {**line, "base": line["before"]}), line
 
 
+def machine_of(folder: Path) -> dict[str, Any]:
+    """The machine that was recorded."""
+    found: dict[str, Any] = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
+    return found
+
+
 def measured(folder: Path, device: str) -> Iterator[Measured]:
     """Every model that can be built here."""
-    torch_version = ".".join(read_gpu_folder(folder).machine.torch.split(".")[:2])
+    torch_version = ".".join(machine_of(folder)["torch"].split(".")[:2])
     for case, line in cases_of(folder):
         if not case.installed:
             continue
@@ -71,7 +75,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="", help="default: the one that was recorded")
     chosen = parser.parse_args()
-    rows = list(measured(chosen.folder, chosen.device or read_gpu_folder(chosen.folder).machine.name))
+    rows = list(measured(chosen.folder, chosen.device or machine_of(chosen.folder)["name"]))
     for row in rows:
         print(row.name, {" ".join(key): f"{100 * off:+.2f} %" for key, off in row.errors.items()}, row.times_the_least)
     print(*summary(rows), sep="\n")

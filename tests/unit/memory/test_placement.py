@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cProfile
-import sys
 import time
 from itertools import pairwise
 from random import Random
@@ -288,18 +287,3 @@ def test_harder_instances_fit(name: str) -> None:
     pytest.importorskip("numba")
     _, height = plan_offsets(*buffers(INSTANCES / f"{name}.1048576.csv"), seconds=60)
     assert height <= 1_048_576
-
-
-def test_without_a_solver_the_engine_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ortools.sat.python.cp_model", None)
-    with pytest.raises(UsageError, match="OR-tools") as refused:
-        make_plan([0], [1], [8], engine="cpsat")
-    assert refused.value.code == "IRS365" and "pip install" in refused.value.hint
-
-
-@pytest.mark.full
-def test_the_solver_reaches_the_bound_where_quick_orders_do_not() -> None:
-    pytest.importorskip("ortools")
-    lower, upper, size = buffers(INSTANCES / "H.1048576.csv")
-    plan = make_plan(lower, upper, size, seconds=60, engine="cpsat")
-    assert plan.height <= 1_048_576 and overlap(lower, upper, size, plan.offsets) is None

@@ -17,7 +17,7 @@ from irscope.report import Column, Kind, Mark, Provenance, Quantity, Report, Ser
 from irscope.report.chart import chart_lines, highest
 from irscope.report.options import ASCII, UNICODE
 from irscope.report.picture import MOST_POINTS, Curve, Panel, Style, bars, largest_bars, panels_of, rows_of, ticks
-from irscope.report.plot import check_plot, figure_of, svg_chart, svg_document, write_plot
+from irscope.report.plot import check_plot, svg_chart, svg_document, write_plot
 from irscope.report.renderers import report_panels
 
 # Charts: what is highest shows, whatever the width.
@@ -295,52 +295,16 @@ def test_an_svg_has_every_series_titles_labels_and_a_legend() -> None:
     assert {"weights", "activation", "temporary", "plans found", "no plan is quicker"} <= {element.text for element in named}
 
 
-@pytest.mark.filterwarnings("error")
-def test_matplotlib_draws_every_series() -> None:
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    panels = all_panels()
-    figure = figure_of(panels, "model <a> & $x$")
-    figure.canvas.draw()
-    for axes, panel in zip(figure.axes, panels, strict=True):
-        assert axes.get_title(loc="left") == panel.title
-        labels = [axes.get_legend().get_texts()[number].get_text() for number in range(len(panel.curves))] if panel.has_legend else []
-        assert labels == ([curve.name for curve in panel.curves] if panel.has_legend else [])
-        shown = [label.get_text() for label in (axes.get_xticklabels() if panel.names else axes.get_yticklabels())]
-        assert shown == [label for _, label in ticks(0, panel.top if panel.names else panel.top * 1.05, panel.y.kind)]
-        style = panel.curves[0].style
-        if style is Style.AREA:
-            assert len(axes.collections) == len(panel.curves)
-            tops = [max(path.vertices[:, 1].max() for path in drawn.get_paths()) for drawn in axes.collections]
-            assert tops == [40 * MIB, 270 * MIB, 275 * MIB]
-        elif style is Style.BARS:
-            assert [[bar.get_width() for bar in drawn] for drawn in axes.containers] == [[0.25, 0], [0.1, 0.05]]
-            assert [label.get_text() for label in axes.get_yticklabels()] == [r"conv \$1\$", "<relu>"]
-        else:
-            lines = {line.get_label(): line for line in axes.lines}
-            for curve in panel.curves:
-                count = len(curve.xs)
-                assert list(lines[curve.name].get_xdata())[:count] == list(curve.xs)
-                assert list(lines[curve.name].get_ydata())[:count] == list(curve.ys)
-        dots = [line for line in axes.lines if line.get_color() == "#222222"]
-        assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in dots] == [(peak.x, peak.y) for peak in panel.peaks]
-        written = [text.get_text().strip("▼ ") for text in axes.texts if "▼" in text.get_text()]
-        assert written == [mark.label for mark in panel.marks]
-    pyplot.close(figure)
-
-
-@pytest.mark.parametrize(("ending", "begin"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<svg xmlns=")])
-def test_files_are_the_same_every_time(tmp_path: Path, ending: str, begin: bytes) -> None:
-    if ending != ".svg":
-        pytest.importorskip("matplotlib")
+def test_files_are_the_same_every_time(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_plot(all_panels(), tmp_path / f"{name}{ending}", "model")
-    content = (tmp_path / f"one{ending}").read_bytes()
-    assert content.startswith(begin) and content == (tmp_path / f"two{ending}").read_bytes()
+        write_plot(all_panels(), tmp_path / f"{name}.svg", "model")
+    content = (tmp_path / "one.svg").read_bytes()
+    assert content.startswith(b"<svg xmlns=") and content == (tmp_path / "two.svg").read_bytes()
 
 
 def test_what_cannot_be_drawn_is_said_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be drawn as a picture"):
-        check_plot(tmp_path / "x.gif")
+        check_plot(tmp_path / "x.png")
     check_plot(tmp_path / "x.SVG")
     with pytest.raises(UsageError, match="no report has a curve"):
         write_plot([], tmp_path / "x.svg", "model")

@@ -11,13 +11,13 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from irscope.cli.main import main
-from irscope.devices.catalogue import device_record
 
 ROOT = Path(__file__).parents[3]
 TAGGER, MLP = (str(ROOT / "samples" / name) for name in ("tagger.irs", "mlp.irs"))
@@ -32,8 +32,8 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("devices")
     paths = []
     for factor in FACTORS:
-        record = dict(device_record("rtx4090"))
-        record["sources"] = {**record.get("sources", {}), "invented": {"text": "invented", "date": "2026"}}  # type: ignore[dict-item]
+        record = json.loads(files("irscope.devices").joinpath("data", "rtx-4090.json").read_text(encoding="utf-8"))
+        record["sources"] = {**record.get("sources", {}), "invented": {"text": "invented", "date": "2026"}}
         rule = {"input": factor, "filter": factor, "output": factor, "source": "invented"}
         record["workspaces"] = {kind: {"f32": rule} for kind in ("convolution", "pointwise", "depthwise")}
         path = folder / f"rtx4090-{factor}.json"
