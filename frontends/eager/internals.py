@@ -179,6 +179,27 @@ def forget_timers_of_cuda() -> None:
             break
 
 
+_NAMED_FOR_CUDA: Final = "torch.cuda."
+
+
+def enable_types_of_cuda() -> int:
+    """Let `torch.cuda.FloatTensor` and its like make tensors in a build without CUDA, and be a default type. Return how many there are.
+
+    Such a type is a `PyTensorType` (torch/csrc/tensor/python_tensor.cpp): a `PyTypeObject`, then its dtype, its layout, and whether it is
+    of CUDA, for which alone a build without refuses it.
+    """
+    enabled = 0
+    for kind in getattr(torch, "_tensor_classes", ()):
+        place = id(kind) + type.__sizeof__(kind)
+        if f"{kind.__module__}.".startswith(_NAMED_FOR_CUDA) and tuple((ctypes.c_size_t * 2).from_address(place)) == (
+            id(kind.dtype),
+            id(kind.layout),
+        ):
+            ctypes.c_bool.from_address(place + 2 * ctypes.sizeof(ctypes.c_size_t)).value = False
+            enabled += 1
+    return enabled
+
+
 # -- what is here of each, for `irscope doctor` ----------------------------------------------------------------------------
 
 
@@ -219,6 +240,13 @@ def _timers() -> str:
     return "c10d::TimerRegistry" if hasattr(library, _REGISTRY) else "none"
 
 
+def _types() -> str:
+    enabled = enable_types_of_cuda()
+    if not enabled:
+        raise LookupError(f"torch {torch.__version__}: no type of torch.cuda has its dtype and layout where they are looked for")
+    return f"{enabled} types"
+
+
 ENTRIES: Final[Mapping[str, Callable[[], str]]] = {
     "optimizers of Dynamo": lambda: dynamo_optimizers()[1],
     "contexts of fake tensors": lambda: _first(importlib.import_module("torch._subclasses.fake_tensor"), *_CONTEXTS),
@@ -230,5 +258,6 @@ ENTRIES: Final[Mapping[str, Callable[[], str]]] = {
     "messages of stages": _messages,
     "groups of processes": _groups,
     "timers of DDP": _timers,
+    "types of torch.cuda": _types,
 }
 """Says of each entry what of it this torch has; an error says what it lacks."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
 
 REFUSED: Final = (
@@ -79,6 +80,7 @@ def complete_core(raw_stream: Callable[[], int], observers: list[Callable[..., N
     for name, value in answered.items():
         if not hasattr(core, name):
             setattr(core, name, value)
+    internals.enable_types_of_cuda()
     torch.cuda.nvtx._nvtx = core._nvtx  # type: ignore[attr-defined]  # chosen when it was imported
 
 

@@ -247,10 +247,11 @@ class Kernels:
         is_out = bool(written) and all(op._schema.arguments[place].is_out for place, _ in written)
         blind = is_out or op.name().partition(".")[0] in OVERWRITES
         run, make, lock = self._run, self._plan, self.machine.lock
+        default_dtype = torch.get_default_dtype
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             tensors: list[torch.Tensor] = []
-            key: list[Any] = []
+            key: list[Any] = [default_dtype()]  # what is not said a type gets, and whole numbers that become fractions
             for one in args:
                 _look(one, tensors, key, floats)
             for name, one in kwargs.items():
@@ -726,7 +727,7 @@ def _returned(item: Any, made: list[Any], tensors: list[torch.Tensor]) -> Any:
             return found.as_strided(shape, strides, offset)
         return found
     if isinstance(item, _Host):
-        return torch.zeros(item.shape, dtype=item.dtype)
+        return torch.zeros(item.shape, dtype=item.dtype, device="cpu")
     if isinstance(item, list):
         return [_returned(one, made, tensors) for one in item]
     if isinstance(item, tuple):

@@ -64,14 +64,15 @@ class Values:
         columns = source.shape[dim]
         if name in ORDERS:
             if _may_compute(chosen):
-                order = torch.arange(columns).view(-1, *[1] * (source.dim() - 1 - dim % source.dim()))
+                order = torch.arange(columns, device="cpu").view(-1, *[1] * (source.dim() - 1 - dim % source.dim()))
                 self.to_device(chosen, order.expand(chosen.shape), IN_PLACE)
             return
         many = chosen.shape[-1] if name == "aten::topk" else 1
         rows = chosen.numel() // many
         if columns <= _EXPERTS and dim % source.dim() == source.dim() - 1 and (many > 1 or rows >= _ROWS * columns):
-            first = torch.arange(rows)[:, None] * many if self.routing == "balanced" else torch.zeros(rows, 1, dtype=torch.int64)
-            self.to_device(chosen, ((first + torch.arange(many)) % columns).view(chosen.shape), self.routing or "")
+            first = torch.arange(rows if self.routing == "balanced" else 1, device="cpu")[:, None] * many
+            columns_of = (first + torch.arange(many, device="cpu")) % columns
+            self.to_device(chosen, columns_of.expand(rows, many).reshape(chosen.shape), self.routing or "")
 
     def to_host(self, into: torch.Tensor, source: torch.Tensor) -> bool:
         """Copy to the host what is known, or else zeros. Whether it was known."""
@@ -108,7 +109,7 @@ class Values:
                 return torch.device("cpu")
             if not isinstance(one, torch.Tensor) or not one.is_cuda:
                 return one
-            known = torch.empty(one.shape, dtype=one.dtype) if blind and one is written else self._read(one)
+            known = torch.empty(one.shape, dtype=one.dtype, device="cpu") if blind and one is written else self._read(one)
             if known is None:
                 raise LookupError
             return known.clone() if one is written else known
@@ -160,7 +161,7 @@ class Values:
         if piece is None or piece.known is None or not _may_keep(tensor):
             return None
         if not tensor.numel():
-            return torch.empty(tensor.shape, dtype=tensor.dtype)
+            return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
         if self.assumed in ("", IN_PLACE):  # where tokens go says more than an order
             self.assumed = piece.assumed or self.assumed
         flat = _between(piece.known, *_span(tensor))

@@ -36,6 +36,9 @@ distributed_c10d._set_pg_timeout(timedelta(seconds=9), group)
 print("nccl", dist.ProcessGroupNCCL.get_build_nccl_version(), dist.get_backend(group))
 with torch.cuda.nvtx.range("nothing"):
     pass
+print("types", torch.cuda.FloatTensor(3, 1).fill_(1.0).device, torch.cuda.LongTensor([1, 2]).tolist(), torch.randn(4, device="cuda").dtype)
+torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+print("types", torch.zeros(2).device, torch.randn(4, device="cuda").dtype, (torch.arange(4) / 2).dtype)
 try:
     torch._C._nccl_init_rank(1, b"", 0)
 except NotImplementedError as error:
@@ -69,6 +72,9 @@ def test_names_of_a_build_with_cuda_are_there(tmp_path: Path) -> None:
     [missing] = [json.loads(line.removeprefix("missing ")) for line in done.stdout.splitlines() if line.startswith("missing ")]
     assert missing == UNKNOWN
     assert "nccl (2, 29, 7) nccl" in done.stdout
+    # As the CUDA build prints, but for the numbers, which it does not compute.
+    types = [line for line in done.stdout.splitlines() if line.startswith("types ")]
+    assert types == ["types cuda:0 [1, 2] torch.float32", "types cuda:0 torch.float64 torch.float64"]
     assert "torch._C._nccl_init_rank of a build with CUDA is not simulated" in done.stdout
 
 
