@@ -486,7 +486,7 @@ class Inference(RuleContext):
         if answer is None:
             return
         # numpy's functions make scalars of arrays without axes.
-        arrays = answer if isinstance(answer, tuple) else (np.asarray(answer),)
+        arrays = answer if isinstance(answer, list | tuple) else (np.asarray(answer),)
         for output, array, shape in zip(node.outputs, arrays, shapes, strict=False):
             if array is not None and array.shape == shape:
                 self._know(output, array)

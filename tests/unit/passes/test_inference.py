@@ -247,6 +247,20 @@ def test_a_number_that_is_a_size_elsewhere_is_no_placeholder() -> None:
     assert shape_of("y", f"{_COUNT} {_CONV} {reshape} y = Reshape (windows, s)") == "f32[batch,4,n//5 - 1]"
 
 
+@pytest.mark.parametrize(
+    ("makes", "size"),
+    [
+        ("_, b = Split <axis = 0> (s, parts)", "f32[5,5]"),
+        ("b, _ = TopK (s, one)", "f32[5]"),
+        ("_, b = TopK (s, one)", "f32[1]"),
+        ("b, at, back, times = Unique (s)", "f32[3,5]"),
+    ],
+)
+def test_elements_of_each_of_several_results_are_known(makes: str, size: str) -> None:
+    given = "s = Constant <value_ints = [3, 5, 5]> () one = Constant <value_ints = [1]> () parts = Constant <value_ints = [1, 2]> ()"
+    assert shape_of("y", f"{given} {makes} y = ConstantOfShape (b)") == size
+
+
 def test_a_cut_to_the_size_keeps_it() -> None:
     cut = "zero = Constant <value_ints = [0]> () axis = Constant <value_ints = [2]> () y = Slice (windows, zero, count, axis)"
     assert shape_of("y", f"{_COUNT} {_CONV} {cut}") == "f32[batch,4,n//5 - 1]"
