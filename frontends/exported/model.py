@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -556,11 +555,10 @@ def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, opti
         body.graph.add_input(scalar(_SCALARS[kind]), body.names.unique(name))
 
 
-def set_outputs(body: BodyReader, module: Json) -> list[str]:
-    """Declare what the model returns, and write back what it changes in buffers and inputs; the kind of each result comes back."""
+def set_outputs(body: BodyReader, module: Json) -> None:
+    """Declare what the model returns, and write back what it changes in buffers and inputs."""
     names = _names_of_state(module)
     outputs: list[Value] = []
-    kinds: list[str] = []
     for spec in module["signature"]["output_specs"]:
         ((kind, content),) = spec.items()
         if kind.endswith("_mutation"):
@@ -572,9 +570,7 @@ def set_outputs(body: BodyReader, module: Json) -> list[str]:
             found = body.argument(content["arg"]) if kind in ("user_output",) else body.value(content["arg"]["name"])
             if isinstance(found, Value):
                 outputs.append(found)
-                kinds.append(f"{kind}:{content.get('parameter_name', '')}")
     body.graph.set_outputs(outputs)
-    return kinds
 
 
 _MUTATED = {
@@ -672,15 +668,13 @@ class _Model:
             body.calls, body.made = {}, []
         declare_inputs(body, module, self._weights, self._options)
         body.add_nodes(module["graph"])
-        results = set_outputs(body, module)
+        set_outputs(body, module)
         version = self._document["schema_version"]
         metadata = {
             "producer": f"torch {self._document.get('torch_version', '?')}",
             "schema": f"{version['major']}.{version['minor']}",
             "dialect": ", ".join(str(item) for item in self._document.get("verifiers") or ()),
         }
-        if any(kind.startswith("loss_output") for kind in results):
-            metadata["outputs"] = json.dumps(results)
         path, calls = str(self._archive.path), body.calls or {}
         found_in_file = Program(
             graph, {}, dict(symbols.named), "pt2", path, metadata=metadata, origins=body.origins, calls=calls, traits=EXPORTED

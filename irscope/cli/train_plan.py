@@ -38,8 +38,8 @@ class Command:
 
     MODEL is a name such as torchvision:resnet50, or ./train.py:build, a function that returns (module, inputs), and may add a loss
     (a function of what the module returns) and an optimizer (a function of the parameters). The script is executed; nothing is
-    computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. A .pt2 file may hold forward and
-    backward in one graph, as torch.export's joint export gives it. With --compile the step is what torch.compile makes of it.
+    computed by the model, and no GPU is needed. Times are bounds by the roofline of the device. With --compile the step is what
+    torch.compile makes of it.
     A script without a function, ./train.py, has its own loop: it runs as under `irscope simulate`, with the same report.
     """
 

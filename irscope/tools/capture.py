@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope import diskcache
@@ -23,10 +22,9 @@ from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.optiontext import OptionsError, read_options
 from irscope.passes.graph.transforms import Annotate
-from irscope.passes.training.joint import joint_trace
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
-from irscope.session import Model, check_target, open_model
+from irscope.session import Model, check_target
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
@@ -135,30 +133,18 @@ def _model_of(program: Program, settings: Settings, sink: DiagnosticSink) -> Mod
 def open_training(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
     """Return the training step of a model.
 
-    It has a name ("torchvision:resnet50"), is what a function in a script returns ("./train.py:build"), or is a joint graph ("joint.pt2").
+    It has a name ("torchvision:resnet50"), or is what a function in a script returns ("./train.py:build").
     """
     if is_name(text):
         return _named_model(text, options, replace(made, compile=options.compile), settings)
-    if options.compile is not False and text.endswith(".pt2"):
-        raise UsageError("a joint graph is compiled no further", code="IRS396", where=text, hint="leave --compile out, or name the model")
-    if text.endswith(".pt2"):
-        return _joint(Path(text), options, settings)
-    if not text.endswith(".onnx"):
+    if not text.endswith((".onnx", ".pt2")):
         detect(path_of(text))  # a word, a folder, a recording or a script has a line of its own
     raise UsageError(
-        "a training step is captured from a live module, or read from a joint graph in a .pt2 file",
+        "a training step is captured from a live module",
         code="IRS384",
         where=text,
         hint="torchvision:resnet50, or ./train.py:build for a function that returns (module, inputs, loss, optimizer)",
     )
-
-
-def _joint(path: Path, options: LoadOptions, settings: Settings) -> Model:
-    """Return a graph that holds forward and backward; torch is not needed."""
-    model = open_model(path, options, settings=settings)
-    with paused_gc():
-        model.program.training = joint_trace(model.manager)
-    return model
 
 
 def _named_model(text: str, options: LoadOptions, made: StepSetup, settings: Settings) -> Model:
