@@ -22,11 +22,10 @@ from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
 from irscope.passes.exports.pictures import COLOURINGS
-from irscope.passes.exports.plans import address_map, minimalloc_csv, plan_json
 from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
-from irscope.passes.order.plan import Plan
+from irscope.passes.order.plan import Plan, address_map, minimalloc_csv, plan_json
 from irscope.passes.order.schedule import Schedule, ScheduleModel
 from irscope.passes.order.transforms import Reorder
 from irscope.passes.ort.memory import OrtMemory
@@ -53,7 +52,7 @@ class Command:
 
     The suffix of the file selects what is written.
 
-    .svg, .html, .dot (Graphviz) and .mmd (Mermaid) are pictures of the graph, modules within modules; in the page they fold and unfold.
+    .svg and .html are pictures of the graph, modules within modules; in the page they fold and unfold.
     --depth 2 opens two levels of modules, --around NODE --hops 3 draws the neighbourhood of a node, --colour flops colours by cost.
 
     .onnx, .pt2 and .pt (a trace) are for models by name, such as torchvision:resnet50: with random weights, and with the inputs they

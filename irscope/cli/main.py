@@ -78,7 +78,7 @@ PURPOSE = (
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 """All of them."""
 _SHARED: Final = {
-    **{name.lower(): ("listings", name) for name in ("Devices", "Config", "Cache", "Zoo")},
+    **{name.lower(): ("listings", name) for name in ("Devices", "Config", "Cache", "Zoo", "Ops")},
     **{name.lower(): ("textform", name) for name in ("Show", "Opt", "Repro")},
 }
 """Module and class of small commands that share one; another command has a module of its name, with the class `Command`."""

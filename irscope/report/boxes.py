@@ -261,24 +261,6 @@ class BoxTree:
         """Return the depth that shows everything."""
         return max((self._depth[box.number] for box in self.boxes if box.is_group), default=0)
 
-    def edges(self, opened: Collection[int]) -> dict[tuple[int, int], tuple[Value, ...]]:
-        """Return what goes from one visible box to another, each pair once. An end may be an open group: an operation with regions."""
-        seen = [-1] * len(self.boxes)
-        for box in self.boxes:
-            parent = box.parent
-            seen[box.number] = box.number if parent < 0 or (seen[parent] == parent and parent in opened) else seen[parent]
-        found: dict[tuple[int, int], dict[Value, None]] = {}
-        for value, source, target in self.flows:
-            if seen[source] != seen[target]:
-                found.setdefault((seen[source], seen[target]), {})[value] = None
-        return {ends: tuple(values) for ends, values in found.items()}
-
-    def first_leaf(self, number: int, opened: Collection[int]) -> int:
-        """Return the first visible box in it that is not open; itself where it is folded."""
-        while number in opened and self.boxes[number].is_group:
-            number = self.boxes[number].children[0]
-        return number
-
     # -- what an open group shows --------------------------------------------------------------------------
 
     def contents(self, group: int) -> Contents:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from irscope.errors import UsageError
 from irscope.immutable import immutable
@@ -15,21 +14,16 @@ from irscope.ir.places import is_within, path_key
 from irscope.passes.cost.flops import Flops
 from irscope.passes.exports.pictures import (
     COLOURINGS,
-    MERMAID_CHARACTERS,
-    MERMAID_EDGES,
     Amounts,
     class_paint,
-    dot,
     facts_of,
-    mermaid,
-    mermaid_fits,
     share_paint,
 )
 from irscope.report.boxes import READABLE, BoxTree, nodes_near
 from irscope.report.drawing import Drawing, html_file, svg_file
 from irscope.session import Model
 
-PICTURE_KINDS: Final = ("svg", "html", "dot", "mmd")
+PICTURE_KINDS: Final = ("svg", "html")
 
 
 @immutable(slots=False)
@@ -109,25 +103,4 @@ def _near(model: Model, view: View) -> set[Node]:
 def picture(model: Model, kind: str, view: View) -> tuple[Iterator[str], tuple[str, ...]]:
     """Return the text of a picture file, and what there is to say of it."""
     drawing = graph_drawing(model, view)
-    if kind == "mmd":
-        text, drawing = _mermaid(drawing)
-        return iter([text]), drawing.notes
-    makers: Mapping[str, Any] = {"svg": svg_file, "html": html_file, "dot": dot}
-    return makers[kind](drawing), drawing.notes
-
-
-def _mermaid(drawing: Drawing) -> tuple[str, Drawing]:
-    """Return the flowchart, folded as far as Mermaid's limits want."""
-    text = mermaid(drawing)
-    if mermaid_fits(text):
-        return text, drawing
-    tree = drawing.tree
-    for level in range(tree.deepest - 1, -1, -1):
-        limits = (
-            f"Mermaid draws at most {MERMAID_CHARACTERS:,} characters and {MERMAID_EDGES} edges: modules are folded from depth {level} on"
-        )
-        folded = replace(drawing, opened=tree.opened_to(level), notes=(limits,))
-        text = mermaid(folded)
-        if mermaid_fits(text):
-            return text, folded
-    raise UsageError("no level of modules is small enough for Mermaid", code="IRS367", hint="write .svg or .html, or give --around NODE")
+    return (svg_file if kind == "svg" else html_file)(drawing), drawing.notes

@@ -1,10 +1,9 @@
-"""The graph as a picture: what its boxes say, colours, and the drawing as DOT and Mermaid. SVG and pages are in irscope.report.drawing."""
+"""The graph as a picture: what its boxes say, and their colours. irscope.report.drawing draws it."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -17,7 +16,7 @@ from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs
 from irscope.passes.sizes import scale
 from irscope.report.boxes import Box, BoxKind, BoxTree, weights_of
-from irscope.report.drawing import PLAIN, Drawing, Paint, flow_label, label, under
+from irscope.report.drawing import PLAIN, Paint
 from irscope.report.printable import legible
 from irscope.report.units import Kind, humanise
 
@@ -253,100 +252,3 @@ def _node_facts(node: Node) -> Iterator[tuple[str, str]]:
 def _short(value: object) -> str:
     text = str(list(value)) if isinstance(value, tuple) else str(value)
     return text if len(text) <= _LONGEST_ATTR else f"{text[:_LONGEST_ATTR]}..."
-
-
-# ----------------------------------------------------------------------------------------------------
-# DOT, for Graphviz.
-
-
-def dot(drawing: Drawing) -> Iterator[str]:
-    """Yield the drawing for Graphviz: open groups are clusters."""
-    tree, opened = drawing.tree, drawing.open_groups
-    yield f"digraph {_dot_text(legible(drawing.title) or 'model')} {{\n"
-    yield '  compound=true; rankdir=TB; fontname="sans-serif"; labeljust=l; labelloc=t;\n'
-    yield f"  label={_dot_text(chr(10).join((legible(drawing.title), *drawing.notes, drawing.paint.note)).strip())};\n"
-    yield '  node [shape=box, style="filled,rounded", fontname="sans-serif", fontsize=11];\n'
-    yield '  edge [fontname="sans-serif", fontsize=9, color="#6b7280"];\n'
-    for box, depth, ends in _nested(tree, opened):
-        indent = "  " * (depth + 1)
-        if ends:
-            yield f"{indent}}}\n" if box.number else ""
-        elif box.number in opened and box.is_group:
-            head = f"{label(box)}  {legible(box.detail)[:80]}" if box.detail else label(box)
-            yield f"{indent}subgraph cluster_{box.number} {{ label={_dot_text(head)};\n" if box.number else ""
-        else:
-            tooltip = "\n".join(f"{key}: {legible(text)}" for key, text in drawing.facts(box))
-            sides = ", peripheries=2" if box.is_group else ""
-            words = f"label={_dot_text(chr(10).join((label(box), under(box))))}, tooltip={_dot_text(tooltip)}"
-            yield f'{indent}n{box.number} [{words}, fillcolor="{drawing.paint.fill(box)}"{sides}];\n'
-    for (source, target), values in tree.edges(opened).items():
-        # An edge at a cluster ends at one of its members, cut at the cluster's border.
-        ends_at = []
-        for number, side in ((source, "ltail"), (target, "lhead")):
-            inside = tree.first_leaf(number, opened)
-            ends_at.append((inside, f", {side}=cluster_{number}" if inside != number else ""))
-        (begin, cut_begin), (end, cut_end) = ends_at
-        yield f"  n{begin} -> n{end} [label={_dot_text(flow_label(values))}{cut_begin}{cut_end}];\n"
-    yield "}\n"
-
-
-def _nested(tree: BoxTree, opened: Collection[int]) -> Iterator[tuple[Box, int, bool]]:
-    """Visible boxes with their depth; open groups come once more, marked, behind what is in them."""
-    todo = [(0, 0, False)]
-    while todo:
-        number, depth, ends = todo.pop()
-        box = tree.boxes[number]
-        yield box, depth, ends
-        if not ends and number in opened and box.is_group:
-            todo.append((number, depth, True))
-            todo.extend((child, depth + 1, False) for child in reversed(box.children))
-
-
-def _dot_text(text: str) -> str:
-    """Return a quoted string of the DOT language: within it a backslash begins an escape."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
-# ----------------------------------------------------------------------------------------------------
-# Mermaid, for Markdown.
-
-MERMAID_CHARACTERS: Final = 50_000
-MERMAID_EDGES: Final = 500
-"""Mermaid's limit on edges unless a page sets maxTextSize and maxEdges: https://mermaid.js.org/config/schema-docs/config.html"""
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_ .,:/+*()\[\]=-]")
-
-
-def mermaid(drawing: Drawing) -> str:
-    """Return the drawing as Mermaid's flowchart."""
-    tree, opened = drawing.tree, drawing.open_groups
-    lines = ["---", f"title: {_mermaid_text(drawing.title or 'model')}", "---", "flowchart TB"]
-    lines += [f"%% {_NOT_PLAIN.sub(' ', note)}" for note in (*drawing.notes, drawing.paint.note) if note]
-    fills: dict[str, list[str]] = {}
-    for box, depth, ends in _nested(tree, opened):
-        if not box.number:
-            continue
-        indent = "  " * depth
-        if ends:
-            lines.append(f"{indent}end")
-        elif box.number in opened and box.is_group:
-            lines.append(f"{indent}subgraph n{box.number}[{_mermaid_text(f'{label(box)}  {legible(box.detail)}'.strip())}]")
-        else:
-            left, right = ("[[", "]]") if box.is_group else ("([", "])") if box.value is not None else ("[", "]")
-            words = _mermaid_text(label(box), under(box))
-            lines.append(f"{indent}n{box.number}{left}{words}{right}")
-            fills.setdefault(drawing.paint.fill(box), []).append(f"n{box.number}")
-    for (source, target), values in tree.edges(opened).items():
-        lines.append(f"  n{source} -->|{_mermaid_text(flow_label(values))}| n{target}")
-    for number, (fill, names) in enumerate(fills.items()):
-        lines += [f"  classDef c{number} fill:{fill},stroke:#6b7280,color:#1f2937", f"  class {','.join(names)} c{number}"]
-    return "\n".join(lines) + "\n"
-
-
-def mermaid_fits(text: str) -> bool:
-    """Return whether Mermaid draws it as it is set up on most pages."""
-    return len(text) <= MERMAID_CHARACTERS and text.count("-->|") <= MERMAID_EDGES
-
-
-def _mermaid_text(*lines: str) -> str:
-    """Return a quoted text: what is not plain as character codes, which Mermaid writes with a # in front."""
-    return '"' + "<br>".join(_NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", line) for line in lines) + '"'

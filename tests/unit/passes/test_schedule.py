@@ -13,11 +13,10 @@ from irscope.cli.main import main
 from irscope.errors import IrscopeError, PassError, UsageError
 from irscope.ir.parser import parse_program
 from irscope.ir.program import Program
-from irscope.passes.exports.plans import address_map, minimalloc_csv
 from irscope.passes.graph.alias import Alias
 from irscope.passes.lifetimes.traced import Ranges
 from irscope.passes.order.effects import Edge, Order
-from irscope.passes.order.plan import Plan
+from irscope.passes.order.plan import Plan, address_map, minimalloc_csv
 from irscope.passes.order.schedule import Schedule, draft
 from irscope.passkit.manager import Manager
 from irscope.solvers.graphs import sorted_by
