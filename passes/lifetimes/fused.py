@@ -2,14 +2,14 @@
 
 Rules are those of the compiler's fusion as far as they are simple: operators that compute or move element by element go into the kernels
 that read them, unless that would compute something dear twice; products, convolutions, sorting and loops are kernels of their own;
-a kernel may write over an operand of its size that nothing reads later; dead parts of the memory of results hold temporaries.
+a kernel may write over an operand of its size that nothing reads later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
-from itertools import accumulate
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from irscope.immutable import mutable
@@ -20,12 +20,10 @@ from irscope.ops.registry import control_of, find_op
 from irscope.ops.spec import Family, OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.library import Library
-from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant, read_values
-from irscope.passes.lifetimes.sharded import Exchange, Sharding
-from irscope.report.values import Provenance, Quantity
+from irscope.passes.lifetimes.lives import read_values
+from irscope.passes.lifetimes.packed import ALIGNMENT, FusedPlan, Storage, height, heights, packed, sum_nested
+from irscope.passes.lifetimes.sharded import Sharding
 
-_ALIGNMENT: Final = 64
-"""Bytes of which offsets inside the memory of temporaries are multiples (cpu_function_runtime::MinAlign of XLA)."""
 FUSED: Final = frozenset(
     {Family.ELEMENTWISE, Family.COMPARISON, Family.VIEW, Family.MOVE, Family.INDEXING, Family.CREATION, Family.RANDOM, Family.REDUCTION}
 )
@@ -33,90 +31,12 @@ _POINTER: Final = 8
 XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
-_PLACED: Final = 1000
-"""Blocks that are placed, at most: of more the bytes that are there at once are taken."""
 _PATHS: Final = 2000
 """Nodes that are looked at for a path, at most."""
 COMPUTED: Final = 32
 """Bits of the floats that products are computed in, at least."""
 _PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
 SCATTERED: Final = "reduce.scatter_windows"
-
-
-@mutable
-class Storage:
-    """Memory of one size that one value after another has."""
-
-    size: int
-    born: int
-    dies: int
-    tenants: list[tuple[Value, int]]
-    is_output: bool = False
-
-
-@mutable
-class FusedPlan:
-    """Buffers of the main graph, and what the compiler would say of its memory."""
-
-    steps: list[Node]
-    storages: list[Storage] = field(default_factory=list)
-    inside: dict[int, int] = field(default_factory=dict)
-    """Bytes that regions of a node take while it runs."""
-    shared: set[int] = field(default_factory=set)
-    """Storages, by number, that lie in memory of results which is not used yet."""
-    unsized: list[Value] = field(default_factory=list)
-    arguments: int = 0
-    constants: int = 0
-    outputs: int = 0
-    aliased: int = 0
-    temporary: int = 0
-    low: int = 0
-    high: int | None = 0
-    """None where an operation is not known, which may take anything."""
-    kernels: int = 0
-    devices: int = 1
-    exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
-    """Exchanges between the devices of a sharded program, with the bytes on one device."""
-
-    @property
-    def total(self) -> Quantity:
-        """Memory while the program runs: arguments, constants, results and temporaries."""
-        there = self.arguments + self.constants + self.outputs - self.aliased
-        return self.modelled(there)
-
-    def modelled(self, there: int) -> Quantity:
-        """Return the bytes of temporaries beside others, with their interval."""
-        high = None if self.high is None else there + self.high
-        note = "" if self.high is not None else "what an operation that is not known takes is not known"
-        return Quantity(there + self.temporary, Provenance.MODELLED, note=note, lo=there + self.low, hi=high)
-
-    def summary(self) -> dict[str, object]:
-        """Return the summary that corresponds to the compiler's own analysis."""
-        return {
-            "argument_bytes": self.arguments,
-            "output_bytes": self.outputs,
-            "alias_bytes": self.aliased,
-            "temp_bytes": self.modelled(0),
-            "kernels": self.kernels,
-            **({"devices": self.devices} if self.devices > 1 else {}),
-            **({"exchanged_bytes": Quantity(sum(size for _, size in self.exchanges), Provenance.MODELLED)} if self.exchanges else {}),
-        }
-
-    def ranges(self) -> list[LiveRange]:
-        """Return the same as live ranges. Memory of results is there before anything runs; what lies in it, or in a donated argument, takes
-        none of its own."""
-        found: list[LiveRange] = []
-        for number, one in enumerate(self.storages):
-            if number in self.shared:
-                continue
-            by = OUTPUT if one.is_output else self.steps[min(one.dies, len(self.steps) - 1)].name
-            tenants = tuple(
-                Tenant(value, born, one.tenants[place + 1][1] if place + 1 < len(one.tenants) else one.dies, by)
-                for place, (value, born) in enumerate(one.tenants)
-            )
-            born, dies = (0, len(self.steps)) if one.is_output else (one.born, one.dies)
-            found.append(LiveRange(one.tenants[0][0], one.size, born, dies, by, dies, tenants=tenants if len(tenants) > 1 else ()))
-        return found
 
 
 @mutable
@@ -134,8 +54,9 @@ class Body:
     """One graph: what is fused, what has a buffer, and when."""
 
     def __init__(
-        self, graph: Graph, types: Inferred, writable: Iterable[Value] = (), around: Body | None = None, is_loose: bool = False
+        self, graph: Graph, types: Inferred, states: Iterable[tuple[Value, Value]] = (), around: Body | None = None, is_loose: bool = False
     ) -> None:
+        """`states` are the arguments in whose memory a result lies, each with its result."""
         self.graph, self.types, self.around = graph, types, around
         self.parts: Callable[[Value], int] = (lambda value: 1) if around is None else around.parts
         """Into how many parts a value is cut, of which a device has one."""
@@ -145,7 +66,7 @@ class Body:
         self.place = {node: step for step, node in enumerate(self.steps)}
         self.roots: dict[Value, Value] = {} if around is None else around.roots
         self.unsized: list[Value] = []
-        self.writable = set(writable)
+        self.states = list(states)
         self.inner: dict[Node, Body] = {}
         self._alias()
         self.users = self._users()
@@ -158,6 +79,8 @@ class Body:
         """Nodes that the library computes in one kernel, with the one that makes its result."""
         self._members: dict[Node, list[Node]] = {}
         self._leaves: dict[Node, frozenset[Value]] = {}
+        self._copies: set[object] = set()
+        """Copies of operands in another order that an earlier kernel makes."""
         self.is_loose = is_loose
         """True where nothing is fused, and nothing written over: for an upper bound."""
         if not is_loose:
@@ -381,6 +304,7 @@ class Body:
             missing[id(kernel)] = len(kernel.reads)
             for value in kernel.reads:
                 readers.setdefault(value, []).append(kernel)
+        self._order_readers(readers)
         own = {value for kernel in made for value, _ in kernel.makes}
         outside = [value for value in readers if value not in own]
         inputs = {value: place for place, value in enumerate(self.graph.inputs)}
@@ -400,6 +324,28 @@ class Body:
                         queue.append(kernel)
         return order
 
+    def _order_readers(self, readers: dict[object, list[Kernel]]) -> None:
+        """Order the readers of a reshape or copy as a walk from the results finds them: those that were the same are the first one's."""
+        places = self._from_results()
+        for value, those in readers.items():
+            if not isinstance(value, Value) or all(self._flattens(kernel.node, value) for kernel in those):
+                those.sort(key=lambda kernel: places.get(kernel.node, 0))
+
+    def _from_results(self) -> dict[Node, int]:
+        """Return nodes in the order in which a walk from the results, first operands first, leaves them."""
+        found: dict[Node, int] = {}
+        waiting = [(value.node, False) for value in reversed(self.graph.outputs)]
+        while waiting:
+            node, is_left = waiting.pop()
+            if node is None or node in found or node not in self.place:
+                continue
+            if is_left:
+                found[node] = len(found)
+                continue
+            waiting.append((node, True))
+            waiting.extend((value.node, False) for value in reversed(node.inputs) if value is not None and value.node not in found)
+        return found
+
     def _is_swapped(self, node: Node) -> bool:
         """Return whether only another order of the result's axes is read, so that the compiler made a product with its operands
         exchanged."""
@@ -417,15 +363,17 @@ class Body:
                 root = None if value is None else self.root(value)
                 if root is None or not self._is_copied(each, place):
                     continue
-                copy, size = ("copy", each, place), self.size(root) * (wide or 1)
+                copy, size = self._copy(each, place, value), self.size(root) * (wide or 1)
                 made = root.node
                 sources = self.leaves(made) if made is not None and self.goes_into(made, each, root) else (root,)
-                before.append(Kernel(each, dict.fromkeys(sources), [(copy, size)]))
+                if copy not in self._copies:
+                    self._copies.add(copy)
+                    before.append(Kernel(each, dict.fromkeys(sources), [(copy, size)]))
                 for source in sources:
                     reads.pop(source, None)
                 reads[copy] = None
             for place, value in enumerate(each.inputs[:2]):  # an operand may be both as it is and copied
-                if value is not None and ("copy", each, place) not in reads and (root := self.root(value)).node not in self.fused:
+                if value is not None and not self._is_copied(each, place) and (root := self.root(value)).node not in self.fused:
                     reads[root] = None
         if spec is not None and spec.family in _PRODUCTS:
             wide = self._widened(node)
@@ -468,6 +416,10 @@ class Body:
             return False
         return bool(self._widened(node)) or self._is_turned(node, place)
 
+    def _copy(self, node: Node, place: int, value: Value | None) -> object:
+        """Return what is the same for copies of an operand in the same order, of which the compiler makes one."""
+        return "copy", self.root(value) if value is not None else None, self._turned(node, place), str(self.types.type_of(value))
+
     def _widened(self, node: Node) -> int:
         """Return the factor by which a product's operands grow when they are converted to f32; 0 where they are multiplied as they are."""
         type_ = self.types.type_of(node.inputs[0])
@@ -480,22 +432,27 @@ class Body:
         return made[1] * max(1, COMPUTED // bits)
 
     def _is_turned(self, node: Node, place: int) -> bool:
-        """Return whether a product wants an operand in another order (DotDecomposer): batches, what is left, what is summed over on the
+        """Return whether a product wants an operand in another order."""
+        order = self._turned(node, place)
+        return order != tuple(range(len(order)))
+
+    def _turned(self, node: Node, place: int) -> tuple[int, ...]:
+        """Return the order in which a product wants an operand (DotDecomposer): batches, what is left, what is summed over on the
         left, batches, what is summed over, what is left on the right. Two matrices are taken as they are. So is a convolution's operand
         whose axes stand as batch, space, channels, its kernel as space, input, output channels."""
         type_ = self.types.type_of(node.inputs[place])
         rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
         order = node.attrs.get("axes_w" if place else "axes_x")
         if isinstance(order, tuple) and rank > 2:
-            first, second, *space = order
-            return (*space, second, first) != tuple(range(rank)) if place else (first, *space, second) != tuple(range(rank))
+            first, second, *space = (axis for axis in order if isinstance(axis, int))
+            return (*space, second, first) if place else (first, *space, second)
         batches, over = self._axes(node, place)
         other = self.types.type_of(node.inputs[1 - place])
         other_rank = len(other.shape or ()) if isinstance(other, TensorType) else 0
         if not over or (len(over) == 1 and batches == tuple(range(len(batches))) and max(rank, other_rank) <= len(batches) + 2):
-            return False
+            return tuple(range(rank))
         left = tuple(axis for axis in range(rank) if axis not in batches and axis not in over)
-        return (*batches, *over, *left) != tuple(range(rank)) if place else (*batches, *left, *over) != tuple(range(rank))
+        return (*batches, *over, *left) if place else (*batches, *left, *over)
 
     def _axes(self, node: Node, place: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         found = [node.attrs.get(f"{what}_{'ab'[place]}") for what in ("batch", "over")]
@@ -513,17 +470,42 @@ class Body:
             return frozenset(self.root(value) for value in node.inputs[:1] if value is not None)
         if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON) and OpRole.CONVERT not in spec.roles:
             return frozenset()
+        users = self.users.get(node.outputs[0], [])
+        if users and all(self._flattens(user, node.outputs[0]) for user in users):
+            return frozenset()
         found: set[Value] = set()
+        others: set[Value] = set()
         for value in node.inputs:
             root = None if value is None else self.root(value)
             if root is None:
                 continue
             made = root.node
             if made is not None and self.goes_into(made, node, root):
-                found |= self._written_over(made)
+                inner = frozenset() if self._is_reshaped(value) else self._written_over(made)
+                found |= inner
+                others |= self.leaves(made) - inner
             else:
-                found.add(root)
-        return frozenset(found)
+                (others if self._is_reshaped(value) or self._is_flattened(made) else found).add(root)
+        return frozenset(found - others)
+
+    def _is_reshaped(self, value: Value | None) -> bool:
+        """Return whether a value is another one under other sizes. A matrix whose axes change places is one that a product makes so."""
+        shapes = (
+            [type_.shape for type_ in map(self.types.type_of, (value, self.root(value))) if isinstance(type_, TensorType)]
+            if value is not None
+            else []
+        )
+        return len(shapes) == 2 and shapes[0] != shapes[1] and (len(shapes[0] or ()) != 2 or shapes[0] != (shapes[1] or ())[::-1])
+
+    def _flattens(self, user: Node | None, value: Value) -> bool:
+        """Return whether a product of matrices reads a value with more axes."""
+        return user is not None and is_product(user) and self._axes_of(value) > len(self._axes(user, 0)[0]) + 2
+
+    def _is_flattened(self, node: Node | None) -> bool:
+        """Return whether a product is one of matrices, whose result its readers take in its own axes."""
+        if node is None or not is_product(node):
+            return False
+        return self._axes_of(node.outputs[0]) > len(self._axes(node, 0)[0]) + 2
 
     def _last_reads(self, kernels: Sequence[Kernel], results: Iterable[Value]) -> dict[object, int]:
         """Return the last kernel that reads each value; what the graph returns is read behind the last one."""
@@ -538,8 +520,9 @@ class Body:
 
     def plan(self, is_main: bool) -> FusedPlan:
         """Storages of this graph's results, in order."""
-        kernels = self.kernels()
-        found = FusedPlan([kernel.node for kernel in kernels], kernels=len(kernels))
+        found = FusedPlan([])
+        kernels = self._keep_states(self.kernels(), found)
+        found.steps, found.kernels = [kernel.node for kernel in kernels], len(kernels)
         results = {self.root(value) for value in self.graph.outputs}
         last = self._last_reads(kernels, results)
         end = len(kernels)
@@ -547,14 +530,15 @@ class Body:
         for step, kernel in enumerate(kernels):
             node = kernel.node
             if node.regions:
-                found.inside[step] = self._inside(node)
+                found.nested[step] = self._inside(node)
             elif kernel.makes and kernel.makes[0][0] is node.outputs[0] and self._is_scan(node):
                 found.inside[step] = self.size(node.outputs[0]) + -(-self.size(node.outputs[0]) // _BLOCK)
             over = self._written_over(node)
             dying = [read for read in kernel.reads if read in over and last.get(read) == step and read in owner]
             for made, size in kernel.makes:
                 until = end if made in results else last.get(made, step)
-                if isinstance(made, Value) and self._writes_over_state(node, made, last, step):
+                if made in found.over:
+                    found.busy[found.over[made]] = (last.get(found.over[made], 0), step)
                     continue
                 taken = next((read for read in dying if owner[read].size == size and not owner[read].is_output), None)
                 if taken is not None:
@@ -574,25 +558,31 @@ class Body:
         found.unsized = self.unsized
         return found
 
-    def _writes_over_state(self, node: Node, output: Value, last: dict[object, int], step: int) -> bool:
-        """Return whether a result lies where a loop's state, or a donated argument, was: of its size and read for the last time."""
-        spec = find_op(node.op)
-        first = node.inputs[0] if node.inputs else None
-        if spec is not None and OpRole.WRITE_PART in spec.roles and first is not None and self.root(first) in self.writable:
-            self.writable.discard(self.root(first))
-            self.writable.add(output)
-            return True
-        if output in {self.root(value) for value in self.graph.outputs}:
-            for value in self.leaves(node):
-                if (
-                    value in self.writable
-                    and last.get(value, -1) <= step
-                    and self.size(value) == self.size(output)
-                    and not is_product(node)
-                ):
-                    self.writable.discard(value)
-                    return True
-        return False
+    def _keep_states(self, kernels: list[Kernel], found: FusedPlan) -> list[Kernel]:
+        """Lay results of a loop, and those of donated arguments, where the argument is. Return the kernels with those that copy an argument
+        first, as it may be read when its result has been made (CopyInsertion)."""
+        makers = {made: step for step, kernel in enumerate(kernels) for made, _ in kernel.makes}
+        before: list[int] = []
+        readers: dict[object, list[int]] = {}
+        for step, kernel in enumerate(kernels):
+            above = {makers[read] for read in kernel.reads if read in makers}
+            before.append(reduce(or_, (before[maker] for maker in above), 1 << step))
+            for read in kernel.reads:
+                readers.setdefault(read, []).append(step)
+        copies: list[Kernel] = []
+        for argument, result in self.states:
+            made = self.root(result)
+            if made not in makers or made in found.over or self.size(argument) != self.size(made):
+                continue
+            found.over[made] = argument
+            step = makers[made]
+            own, node = readers.get(argument, []), kernels[step].node
+            if any(not before[step] >> reader & 1 for reader in own) or (step in own and argument not in self._written_over(node)):
+                copy = ("copy", argument)
+                copies.append(Kernel(node, {argument: None}, [(copy, self.size(argument))]))
+                for reader in own:
+                    kernels[reader].reads = {copy if read is argument else read: None for read in kernels[reader].reads}
+        return copies + kernels
 
     def _is_scan(self, node: Node) -> bool:
         """Return whether a window from the border on is a scan in blocks, whose parts are stored before they are added."""
@@ -602,17 +592,17 @@ class Body:
         reach = max((size for size in kernel if isinstance(size, int)), default=1)
         return reach > _BLOCK and sum(size for size in pads if isinstance(size, int)) == reach - 1
 
-    def _inside(self, node: Node) -> int:
-        """Return the most that a region of a node takes."""
-        most = 0
+    def _inside(self, node: Node) -> list[FusedPlan]:
+        """Return the plans of the regions of a node."""
+        found: list[FusedPlan] = []
+        is_loop = control_of(node) is Control.LOOP
         for region in node.regions:
-            is_loop = control_of(node) is Control.LOOP
-            state = [value for value in region.inputs if value not in self.roots] if is_loop else []
-            body = type(self)(region, self.types, state, self, self.is_loose)
-            plan = body.plan(is_main=not is_loop)
+            pairs = zip(region.inputs[2:], region.outputs[1:], strict=False) if is_loop else ()
+            states = [(argument, result) for argument, result in pairs if argument not in self.roots]
+            plan = type(self)(region, self.types, states, self, self.is_loose).plan(is_main=not is_loop)
             self.unsized.extend(plan.unsized)
-            most = max(most, *heights((one for one in plan.storages if not one.is_output), plan.inside, len(plan.steps)), 0)
-        return most
+            found.append(plan)
+        return found
 
 
 def _is_convolution(node: Node) -> bool:
@@ -625,81 +615,22 @@ def is_product(node: Node | None) -> bool:
     return spec is not None and spec.family is Family.CONTRACTION
 
 
-def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> list[int]:
-    """Bytes at each step."""
-    change = [0] * (steps + 2)
-    for one in storages:
-        size = -(-one.size // _ALIGNMENT) * _ALIGNMENT
-        change[one.born] += size
-        change[min(one.dies, steps) + 1] -= size
-    found = list(accumulate(change))[: steps + 1]
-    for step, size in inside.items():
-        found[step] += size
-    return found
-
-
-def _height(storages: Sequence[Storage], inside: dict[int, int], steps: int) -> int:
-    """Return bytes of the memory of temporaries: the better of two orders of placing them (ChooseBestHeapAlgorithm of XLA)."""
-    blocks = [(one.born, min(one.dies, steps), one.size) for one in storages if one.size]
-    blocks.extend((step, step, size) for step, size in inside.items() if size)
-    most = max(heights(storages, inside, steps), default=0)
-    if len(blocks) > _PLACED:
-        return most
-    # Which of equal ones comes first is not in the published rules: the last one, as in the programs where it matters.
-    by_size = sorted(blocks, key=lambda one: (-one[2], one[0] - one[1], -one[0]))
-    by_time = sorted(blocks, key=lambda one: (one[0] - one[1], -one[2], -one[0]))
-    return min(_placed(by_size), _placed(by_time))
-
-
-def _placed(blocks: Iterable[tuple[int, int, int]]) -> int:
-    """Return where the last block ends, each in the smallest gap that is free while it is there (GlobalDecreasingSizeBestFitHeap)."""
-    placed: list[tuple[int, int, int, int]] = []
-    exact = 0
-    for born, dies, size in blocks:
-        at, best, end = 0, None, 0
-        for start, stop in sorted((start, stop) for start, stop, first, last in placed if first <= dies and born <= last):
-            if start - end >= size and (best is None or start - end < best):
-                at, best = end, start - end
-            end = max(end, stop)
-        if best is None:
-            at = end
-        placed.append((at, -(-(at + size) // _ALIGNMENT) * _ALIGNMENT, born, dies))
-        exact = max(exact, at + size)
-    return exact
-
-
-def _packed(plan: FusedPlan, donated: frozenset[Value]) -> None:
-    """Put temporaries into memory of results that is not used then, large ones first; a result of a donated argument lies there."""
-    order = sorted(range(len(plan.storages)), key=lambda number: (-plan.storages[number].size, number))
-    homes: list[tuple[int, list[tuple[int, int]]]] = []
-    for number in order:
-        one = plan.storages[number]
-        if one.is_output:
-            if one.tenants[-1][0] in donated:
-                plan.shared.add(number)
-            else:
-                homes.append((one.size, [(one.born, len(plan.steps))]))
-            continue
-        for size, busy in reversed(homes):
-            if size >= one.size > 0 and all(one.dies < born or dies < one.born for born, dies in busy):
-                busy.append((one.born, one.dies))
-                plan.shared.add(number)
-                break
-
-
 def plan_fused(
     graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None, kind: type[Body] = Body
 ) -> FusedPlan:
     """Return the buffers of a program, and sums of them; of a sharded one on one device."""
-    given = [graph.inputs[argument] for argument, _ in aliased if argument < len(graph.inputs)]
-    body = kind(graph, types, given)
+    pairs = [
+        (graph.inputs[argument], graph.outputs[result])
+        for argument, result in aliased
+        if argument < len(graph.inputs) and result < len(graph.outputs)
+    ]
+    body = kind(graph, types, pairs)
     if sharding is not None:
         body.parts, body.partial = sharding.parts, frozenset(one.node for one in sharding.exchanges)
     plan = body.plan(is_main=True)
     results = [body.size(value) for value in graph.outputs]
-    _packed(plan, frozenset(body.root(graph.outputs[result]) for _, result in aliased if result < len(results)))
-    temporaries = [one for number, one in enumerate(plan.storages) if not one.is_output and number not in plan.shared]
-    plan.temporary = _height(temporaries, plan.inside, len(plan.steps))
+    plan.temporary = height(packed(plan, body.size))
+    sum_nested(plan)
     plan.arguments = sum(body.size(value) for value in graph.inputs)
     plan.constants = sum(body.size(value) for value in graph.weights)
     plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
@@ -708,20 +639,23 @@ def plan_fused(
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
     is_known = all(find_op(node.op) is not None for node in graph.walk())
-    plan.high = max(plan.temporary, _most(graph, types, given, results, body.parts)) if is_known else None
+    plan.high = max(plan.temporary, _most(graph, types, pairs, results, body.parts)) if is_known else None
     if sharding is not None:
         plan.exchanges = [(one, -(-one.nbytes // sharding.parts(one.node.outputs[0]))) for one in sharding.exchanges]
     return plan
 
 
-def _most(graph: Graph, types: Inferred, given: Sequence[Value], results: Sequence[int], parts: Callable[[Value], int]) -> int:
+def _most(
+    graph: Graph, types: Inferred, pairs: Sequence[tuple[Value, Value]], results: Sequence[int], parts: Callable[[Value], int]
+) -> int:
     """Return the most that any order takes that is near: nothing is fused or written over, and each operand is brought into another
     order."""
-    loose = Body(graph, types, given, is_loose=True)
+    loose = Body(graph, types, is_loose=True)
     loose.parts = parts
     plan = loose.plan(is_main=True)
+    sum_nested(plan)
     own = [one for one in plan.storages if not one.is_output]
-    copies = sum(loose.size(graph.inputs[place]) for place in range(len(graph.inputs)) if graph.inputs[place] in set(given))
+    copies = sum(loose.size(argument) for argument, _ in pairs)
     within = {step: 2 * size for step, size in plan.inside.items()}
-    scalars = _ALIGNMENT * sum(len(node.regions) + 1 for node in graph.walk() if node.regions)
+    scalars = ALIGNMENT * sum(len(node.regions) + 1 for node in graph.walk() if node.regions)
     return max(heights(own, within, len(plan.steps)), default=0) + copies + max(results, default=0) + scalars

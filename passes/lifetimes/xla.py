@@ -22,7 +22,8 @@ from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, XLA_NOTE, Body, FusedPlan, is_product, plan_fused
+from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, XLA_NOTE, Body, is_product, plan_fused
+from irscope.passes.lifetimes.packed import FusedPlan
 from irscope.passes.lifetimes.sharded import Sharding
 from irscope.passes.sizes import dim_cell
 from irscope.passkit.base import Analysis, PassContext
@@ -265,9 +266,9 @@ class XlaMemory(Analysis[FusedPlan]):
                 one.size,
                 one.born,
                 one.dies,
-                "result" if one.is_output else "in a result" if number in result.shared else "",
+                "result" if one.is_output else "in a result" if one.is_shared else "",
             )
-            for number, one in enumerate(result.storages)
+            for one in result.storages
         ]
         return Report(
             pass_name=self.name,

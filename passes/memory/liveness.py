@@ -13,8 +13,9 @@ from irscope.ir.graph import Facet, Graph
 from irscope.memory.tape import REPORTED
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
-from irscope.passes.lifetimes.fused import XLA_NOTE, FusedPlan
+from irscope.passes.lifetimes.fused import XLA_NOTE
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
+from irscope.passes.lifetimes.packed import FusedPlan
 from irscope.passes.lifetimes.timeline import (
     INSIDE,
     ROLES,
