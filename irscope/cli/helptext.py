@@ -20,8 +20,7 @@ Described: TypeAlias = dict[str, Any]
 TABLE: Final = Path(__file__).with_name("helptext.json")
 MOST_OPTIONS: Final = 10
 """Options on the first screen of a help."""
-MOST_EXAMPLES: Final = 3
-"""Examples there, and on docs/commands.md."""
+_EXAMPLES: Final = 3
 _SCREEN: Final = 40
 """Lines of a screen, for which the second paragraph of a description may be too long."""
 _CLAUSE: Final = 20
@@ -78,7 +77,7 @@ def short_help(name: str) -> str:
     usage = " ".join([f"usage: irscope {name} [options]", *map(_place, places)])
     rest = [
         "",
-        *example_lines(entry["examples"][:MOST_EXAMPLES]),
+        *example_lines(entry["examples"][:_EXAMPLES]),
         "",
         "arguments and most used options:" if places else "most used options:",
         *(_row(argument, width) for argument in (*places, *common)),

@@ -59,6 +59,9 @@ PACKAGES = {
     " timm ": "timm",
     "compare-flops": "torch",
     "simulate": "torch",
+    "--compile": "torch",
+    "irscope record": "torch",
+    "irscope audit": "pyarrow",
     "train-plan": "torch",
 }
 """What examples with these words need."""

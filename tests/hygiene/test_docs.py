@@ -1,6 +1,7 @@
 """What the documentation shows is what a reader gets: commands are run and compared, tables are checked against the code.
 
-A line `...` in shown output stands for any lines. IRSCOPE_UPDATE_DOCS=1 writes the outputs anew.
+A line `...` in shown output stands for any lines. In a `shell-session` block amounts and widths of columns may be others: it shows what was
+measured, or what a command printed beside the files that it wrote. IRSCOPE_UPDATE_DOCS=1 writes the outputs of `console` blocks.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tests.tools.pages import GENERATED
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 _CONSOLE = re.compile(r"```console\n(.*?)```", re.S)
+_MEASURED = re.compile(r"```shell-session\n(.*?)```", re.S)
 _PYTHON = re.compile(r"```python\n(.*?)```", re.S)
 
 
@@ -35,12 +37,12 @@ def outputs(block: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def run(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a documented command prints on stdout."""
+def run(command: str, capsys: pytest.CaptureFixture[str], folder: Path = ROOT) -> str:
+    """Return what a documented command prints on stdout."""
     name, *arguments = shlex.split(command)
     assert name == "irscope"
     if arguments[0] in ("simulate", "generate", "train-plan"):
-        return forked.irscope(*arguments, folder=ROOT).stdout
+        return forked.irscope(*arguments, folder=folder).stdout
     main(arguments)
     return capsys.readouterr().out
 
@@ -74,6 +76,26 @@ def test_commands_print_what_is_shown(page: Path, capsys: pytest.CaptureFixture[
         if os.environ.get("IRSCOPE_UPDATE_DOCS"):
             text = text.replace(block, updated)
             page.write_text(text, encoding="utf-8")
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with one sign for each amount, one blank for each gap, and one dash for each rule."""
+    return re.sub(r"[ \t]+", " ", re.sub(r"─+", "─", re.sub(r"\d[\d,.]*(?: (?:[num]?s|[KMG]?i?B)\b)?", "0", text)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if _MEASURED.search(page.read_text(encoding="utf-8"))], ids=lambda page: page.name)
+def test_commands_that_measure_print_lines_as_shown(
+    page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for block in _MEASURED.findall(page.read_text(encoding="utf-8")):
+        for command, shown in outputs(block):
+            if installed(command):
+                printed = "".join(line.rstrip() + "\n" for line in run(command, capsys, tmp_path).splitlines())
+                assert agree(without_numbers(shown), without_numbers(printed)), f"{page.name}: {command}\n{printed}"
 
 
 def test_the_readme_pass_is_the_sample_pass() -> None:

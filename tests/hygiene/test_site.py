@@ -65,3 +65,17 @@ def test_every_anchor_is_there(page: Path) -> None:
         if not all(anchor in found for found in anchors(target.resolve())):
             wrong.append(link)
     assert not wrong
+
+
+MOST_WORDS = 400
+"""On a page that answers a question, outside of what is typed and printed."""
+
+
+def test_a_page_answers_its_question_in_few_words() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    [questions] = [section["How do I ..."] for section in site["nav"] if "How do I ..." in section]
+    words = {}
+    for page in pages_of(questions):
+        text = re.sub(r"^    .*$", "", _FENCE.sub("", (DOCS / page).read_text(encoding="utf-8")), flags=re.M)
+        words[page] = len(re.findall(r"\S*\w\S*", text))
+    assert not {page: count for page, count in words.items() if count > MOST_WORDS}

@@ -99,7 +99,7 @@ def test_messages_are_plain_english() -> None:
     ]
 
 
-MOST_WORDS = 50_500
+MOST_WORDS = 42_400
 """Of all pages of docs/, generated ones too, and of the changelog. 40,000 are the aim: a page that grows makes another one shorter."""
 
 

@@ -21,15 +21,11 @@ _MEMBERS = {
     "Graph",
     "Node",
     "Program",
-    "Type",
     "Value",
     "OpCall",
     "Analysis",
     "PassContext",
-    "PassResult",
     "Transform",
-    "Column",
-    "Quantity",
     "CachingAllocator",
 }
 """Classes whose members authors of passes, operators and reports use; of the classes that scripts use all have them."""

@@ -17,7 +17,6 @@ from irscope.cli.args import (
     group_of,
 )
 from irscope.cli.generate import HOW_OPTIONS, add_how_arguments
-from irscope.cli.helptext import MOST_EXAMPLES
 from irscope.cli.main import GROUPS, command_named, parser_of
 
 _SHARED = (MODEL_OPTIONS, DEVICE_OPTIONS, OUTPUT_OPTIONS, STEP_OPTIONS, HOW_OPTIONS)
@@ -38,7 +37,7 @@ def commands_page() -> str:
     lines = [
         "# Commands and options",
         "",
-        "`irscope COMMAND --help all` says more, with further examples. [The command line](cli.md) has the rules of all commands.",
+        "`irscope COMMAND --help` has further examples, `--help all` says more. [The command line](cli.md) has the rules of all commands.",
         "",
     ]
     for question, commands in GROUPS.items():
@@ -59,8 +58,8 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
     yield ""
     yield escaped(" ".join(cleandoc(command.__doc__ or "").split("\n\n")[0].split()))
     yield ""
-    for line, answer in command.examples[:MOST_EXAMPLES]:
-        yield f"* {answer} `{line}`"
+    line, answer = command.examples[0]
+    yield f"`{line}`: {answer}"
     rows: list[tuple[str, str]] = []
     others: list[str] = []
     for group in parser._action_groups:

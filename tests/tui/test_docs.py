@@ -1,4 +1,4 @@
-"""The page on the UI against the UI."""
+"""The page on the screens of the UI against the UI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from irscope.tui.actions import SCREENS, ScreenRecord
 from irscope.tui.browse.filter import HELP, parse_filter
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tui.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "tui-screens.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("record", SCREENS, ids=lambda record: record.name)
