@@ -14,6 +14,7 @@ from irscope import diskcache
 from irscope._version import __version__
 from irscope.budget import reading
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
+from irscope.devices.releases import ort_release
 from irscope.diagnostics import Diagnostic, DiagnosticSink, Severity
 from irscope.errors import UsageError
 from irscope.frontends.base import LoadOptions
@@ -26,7 +27,6 @@ from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
 from irscope.ir.types import Type
-from irscope.ops.ort_versions import ort_release
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
 from irscope.passes.inference.shapes import Shapes, misstated, sizes_that_run, tied_sizes

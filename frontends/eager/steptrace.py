@@ -18,7 +18,7 @@ from irscope.frontends.eager.steps import Plan, Recorded, record_steps
 from irscope.ir.graph import Names, Node, Role, paused_gc
 from irscope.ir.places import Scope, root_scope
 from irscope.ir.program import Program
-from irscope.memory.moments import passes
+from irscope.memory.run import passes
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
 from irscope.training import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name

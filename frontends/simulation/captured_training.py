@@ -49,7 +49,7 @@ from irscope.frontends.simulation.compilations import Compilations
 from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.simulation.process import may_differentiate
 from irscope.ir.program import Assumed, Program
-from irscope.memory.moments import kinds_by_life
+from irscope.memory.run import kinds_by_life
 from irscope.memory.tape import DeviceRun, Span, Tape
 from irscope.training import CATEGORIES, TUNING
 

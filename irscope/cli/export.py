@@ -21,7 +21,6 @@ from irscope.frontends.zoo.names import is_name, is_script
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
-from irscope.passes.exports.pictures import COLOURINGS
 from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
@@ -38,7 +37,7 @@ from irscope.report.renderers import renderer
 from irscope.report.report import Document, Report
 from irscope.report.units import bytes_text
 from irscope.session import Model, open_model
-from irscope.tools.export import PICTURE_KINDS, View, picture
+from irscope.tools.export import COLOURINGS, PICTURE_KINDS, View, picture
 from irscope.tools.rewrite import FileOrder, Rewritten, file_order, open_nodes_of, rewrite, write_reordered
 
 _TIMELINE_KINDS = ("pickle", "json", "csv")

@@ -80,6 +80,8 @@ COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name,
 _SHARED: Final = {
     **{name.lower(): ("listings", name) for name in ("Devices", "Config", "Cache", "Zoo", "Ops")},
     **{name.lower(): ("textform", name) for name in ("Show", "Opt", "Repro")},
+    "sweep": ("costs", "SweepCommand"),
+    "compare-flops": ("costs", "CompareFlopsCommand"),
 }
 """Module and class of small commands that share one; another command has a module of its name, with the class `Command`."""
 

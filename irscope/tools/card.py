@@ -28,7 +28,7 @@ from irscope.ir.places import FileRegion
 from irscope.ir.program import GENERATES, LIVE, TRAINS, Program, Runtime
 from irscope.ir.spelling import typed_input
 from irscope.ir.types import TensorType
-from irscope.memory.moments import ROUNDING
+from irscope.memory.run import ROUNDING
 from irscope.passes.advice.advise import Advise
 from irscope.passes.advice.finding import Finding
 from irscope.passes.cost.bounds import FREE, UNKNOWN

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope.memory.formulas import BY_BOTH, BY_PROMPT, Moments, PeakFormula, Piece, Polynomial, Sizes, joined, moments_formula
-from irscope.memory.moments import highest_by_origin
+from irscope.memory.run import highest_by_origin
 from irscope.memory.tape import Tape
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from irscope.devices import Target
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.simulation.imports import check_machine
 from irscope.memory.kernels import workspace_policy
-from irscope.memory.moments import kinds_by_life, moments, phase_peaks
-from irscope.memory.run import rows_of
+from irscope.memory.run import kinds_by_life, moments, phase_peaks, rows_of
 from irscope.memory.tape import Origin, Slots, Span, Tape
 from irscope.passkit.script import RUNNERS, run_script
 from irscope.report.values import Quantity, quantity

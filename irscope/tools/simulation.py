@@ -16,8 +16,7 @@ from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import UsageError
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
-from irscope.memory.moments import RESIDENT, ROUNDING
-from irscope.memory.run import Lives, Row, rows_of, summed, totals_of
+from irscope.memory.run import RESIDENT, ROUNDING, Lives, Row, rows_of, summed, totals_of
 from irscope.memory.tape import COUNTERS, Bytes, Origin, Replayed, Tape, counters_json
 from irscope.passes.lifetimes.timeline import limits_of, shown_steps
 from irscope.passkit.settings import Settings

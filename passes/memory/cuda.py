@@ -17,7 +17,7 @@ from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
-from irscope.memory.moments import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
+from irscope.memory.run import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import ACTIVATION, OUTPUT, REPORTED, Counter, DeviceRun, End, Replayed, Tape, Unbounded
 from irscope.ops.spec import MemoryEvent
 from irscope.passes.graph.alias import Alias, Aliases

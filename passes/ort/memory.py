@@ -9,13 +9,13 @@ from typing import ClassVar, Literal
 from irscope.amounts import Bytes
 from irscope.devices import find_device
 from irscope.devices.catalogue import target_of
+from irscope.devices.releases import ort_release
 from irscope.errors import UsageError
 from irscope.ir.bind import type_binder
 from irscope.ir.dims import Dim, bind
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.types import Type
 from irscope.memory.arena import FIRST_REGION, MOST_DEAD
-from irscope.ops.ort_versions import ort_release
 from irscope.ops.registry import has_bodies
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.engine import Inferred

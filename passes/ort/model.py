@@ -8,6 +8,7 @@ from dataclasses import field
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
+from irscope.devices.releases import NEWEST_ORT, OrtRelease, ort_release
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, SymDim, bounds
 from irscope.ir.dtypes import DType
@@ -15,7 +16,6 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import BfcArena, Strategy
 from irscope.ops.ort import CHOICE, FUNCTIONS, FunctionStep, function_of, runs_halves
-from irscope.ops.ort_versions import NEWEST, OrtRelease, ort_release
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
@@ -89,7 +89,7 @@ class OrtPlan:
     """Where sizes are unknown, the figures with the least and the most that each can be; the latter None where one has no limit."""
     device: str = "cpu"
     """Name of the device that was asked for."""
-    release: OrtRelease = field(default_factory=lambda: ort_release(NEWEST))
+    release: OrtRelease = field(default_factory=lambda: ort_release(NEWEST_ORT))
     """The release of ONNX Runtime that it is for."""
     level: str = ""
     """The optimisations of the session whose graph it is, and how they are known; empty for a file as written."""

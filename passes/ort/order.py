@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from irscope.amounts import Seconds
+from irscope.devices.releases import ort_release
 from irscope.immutable import immutable
 from irscope.ir.graph import Facet, Graph, paused_gc
-from irscope.ops.ort_versions import ort_release
 from irscope.passes.inference.shapes import Shapes
 from irscope.passes.order.schedule import Schedule, Scheduled
 from irscope.passes.ort.known import known_types

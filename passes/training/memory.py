@@ -18,7 +18,7 @@ from irscope.immutable import mutable
 from irscope.ir.graph import Facet, Graph, Node, paused_gc
 from irscope.ir.program import Program
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
-from irscope.memory.moments import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
+from irscope.memory.run import ROUNDED, ROUNDING, Moments, moments, phase_peaks, shown_size
 from irscope.memory.tape import COUNTERS, REPORTED, Bytes, Counter, Outcome, Replayed, Stretch, changes_of
 from irscope.passes.cost.time import Time, Timing
 from irscope.passes.lifetimes.timeline import INSIDE, Footprint, Held, HeldOver, Of, limits_of

@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper, shape_inference
 
 from irscope import processes
 from irscope.devices import find_device
+from irscope.devices.releases import ort_release
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.base import LoadOptions
@@ -31,7 +32,6 @@ from irscope.frontends.onnx.tensors import TensorReader, is_literal
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode, packed_size
 from irscope.ir.places import Literal
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.ort_versions import ort_release
 from irscope.ops.values import from_bytes, to_array
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_values

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from irscope.cli.main import main
+from irscope.devices import releases
+from irscope.devices.releases import NEWEST_ORT, ort_release
 from irscope.errors import UsageError
-from irscope.ops import ort_versions
-from irscope.ops.ort_versions import NEWEST, ort_release
 from tests.frontends.onnx.build import model, value
 
 
@@ -61,8 +61,8 @@ def test_session_is_that_of_the_release_that_is_asked_for(
 
 
 def test_default_is_the_installed_release_else_the_newest_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for installed, version in (("1.20.1", "1.20"), ("1.32.0.dev1", "1.32"), ("", NEWEST)):
-        monkeypatch.setattr(ort_versions, "_installed", lambda installed=installed: installed)
+    for installed, version in (("1.20.1", "1.20"), ("1.32.0.dev1", "1.32"), ("", NEWEST_ORT)):
+        monkeypatch.setattr(releases, "_installed_ort", lambda installed=installed: installed)
         assert ort_release("").version == version
     assert ort_release("1.31.1").text == "1.31"
 

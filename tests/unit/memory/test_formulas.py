@@ -20,7 +20,7 @@ from irscope.memory.formulas import (
     moments_formula,
     polynomial_through,
 )
-from irscope.memory.moments import highest_by_origin
+from irscope.memory.run import highest_by_origin
 from irscope.memory.tape import Origin, Tape
 
 FACTORS = st.fixed_dictionaries({power: st.integers(0, 10**6) for power in BY_PROMPT})

@@ -7,8 +7,7 @@ import pytest
 
 from irscope.ir.dims import parse_dim
 from irscope.memory.caching import CachingAllocator, OutOfMemory
-from irscope.memory.moments import kinds_by_life
-from irscope.memory.run import Lives, rows_of, totals_of
+from irscope.memory.run import Lives, kinds_by_life, rows_of, totals_of
 from irscope.memory.tape import LOADING, Origin, Span, Spread, Tape, Unbounded
 
 MIB = 1 << 20

@@ -1,19 +1,21 @@
-"""`irscope sweep`."""
+"""`irscope sweep` and `compare-flops`: costs over sizes, and beside other counters."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, open_from, refuse_bound, write_answer
+from irscope.cli.args import add_model_arguments, add_output_arguments, models_from, open_from, refuse_bound, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
-from irscope.errors import UsageError
+from irscope.errors import ExitCode, UsageError
 from irscope.ir.bind import over_option, typed
 from irscope.passes.memory.curve import Sweep
 from irscope.passes.memory.points import sizes_in
 from irscope.session import Results
+from irscope.tools.peers import PEERS, count_with, counters_document, find_peers
 
 
-class Command:
+class SweepCommand:
     """Compute peak memory, FLOPs, bytes and time at many sizes, in one table from one analysis.
 
     The model needs sizes that are open: exported with dynamic shapes, or opened with --input x=f32[batch,3,224,224].
@@ -49,3 +51,35 @@ class Command:
         write_answer(model.document(Results([result], model.manager.settings)), args)
         report_diagnostics(model.diagnostics, args.verbose)
         return strict_code(args, [model], [result.report()])
+
+
+class CompareFlopsCommand:
+    """Compare irscope's FLOPs with those of other counters, and explain the difference operator by operator.
+
+    Counters: torch (torch.utils.flop_counter) and fvcore count .pt2 and .pt files and models by name, onnx-tool counts .onnx files.
+    Without --against, every counter that is installed and can read the model runs. irscope itself needs none of them.
+    """
+
+    examples = (
+        ("irscope compare-flops model.pt2", "do other counters agree, and why not?"),
+        ("irscope compare-flops --against torch model.pt2", "which operators does PyTorch's own counter leave out?"),
+        ("irscope compare-flops --format csv model.pt2 model.pt", "the same for several models, as a table?"),
+    )
+    common = ("--against", "--input", "--bind", "--method", "--rows", "--sort", "--top", "--filter", "--format", "--output")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_model_arguments(parser, many=True)
+        parser.add_argument("--against", default="", metavar="NAME,...", help=f"any of {', '.join(PEERS)}; default: those installed")
+        add_output_arguments(parser, plots="what each counter counts")
+
+    def run(self, args: argparse.Namespace) -> int:
+        find_peers(args.against)
+        counted = [count_with(model, args.against) for model in models_from(args, keep_calls=True)]
+        document = counters_document(counted)
+        write_answer(document, args)
+        for one in counted:
+            report_diagnostics(one.model.diagnostics, args.verbose)
+        if args.strict and not all(one.is_complete for one in counted):
+            sys.stderr.write("irscope: error IRS405: --strict: a counter could not count the model\n")
+            return ExitCode.PARTIAL
+        return strict_code(args, [one.model for one in counted], [one.report for one in counted])
