@@ -99,11 +99,11 @@ def test_messages_are_plain_english() -> None:
     ]
 
 
-MOST_WORDS = 42_400
-"""Of all pages of docs/, generated ones too, and of the changelog. 40,000 are the aim: a page that grows makes another one shorter."""
+MOST_WORDS, MOST_OF_CHANGELOG = 40_000, 700
+"""Of all pages of docs/, generated ones too, and of the changelog. A page that grows makes another one shorter."""
 
 
 def test_pages_do_not_grow() -> None:
-    pages = [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in sorted((ROOT / "docs").glob("*.md"))}
     assert sum(words.values()) <= MOST_WORDS, sorted(words.items(), key=lambda item: -item[1])[:10]
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split()) <= MOST_OF_CHANGELOG

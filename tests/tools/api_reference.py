@@ -53,7 +53,7 @@ def _facade(name: str, listed: dict[int, str]) -> Iterator[str]:
             members = members if name == FACADES[0] or public in _MEMBERS else []
             yield "\n".join([f"### {public}\n\n{_doc(found)}\n", *members, *([""] if members else [])])
         elif name == FACADES[0] and inspect.isfunction(found):
-            yield f"### {public}\n\n```python\n{_signature(public, found, annotated=True)}\n```\n\n{_doc(found)}\n"
+            yield f"### {public}\n\n```python\n{_signature(public, found, defaults=True)}\n```\n\n{_doc(found)}\n"
     rest = {public: found for public, found in offered.items() if not inspect.isclass(found)}
     if name != FACADES[0] and rest:
         yield "### Functions and values\n"
@@ -93,19 +93,19 @@ def _clause(member: object) -> str:
     return _doc(member).split(". ")[0].rstrip(".")
 
 
-def _signature(name: str, function: object, *, annotated: bool = False) -> str:
-    """Return a signature; without annotations, the names of its parameters."""
+def _signature(name: str, function: object, *, defaults: bool = False) -> str:
+    """Return a signature: the names of its parameters, or these with their defaults and what it returns."""
     assert callable(function)
     signature = inspect.signature(function)
-    if not annotated:
+    if not defaults:
         return f"{name}({', '.join(parameter for parameter in signature.parameters if parameter not in ('self', 'cls'))})"
     parameters = [
         parameter if isinstance(parameter.default, _SHOWN) else parameter.replace(default=...)
         for parameter in signature.parameters.values()
         if parameter.name not in ("self", "cls")
     ]
-    text = str(signature.replace(parameters=parameters)).replace("Ellipsis", "...")
-    return name + re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+    text = str(signature.replace(parameters=[parameter.replace(annotation=parameter.empty) for parameter in parameters]))
+    return name + re.sub(r"-> '([^']*)'", r"-> \1", text.replace("Ellipsis", "..."))
 
 
 _SHOWN = (bool, int, float, str, type(None), type)

@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import mode
 from typing import Any, Final
 
 from tests.tools.bench.measurement import Measurement, amount
@@ -69,10 +70,16 @@ _AGAIN = "a CPU second"
 """The end of names of rows that repeat another by another clock."""
 
 
+def _where(machine: dict[str, Any]) -> str:
+    """Return what a suite ran on."""
+    return f"Python {machine['python']}, {machine['processors']} processors, {machine['system']}"
+
+
 def _page(kept: dict[str, Any]) -> Iterator[str]:
     yield "# Performance\n"
     yield _INTRODUCTION
-    yield f"\nThese are the figures of irscope {kept['version']}."
+    usual = mode(_where(found["machine"]) for found in kept["suites"].values())
+    yield f"\nThese are the figures of irscope {kept['version']}, on {usual} unless others are named."
     for suite in SUITES:
         found = kept["suites"].get(suite)
         yield f"\n## {_TITLES[suite]}\n\n{heading(suite)}\n"
@@ -83,8 +90,7 @@ def _page(kept: dict[str, Any]) -> Iterator[str]:
         yield from table(row for row in rows if row.goal is not None or (row.ratio is not None and not row.name.endswith(_AGAIN)))
         if found["notes"]:
             yield "\n" + "\n".join(f"* {note}" for note in found["notes"])
-        machine = found["machine"]
-        where = f"Python {machine['python']}, {machine['processors']} processors, {machine['system']}"
-        yield f"\n{where}; loop {found['loop']:.3f} CPU s."
+        where = _where(found["machine"])
+        yield f"\n{'' if where == usual else f'{where}; '}loop {found['loop']:.3f} CPU s."
         if suite in _AFTER:
             yield "\n" + _AFTER[suite]
