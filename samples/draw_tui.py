@@ -8,14 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from textual.app import App
-from textual.pilot import Pilot
-
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.picker import samples
 from irscope.tui.start import StartApp
 from irscope.tui.text import UNICODE
+from irscope.tui.tour import settled
 
 SIZE = (120, 36)
 SAMPLE, BOUND = "image-network", {"batch": 32}
@@ -37,24 +35,16 @@ SIZES = ((80, 24), (200, 60))
 """Screens are drawn at these sizes of a terminal too."""
 
 
-async def settle(app: App[object], pilot: Pilot[object]) -> None:
-    """Until everything that was asked has been answered and drawn."""
-    for _ in range(6):
-        await pilot.pause(0.05)
-        await app.workers.wait_for_complete()
-    await pilot.pause()
-
-
 async def picture(name: str, keys: tuple[str, ...], folder: Path, size: tuple[int, int] = SIZE) -> None:
     """One picture of a screen over the sample; its name has the size where it is not the usual one."""
     sample, sizes = OTHERS.get(name, (SAMPLE, BOUND))
     path = next(path for path in samples() if path.stem == sample)
     app = IrscopeApp(open_model(path).rebound(sizes), UNICODE)
     async with app.run_test(size=size) as pilot:
-        await settle(app, pilot)  # type: ignore[arg-type]  # what an app returns does not matter here
+        await settled(app, pilot)
         for key in keys:
             await pilot.press(key)
-            await settle(app, pilot)  # type: ignore[arg-type]
+            await settled(app, pilot)
         app.clear_notifications()
         await pilot.pause()
         write(app.export_screenshot(title=f"irscope tui {path.name}"), file_of(name, folder, size))
@@ -74,7 +64,7 @@ async def compare_picture(folder: Path, size: tuple[int, int]) -> None:
         return
     app = IrscopeApp(open_model(model), UNICODE, other=str(recording))
     async with app.run_test(size=size) as pilot:
-        await settle(app, pilot)  # type: ignore[arg-type]
+        await settled(app, pilot)
         write(app.export_screenshot(title=f"irscope tui {model.name} {recording.name}"), file_of("compare", folder, size))
 
 

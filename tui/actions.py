@@ -61,7 +61,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("prompt", "drop", ("escape",), "Drop", "Go back; a filter is dropped, sizes stay as they were.", footer=True),
     Action("screen", "filter", ("slash",), "Filter", "Show only the rows that match what you type.", footer=True),
     Action("screen", "go_to", ("g",), "Go to", "Go to a node, a module or a step by its name or number."),
-    Action("screen", "sizes", ("c",), "Sizes", "Set sizes, such as batch=8, also those of --bind; an empty line unsets them."),
+    Action("screen", "sizes", ("c",), "Sizes", "Set sizes, such as batch=8, or batch=8 l4 with a device; an empty line unsets them."),
     Action("screen", "device", ("D",), "Device", "Choose the device that memory and time are for, on all screens."),
     Action("screen", "lifetime", ("m",), "Lifetimes", "Choose when tensors are freed: as Python, ONNX Runtime or TorchScript does it."),
     Action("screen", "run", ("F",), "First run", "Show memory in the first run, in the steady ones, or in the one that needs more."),

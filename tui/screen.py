@@ -132,7 +132,7 @@ class ModelScreen(Looks, Screen[None]):
         """Yield the input lines; a screen yields them where they are to appear."""
         names = " ".join(f"{name}=8" for name in self.session.sizes[:3])
         yield Prompt("Filter", self.FILTER_HINT, id=_FILTER)
-        yield Prompt("Sizes", f"such as {names}", id=_SIZES)
+        yield Prompt("Sizes", f"such as {names}, with a device where another one is meant: {names} l4", id=_SIZES)
         yield Prompt("Go to", "a name, a module or a step", id=_GO_TO)
 
     def on_mount(self) -> None:
@@ -230,8 +230,14 @@ class ModelScreen(Looks, Screen[None]):
         self.show()
 
     def set_sizes(self, text: str) -> str:
-        """Bind symbols on all screens; returns an error message, if any."""
-        problem = self.session.set_sizes(text)
+        """Bind symbols on all screens, and take the device that is named beside them; returns an error message, if any."""
+        words = text.replace(",", " ").split()
+        device = next((one.name for one in all_devices() if one.name in words), "")
+        if device:
+            self._change(device=device)
+            if words == [device]:
+                return ""
+        problem = self.session.set_sizes(" ".join(word for word in words if word != device))
         if not problem:
             self.query_one(TotalsHeader).refresh()
             self.call_after_refresh(self.asked)

@@ -12,7 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from irscope.cli.args import add_model_arguments, add_step_arguments, check_terminal, load_options, opened_for, step_from, step_words
+from irscope.cli.args import (
+    add_model_arguments,
+    add_output_file,
+    add_step_arguments,
+    check_terminal,
+    load_options,
+    opened_for,
+    progress_from,
+    step_from,
+    step_words,
+)
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
@@ -30,7 +40,8 @@ class Command:
     recording of a real run, it opens on the comparison of the two. A recording alone, as `irscope simulate -o
     run.jsonl` or `irscope record` writes it, is shown without a model: the verdict, memory over the recorded step, and what is alive at
     its peak. With --train it shows a training step: MODEL is a name or a function in a script, as for train-plan, and the memory screen
-    begins with the step by category. Several recordings, such as those of ranks of one job, stand side by side.
+    begins with the step by category. Several recordings, such as those of ranks of one job, stand side by side. With --record the keys of
+    --keys are pressed without a terminal, and a moving picture of the screens is written.
     """
 
     examples = (
@@ -39,9 +50,23 @@ class Command:
         ("irscope tui run.jsonl", "what did `simulate -o run.jsonl train.py` find, and what is alive when?"),
         ("irscope tui --browser model.onnx", "how does it look in a web browser?"),
         ("irscope tui rank0.jsonl rank1.jsonl", "how do ranks of a job differ, and when?"),
+        ('irscope tui --record tour.svg --keys "2 W enter" model.onnx', "how does one see what would lower the peak?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
-    common = ("--device", "--memory", "--bind", "--input", "--train", "--optimizer", "--as", "--compile", "--ort-level", "--browser")
+    common = (
+        "--device",
+        "--memory",
+        "--bind",
+        "--input",
+        "--train",
+        "--optimizer",
+        "--as",
+        "--compile",
+        "--ort-level",
+        "--browser",
+        "--record",
+        "--keys",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)
@@ -51,6 +76,8 @@ class Command:
         parser.add_argument("more", metavar="MORE", nargs="*", help="further recordings beside the first two, such as other ranks of a job")
         parser.add_argument("--train", action="store_true", help="show the training step of MODEL, a name or ./train.py:build")
         parser.add_argument("--browser", action="store_true", help="serve the same in a web browser of this machine, by textual-serve")
+        add_output_file(parser, "--record", help="write a moving picture, an SVG, of what the keys of --keys lead to")
+        parser.add_argument("--keys", default="", help="with --record: keys as a shell parts them, such as \"2 c 'batch=64 l4' enter\"")
         add_step_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -59,6 +86,10 @@ class Command:
             _where(args)
             importlib.import_module("irscope.tui.browser").serve([word for word in sys.argv[2:] if word != "--browser"])
             return 0
+        if args.record:
+            return _record(args)
+        if args.keys:
+            raise UsageError("--keys are those of --record", hint='irscope tui --record tour.svg --keys "2 W enter" MODEL')
         named = args.model or "MODEL"
         is_served = bool(os.environ.get("IRSCOPE_SERVED"))
         if is_served:
@@ -79,6 +110,28 @@ class Command:
         if is_served:
             importlib.import_module("irscope.tui.browser").say_end()
         return 0
+
+
+def _record(args: argparse.Namespace) -> int:
+    """Write the moving picture of a script of keys."""
+    from irscope.files import write_text
+
+    load_options(args)
+    _check_more(args)
+    path, _ = _where(args)
+    if path is None:
+        raise UsageError("--record needs a model or a recording", hint='irscope tui --record tour.svg --keys "2 W enter" MODEL')
+    watching = progress_from(args)
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        for one in watching:
+            one.progress(None, done, total, what)
+
+    found = _read(args, path, tell)
+    write_text(
+        Path(args.record), [importlib.import_module("irscope.tui.tour").moving_picture(found.what, args.keys, found.other, found.step)]
+    )
+    return 0
 
 
 def _check_more(args: argparse.Namespace) -> None:

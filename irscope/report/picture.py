@@ -63,8 +63,8 @@ def colours_of(names: Sequence[str]) -> list[int]:
 
 
 def _category(name: str) -> str:
-    """Return the category that a name such as `activations (modelled)` or `buffers, inputs` begins with."""
-    word = name.partition(" (")[0].partition(",")[0].removesuffix("s")
+    """Return the category that a name such as `activations (modelled)`, `buffers, inputs` or `weights and inputs` begins with."""
+    word = name.partition(" (")[0].partition(",")[0].partition(" and ")[0].removesuffix("s")
     return _OTHER_WORDS.get(word, word)
 
 

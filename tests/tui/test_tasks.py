@@ -1,159 +1,142 @@
-"""What people come for, by the keys that docs/tui.md says, in at most six of them, at three sizes of the terminal."""
+"""What people come for, by the keys that docs/tui.md says, in at most four, at three sizes of the terminal: the text that is seen."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from textual.pilot import Pilot
 
+from irscope.cli.main import main
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.generation import run_of_generation
 from irscope.tui.recording import run_of_recording
-from irscope.tui.widgets.paint import Prompt
-from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text, selected
+from tests.tui.driving import HUGE, LARGE, SMALL, drive, press, screen_text
 from tests.tui.models import TWO_LAYERS
+from tests.tui.test_docs import ROOT
 from tests.tui.test_generation import generation
 from tests.tui.test_params import odd_model
 from tests.tui.test_recording import SIMULATED
 from tests.unit.weights.test_differences import changed
 
-SAMPLES = Path(__file__).parents[2] / "samples"
-SIZES = pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
-FEW_SIZES = pytest.mark.parametrize("size", [SMALL, *(pytest.param(size, marks=pytest.mark.full) for size in (LARGE, HUGE))])
+SAMPLES = ROOT / "samples"
+PAGE = (ROOT / "docs" / "tui.md").read_text("utf-8")
+KEYS = {
+    question: re.findall("`([^`]+)`", keys)
+    for question, keys in re.findall(r"^\| ([^|]+\?) \| (.+) \|$", PAGE.partition("## Questions and keys")[2], re.MULTILINE)
+}
+"""The keys that the page says for each question."""
+Task = tuple[str, str, Sequence[str]]
+"""A question of the page, the keys that answer it, and what is then seen. What stands between < and > is typed."""
 
 
-def first_lines(app: IrscopeApp, count: int = 10) -> str:
-    """What is read first."""
-    return "\n".join(screen_text(app).splitlines()[:count])
+def last_week(folder: Path) -> Path:
+    (folder / "now.irs").write_text(TWO_LAYERS)
+    (folder / "last-week.irs").write_text(TWO_LAYERS.replace("nn.relu", "nn.gelu"))
+    return folder / "now.irs"
+
+
+TASKS: dict[str, tuple[Callable[[Path], Any], Sequence[Task]]] = {
+    "tagger": (
+        lambda folder: open_model(SAMPLES / "tagger.irs"),
+        [
+            (
+                "What is the peak, and what causes it?",
+                "2 p",
+                ["device peak ~40.32 MiB at step", "Alive at step", "32.00 MiB", "cuBLAS workspace", "kept from the first forward"],
+            ),
+            ("Why is this tensor alive?", "2 tab down enter", ["nn.relu", "alive from step 1 to step 18", "`wide`"]),
+            ("Where does this branch go?", "8 down", ["┊", "pool]", "[math.add add]"]),
+            ("What saves most?", "2 W", ["half the width", "saves"]),
+            ("Does it fit on an L4?", "D <l4> enter", ["fits", "l4 22.03 GiB"]),
+            ("Does batch 64 fit on an L4?", "c <batch=64 l4> enter", ["fits", "batch=64 · l4 22.03 GiB"]),
+            ("What does a pass of mine say?", f"7 a <{SAMPLES}/custom_pass.py:NarrowConvs> enter", ["narrow convolutions", "conv2d"]),
+        ],
+    ),
+    "mlp": (
+        lambda folder: open_model(SAMPLES / "mlp.irs"),
+        [("What is the largest batch that fits?", "2 X", ["the largest batch that fits: "])],
+    ),
+    "weights": (
+        odd_model,
+        [
+            ("Is there a NaN?", "3 V", ["1 NaN, 1 Inf, 1 all zero", "bad "]),
+            ("Which weights changed?", "3 o <FOLDER/after.safetensors> enter", ["0 weights in both: ", "only in A"]),
+        ],
+    ),
+    "cnn": (
+        lambda folder: open_model(SAMPLES / "models" / "cnn.onnx"),
+        [
+            ("Which layer costs most time?", "4", ["Cost by layer", "roofline time", "bound by", "%"]),
+            (
+                "What differs from the recording?",
+                f"6 o <{SAMPLES}/recordings/cnn_onnx.ort-cpu.jsonl> enter",
+                ["nodes off by more than 1%, most "],
+            ),
+        ],
+    ),
+    "last week": (
+        lambda folder: open_model(last_week(folder)),
+        [("What changed against last week's model?", "6 o <FOLDER/last-week.irs> enter", ["nodes that differ", "gelu", "relu"])],
+    ),
+    "generation": (
+        lambda folder: [run_of_generation(generation())],
+        [("Where do the bytes of the KV cache go?", "7 down", ["the cache by layer, after the last token", "2.00 MiB", "grows"])],
+    ),
+    "recording": (
+        lambda folder: [run_of_recording(SIMULATED)],
+        [("Which step of a recording is worst?", "7 down", ["peak of each step", "2 to 3", "40.00 MiB"])],
+    ),
+}
+
+
+def test_the_page_says_the_keys_that_are_pressed_here() -> None:
+    tasks = [task for _, some in TASKS.values() for task in some]
+    # What the compiler changed is asked in test_compiled.py, of a model that was compiled once.
+    assert {question for question, _, _ in tasks} == set(KEYS) - {"What did the compiler change?"} and len(tasks) == 15
+    for question, keys, _ in tasks:
+        said = [key for key in keys_of(keys) if "/" not in key]
+        assert said == [key for key in KEYS[question] if "/" not in key][: len(said)], question
+
+
+def keys_of(text: str) -> list[str]:
+    """Return the keys of a task, what is typed as one."""
+    return [typed or key for typed, key in re.findall(r"<([^>]+)>|(\S+)", text)]
 
 
 @pytest.mark.slow
-@SIZES
-def test_which_layer_costs_most_time_and_what_differs_from_the_recording(size: tuple[int, int]) -> None:
-    """Keys: 4; and 6, o, the file, enter."""
+@pytest.mark.parametrize("size", [SMALL, LARGE, HUGE])
+@pytest.mark.parametrize("name", TASKS)
+def test_each_question_has_its_answer_on_the_screen_after_four_keys(name: str, size: tuple[int, int], tmp_path: Path) -> None:
+    make, tasks = TASKS[name]
+    changed(tmp_path)
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "4")
-        lines = first_lines(app).splitlines()
-        at = next(place for place, line in enumerate(lines) if "Cost by layer" in line)
-        cost = app.session["cost"]
-        assert cost.groups is not None
-        slowest = max(cost.groups, key=lambda group: group.seconds)
-        assert slowest.name in lines[at + 2] and "%" in lines[at + 2]
-        await press(app, pilot, "6", "o")
-        app.screen.query_one("#other", Prompt).value = str(SAMPLES / "recordings" / "cnn_onnx.ort-cpu.jsonl")
-        await press(app, pilot, "enter")
-        assert "nodes off by more than 1%, most " in first_lines(app)
+        for question, keys, seen in tasks:
+            assert len(keys_of(keys)) <= 4, question
+            for key in keys_of(keys.replace("FOLDER", str(tmp_path))):
+                await press(app, pilot, *([key] if f"<{key}>" not in keys.replace("FOLDER", str(tmp_path)) else key))
+            text = screen_text(app)
+            assert [part for part in seen if part not in text] == [], (question, text)
+            await press(app, pilot, "escape", "escape")
 
-    drive(open_model(SAMPLES / "models" / "cnn.onnx"), steps, size=size)
-
-
-@SIZES
-def test_a_nan_is_found_and_the_weights_that_changed(size: tuple[int, int], tmp_path: Path) -> None:
-    """Keys: 3, V; and 3, o, the file, enter."""
-    (tmp_path / "two").mkdir()
-    _, after = changed(tmp_path / "two")
-
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "3", "V")
-        lines = first_lines(app).splitlines()
-        assert any("1 NaN, 1 Inf, 1 all zero" in line for line in lines)
-        assert any("bad " in line and "1 NaN" in line for line in lines)
-        await press(app, pilot, "o")
-        app.screen.query_one("#other", Prompt).value = after
-        await press(app, pilot, "enter")
-        assert "0 weights in both: " in first_lines(app) and "only in A" in first_lines(app)
-
-    drive(odd_model(tmp_path), steps, size=size)
+    drive(make(tmp_path), steps, size=size)
 
 
 @pytest.mark.slow
-@FEW_SIZES
-def test_the_peak_why_it_is_alive_batch_64_on_an_l4_what_saves_most_and_where_a_branch_goes(size: tuple[int, int]) -> None:
-    """Keys: 2, p, and then tab, down, enter; c, batch=64, enter, D, l4, enter; 2, W; and 8, down."""
-
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "p")
-        memory = app.session["memory"]
-        lines = screen_text(app).splitlines()
-        step = memory.stack.peak
-        assert f"device peak ~40.32 MiB at step {step}" in lines[2]
-        assert any("Alive at step" in line and f"step {step} nn.batch_norm" in line for line in lines)
-        largest, second = (next(line for line in lines if name in line) for name in ("cuBLAS workspace", "%relu "))
-        assert "32.00 MiB" in largest and "kept from the first forward" in largest
-        assert "3.06 MiB" in second and "held by" in second and "tagger.py:36" in second
-        await press(app, pilot, "tab", "down", "enter")
-        assert selected(app) == "relu"
-        assert app.browse.outline.items[app.browse.selected].op == "nn.relu"
-        # The card beside the tree is narrower, and breaks its lines elsewhere.
-        assert "alive from step 1 to step 18" in screen_text(app) and "`wide`" in screen_text(app)
-        await press(app, pilot, "c")
-        app.screen.query_one("#sizes", Prompt).value = "batch=64"
-        await press(app, pilot, "enter", "D", *"l4")
-        assert "l4 22.03 GiB" in screen_text(app) and "type to filter" not in screen_text(app)
-        await press(app, pilot, "enter")
-        assert "batch=64 · l4 22.03 GiB" in first_lines(app) and "fits" in first_lines(app, 3)
-        await press(app, pilot, "2", "W")
-        found = memory.whatifs.table
-        assert "half the width" in found.text(found.selected)
-        assert found.text(found.selected).split("  ")[0][:14] in screen_text(app)
-        await press(app, pilot, "escape", "8")
-        graph = screen_text(app)
-        await press(app, pilot, "down")
-        assert "┊" in graph and screen_text(app) != graph and "[math.add add_1]" in screen_text(app)
-
-    drive(open_model(SAMPLES / "tagger.irs"), steps, size=size)
-
-
-@FEW_SIZES
-def test_the_largest_batch_that_fits(size: tuple[int, int]) -> None:
-    """Keys: 2, X."""
-
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "2", "X")
-        assert f"the largest batch that fits: {app.session['memory'].largest.largest:,}" in first_lines(app)
-
-    drive(open_model(SAMPLES / "mlp.irs"), steps, size=size)
-
-
-@SIZES
-def test_does_it_fit_on_an_l4_which_layer_is_slow_and_what_changed(size: tuple[int, int], tmp_path: Path) -> None:
-    """Keys: D, l4, enter; 4; and 6, o, the file, enter."""
-    (tmp_path / "last-week.irs").write_text(TWO_LAYERS.replace("nn.relu", "nn.gelu"))
-    (tmp_path / "now.irs").write_text(TWO_LAYERS)
-
-    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "D", *"l4", "enter")
-        assert "l4 22.03 GiB" in first_lines(app, 2) and "fits" in first_lines(app, 3).splitlines()[2]
-        await press(app, pilot, "4")
-        lines = screen_text(app).splitlines()
-        at = next(place for place, line in enumerate(lines) if "Cost by layer" in line)
-        assert "roofline time" in lines[at] and "1.00 us" in lines[at + 2] and "25.0%" in lines[at + 2]
-        await press(app, pilot, "6", "o")
-        app.screen.query_one("#other", Prompt).value = str(tmp_path / "last-week.irs")
-        await press(app, pilot, "enter")
-        text = screen_text(app)
-        assert "nodes that differ" in text and "gelu" in text and "relu" in text
-
-    drive(open_model(tmp_path / "now.irs"), steps, size=size)
-
-
-@SIZES
-def test_where_the_bytes_of_the_cache_go_and_which_step_of_a_recording_is_worst(size: tuple[int, int]) -> None:
-    """Keys: 7, down; and 7, down, with the peak in the header and marked on Memory."""
-
-    async def cache(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        await press(app, pilot, "7", "down")
-        text = screen_text(app)
-        assert "the cache by layer, after the last token" in text and "2.00 MiB" in text and "grows" in text
-
-    async def worst(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        assert "peak 35.00 MiB at event 3" in screen_text(app)
-        await press(app, pilot, "7", "down")
-        text = screen_text(app)
-        assert "peak of each step" in text and any("2 to 3" in line and "40.00 MiB" in line for line in text.splitlines())
-
-    drive([run_of_generation(generation())], cache, size=size)
-    drive([run_of_recording(SIMULATED)], worst, size=size)
+def test_the_keys_make_a_moving_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "tour.svg"
+    assert main(["tui", "--record", str(target), "--keys", "2 c batch=8 enter", str(SAMPLES / "mlp.irs")]) == 0
+    picture = ElementTree.parse(target).getroot()
+    animated = [one for one in picture.iter() if one.tag.endswith("animate")]
+    # Five screens of two seconds, the last one of four: what is typed stands below while it is seen.
+    assert {one.get("dur") for one in animated} == {"12s"} and picture.find(".//{*}script") is None
+    texts = "\n".join("".join(group.itertext()) for group in picture)
+    assert [part for part in ("Modules", "Alive at step", "Set sizes, such as batch=8") if part not in texts] == []
+    assert "batch=8·" in texts.replace(" ", "")
+    assert main(["tui", "--keys", "2", str(SAMPLES / "mlp.irs")]) == 2 and "--record" in capsys.readouterr().err

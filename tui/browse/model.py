@@ -423,7 +423,10 @@ class TreeTable(Rows):
             return (Span(lead), *(self.node_text(item, room) if top == row else self.single_text(top, row, room)))
         alike = self.tree.alike(row)
         if not alike:
-            return (Span(lead), Span(fit(self.group_text(item), room, symbols), "module"))
+            text = self.group_text(item)
+            # A name tells rows apart, a class does not.
+            text = text if display_width(text) <= room or item.kind != "module" else symbols.clean(item.name)
+            return (Span(lead), Span(fit(text, room, symbols), "module"))
         times = f" {symbols.times} {len(alike):,}"
         left = max(room - display_width(times), 0)
         text = cut_middle(self.run_text(item, alike, left), left, symbols.glyphs.ellipsis)

@@ -9,6 +9,7 @@ import numpy as np
 
 from irscope.errors import IrscopeError
 from irscope.immutable import immutable
+from irscope.report.cardtext import counted
 from irscope.report.celltext import signed
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
@@ -154,7 +155,7 @@ def _schemes(base: Base) -> Iterator[WhatIf | None]:
         found = base.manager.get(StoreAs(scheme=scheme, measure="no"))
         cost = "results change by rounding; kernels may take more"
         yield base.with_curve(
-            "store-as", f"store {len(found.stored):,} weights as {scheme}", cost, base.heights - (found.before - found.after)
+            "store-as", f"store {counted(len(found.stored), 'weight')} as {scheme}", cost, base.heights - (found.before - found.after)
         )
 
 
