@@ -195,12 +195,16 @@ def plan_checkpoints(
     when everything is kept, is for what forward and backward make: activations and gradients, not parameters and inputs. With `steps`
     instead of `seconds` the plan is the same every time. `device` is where the step will run, "cpu" or "cuda". Nothing is computed.
     """
-    from irscope.frontends.eager.checkpointing import plan_module
+    from irscope.devices import target_of
+    from irscope.devices.catalogue import DEFAULT_PROCESSOR
     from irscope.passes.training.checkpoint import budget_of
+    from irscope.passkit.settings import Settings
+    from irscope.tools.train import module_plan
 
     wanted: int | Callable[[int], int] = budget if isinstance(budget, int) else lambda peak: budget_of(budget, peak)
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    return plan_module(module, args, loss, wanted, seconds=seconds, steps=steps, seed=seed, device=device)
+    target = target_of(Settings(device=DEFAULT_PROCESSOR if device == "cpu" else ""))
+    return module_plan(module, args, loss, wanted, target=target, seconds=seconds, steps=steps, seed=seed)
 
 
 def apply_checkpoints(module: nn.Module, plan: ModulePlan | Mapping[str, Any]) -> Callable[[], None]:

@@ -14,15 +14,14 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from irscope.errors import UsageError
-from irscope.frontends.eager.record import Op, Record, Tensor
+from irscope.frontends.eager.record import Op, Record
 from irscope.frontends.eager.running import bench
 from irscope.immutable import immutable
 from irscope.report.units import Kind, humanise
-from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
+from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase
 from irscope.solvers.checkpoint.simulate import Region, RegionSimulator
 from irscope.solvers.checkpoint.solve import CheckpointPlanner
 
@@ -182,31 +181,6 @@ def _set_generator(state: tuple[torch.device, Any]) -> None:
 # -- recorded steps as a problem ---------------------------------------------------------------------------------------
 
 
-@immutable(slots=False)
-class CostModel:
-    """The larger of computing and moving bytes, and a constant for the launch."""
-
-    flops_per_second: float = 100e12
-    bytes_per_second: float = 1.5e12
-    launch_seconds: float = 2e-6
-
-    def seconds(self, flops: float, moved: float) -> float:
-        """Time of an operator with this much work."""
-        return max(flops / self.flops_per_second, moved / self.bytes_per_second) + self.launch_seconds
-
-
-SIMPLE_COSTS = CostModel()
-"""100 TFLOP/s, 1.5 TB/s and 2 microseconds for a launch: about an A100 in half precision."""
-
-
-def formula_of(target: Any) -> Callable[..., int] | None:
-    """torch's own formula for the floating point operations of an operator; it takes shapes in the place of tensors."""
-    from torch.utils.flop_counter import flop_registry
-
-    found: Callable[..., int] | None = flop_registry.get(getattr(target, "overloadpacket", None))
-    return found
-
-
 _CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 """Classes that say nothing about what is inside."""
 _SEVERAL = 3
@@ -221,63 +195,6 @@ class RecordedStep:
     ops: list[Op]
     """The recorded operator of each operator of the problem; views are left out."""
     record: Record
-
-
-def problem_of(record: Record, costs: CostModel = SIMPLE_COSTS, seconds: Callable[[Op], float] | None = None) -> RecordedStep:
-    """Return the problem of a record that holds a forward and its backward."""
-    ops: list[Op] = []
-    made: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-    place = [0] * len(record.ops)
-    for op in record.ops:
-        place[op.number] = len(ops) - 1
-        writes = {one.storage.number for one in (*op.makes(), *op.writes()) if one.storage is not None}
-        writes = {one for one in writes if record.storages[one].born == op.number} | {
-            one.storage.number for one in op.writes() if one.storage is not None
-        }
-        if not writes:
-            continue
-        place[op.number] = len(ops)
-        ops.append(op)
-        made.append((tuple({one.storage.number for one in op.reads() if one.storage is not None}), tuple(writes)))
-    names = _storage_names(record)
-    storages = [
-        StepStorage(
-            names[number],
-            one.bytes,
-            is_input=one.born is None,
-            is_output=one.died is None,
-            held=-1 if one.died is None or one.died == 0 else place[one.died - 1],
-        )
-        for number, one in enumerate(record.storages)
-    ]
-    operators = [
-        StepOperator(
-            f"{op.name}_{op.number}",
-            reads,
-            writes,
-            seconds(op) if seconds is not None else seconds_of(op, costs),
-            Phase[op.phase.upper()],
-            Repeat.REPLAYED if torch.Tag.nondeterministic_seeded in op.func.tags else Repeat.FREELY,
-            module=op.scope.module,
-        )
-        for op, (reads, writes) in zip(ops, made, strict=True)
-    ]
-    return RecordedStep(checkpoint_problem(operators, storages), ops, record)
-
-
-def seconds_of(op: Op, costs: CostModel) -> float:
-    """Time of a recorded operator by a cost model."""
-    moved = sum(_dense_bytes(one) for one in (*op.reads(), *op.makes()))
-    formula = formula_of(op.func)
-    flops = 0.0
-    if formula is not None:
-        args, kwargs = tree_map_only(Tensor, lambda one: torch.Size(one.sizes), (op.args, op.kwargs))
-        results = [torch.Size(one.sizes) for one in op.makes()]
-        try:
-            flops = float(formula(*args, **kwargs, out_val=results[0] if len(results) == 1 else tuple(results)))
-        except (TypeError, IndexError, AttributeError):
-            flops = 0.0
-    return costs.seconds(flops, moved)
 
 
 def divisions(step: RecordedStep) -> list[list[Region]]:
@@ -366,26 +283,6 @@ def _region(step: RecordedStep, path: str, operators: list[int]) -> Region | Non
     return Region(path, tuple(operators), trigger, end) if trigger >= 0 else None
 
 
-def _storage_names(record: Record) -> list[str]:
-    names = [""] * len(record.storages)
-    for tensor in record.tensors:
-        if tensor.storage is not None and not names[tensor.storage.number]:
-            if tensor.name or tensor.made_by is None:
-                names[tensor.storage.number] = tensor.name
-            else:
-                op = record.ops[tensor.made_by]
-                where = op.scope.module or op.scope.cls
-                names[tensor.storage.number] = f"{where}: {op.name}" if where else op.name
-    return names
-
-
-def _dense_bytes(tensor: Tensor) -> int:
-    count = 1
-    for size in tensor.sizes:
-        count *= size
-    return count * max(1, (tensor.dtype.bits or 8) // 8)
-
-
 def recorded_peak(record: Record) -> int:
     """Most bytes of tensors alive at once that were made while a step ran."""
     count = len(record.ops)
@@ -425,7 +322,7 @@ class ModulePlan:
     simulated: int
     """The same as the search saw it."""
     step_seconds: float
-    """Time of the step when nothing is recomputed, by the cost model."""
+    """Time of the step when nothing is recomputed."""
     seconds: float
     """Extra time, by the same."""
     bound: float | None
@@ -472,26 +369,33 @@ def plan_module(
     budget: int | Callable[[int], int],
     kwargs: Mapping[str, Any] | None = None,
     *,
+    problem_of: Callable[[Record], RecordedStep],
     seconds: float = 10.0,
     steps: int | None = None,
     seed: int = 0,
-    costs: CostModel = SIMPLE_COSTS,
     device: str = "cpu",
 ) -> ModulePlan:
     """A plan under which what the step makes stays within a budget of bytes, gradients included, parameters and inputs not.
 
-    The budget may be a function of the peak when everything is kept.
+    The budget may be a function of the peak when everything is kept; `problem_of` makes the problem of a record.
     Regions are modules, each run again as a whole except for what is saved, as `torch.utils.checkpoint` does.
     """
-    return _ModulePlanner(module, args, kwargs or {}, loss, costs, device).plan(budget, seconds, steps, seed)
+    return _ModulePlanner(module, args, kwargs or {}, loss, problem_of, device).plan(budget, seconds, steps, seed)
 
 
 class _ModulePlanner:
     def __init__(
-        self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss, costs: CostModel, device: str
+        self,
+        module: nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        loss: Loss,
+        problem_of: Callable[[Record], RecordedStep],
+        device: str,
     ) -> None:
         self.module, self.args, self.kwargs, self.loss, self.device = module, args, kwargs, loss, device
-        self.kept_peak, self.step = self._recorded((), costs)
+        record = self._recorded(())
+        self.kept_peak, self.step = recorded_peak(record), problem_of(record)
         problem = self.step.problem
         self.resident = sum(one.size for one in problem.storages if one.is_input)
         self.planners = [CheckpointPlanner(problem, simulator=RegionSimulator(problem, regions)) for regions in divisions(self.step)]
@@ -540,7 +444,7 @@ class _ModulePlanner:
         _, _, planner, planned = min(found, key=lambda one: one[:2])
         assert isinstance(planner.simulator, RegionSimulator)
         policies = policies_for(self.step, planner.simulator, list(planned.plan))
-        peak, _ = self._recorded(policies, None)
+        peak = recorded_peak(self._recorded(policies))
         return self._planned(policies, target, peak, planned.peak - self.resident, planned.seconds, planned.bound)
 
     def _planned(
@@ -548,12 +452,11 @@ class _ModulePlanner:
     ) -> ModulePlan:
         return ModulePlan(policies, budget, self.kept_peak, peak, simulated, self.step.problem.seconds, seconds, bound)
 
-    def _recorded(self, policies: Sequence[RegionPolicy], costs: CostModel | None) -> tuple[int, RecordedStep]:
-        """Peak of the step on tensors without data, and its problem."""
+    def _recorded(self, policies: Sequence[RegionPolicy]) -> Record:
+        """Return the step on tensors without data."""
         with bench(self.module, self.args, self.kwargs, grad=True, device=self.device) as ready, checkpointed(ready.module, policies):
             ready.module.train()
-            record = ready.record(lambda: self.loss(ready.forward()).backward())
-        return recorded_peak(record), problem_of(record, costs or SIMPLE_COSTS)
+            return ready.record(lambda: self.loss(ready.forward()).backward())
 
 
 def policies_for(step: RecordedStep, simulator: RegionSimulator, plan: list[int]) -> tuple[RegionPolicy, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from irscope.amounts import read_size
 from irscope.errors import UsageError
@@ -28,7 +28,9 @@ from irscope.solvers.checkpoint.solve import CheckpointPlanner, CheckpointPlans,
 from irscope.training import LiveStep, Trace
 
 if TYPE_CHECKING:
+    from irscope.devices import Target
     from irscope.frontends.eager.checkpointing import ModulePlan
+    from irscope.frontends.eager.record import Record
 
 
 def memory_of(model: Model) -> StepMemory:
@@ -529,7 +531,6 @@ def _curve(name: str, points: Sequence[tuple[float, float]], style: Style, *, da
 
 def write_plan(model: Model, budget_text: str, path: str, seconds: float = 10) -> Report:
     """Plan in whole modules with operators that are saved, as `torch.utils.checkpoint` can, and write it down."""
-    from irscope.frontends.eager.checkpointing import plan_module
     from irscope.frontends.eager.steps import objective_of
 
     trace = trace_in(model.program)
@@ -540,19 +541,39 @@ def write_plan(model: Model, budget_text: str, path: str, seconds: float = 10) -
         )
     target = memory_of(model).target
     budget, others = _step_budget(trace, StepTimes(target.device, trace), budget_text)
-    device = "cpu" if target.device.kind == "cpu" else "cuda"
-    plan = plan_module(
-        live.module,  # type: ignore[arg-type]  # an nn.Module: the trace itself does not know torch
-        live.args,
-        objective_of(live.loss),  # type: ignore[arg-type]  # a name or a function, as capture took it
-        max(0, budget - others),
-        live.kwargs,
-        seconds=seconds,
-        device=device,
-    )
+    objective = objective_of(live.loss)  # type: ignore[arg-type]  # a name or a function, as capture took it
+    plan = module_plan(live.module, live.args, objective, max(0, budget - others), live.kwargs, target=target, seconds=seconds)
     written = {**plan.document(), "model": trace.model, "step_budget_bytes": budget, "step_peak_bytes": plan.peak + others}
     write_text(Path(path), [json.dumps(written, indent=1), "\n"])
     return _plan_report(path, plan, budget, others)
+
+
+def module_plan(
+    module: Any,
+    args: Sequence[Any],
+    loss: Callable[[Any], Any],
+    budget: int | Callable[[int], int],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: Target,
+    seconds: float = 10.0,
+    steps: int | None = None,
+    seed: int = 0,
+) -> ModulePlan:
+    """Plan for an nn.Module on a device, whose times of operators count as in the checkpoint pass."""
+    from irscope.frontends.eager.checkpointing import RecordedStep, plan_module
+    from irscope.frontends.eager.steps import Recorded
+    from irscope.frontends.eager.steptrace import trace_of
+
+    times = StepTimes(target.device)
+
+    def problem_of(record: Record) -> RecordedStep:
+        end = len(record.ops), sum(one.died is not None for one in record.storages)
+        step = step_problem(trace_of(Recorded(record, [(0, 0), end]), ""), times.of)
+        return RecordedStep(step.problem, [record.ops[op.number] for op in step.ops], record)
+
+    device = "cpu" if target.device.kind == "cpu" else "cuda"
+    return plan_module(module, args, loss, budget, kwargs, problem_of=problem_of, seconds=seconds, steps=steps, seed=seed, device=device)
 
 
 def _step_budget(trace: Trace, times: StepTimes, text: str) -> tuple[int, int]:

@@ -12,12 +12,36 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from irscope.frontends.eager.checkpointing import SIMPLE_COSTS, CostModel, formula_of
 from irscope.solvers.checkpoint.problem import CheckpointProblem, Phase, Repeat, StepOperator, StepStorage, checkpoint_problem
 from irscope.solvers.checkpoint.simulate import Simulator
 
 # ----------------------------------------------------------------------------------------------------
 # How long the operators of an fx graph take, by a simple cost model.
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The larger of computing and moving bytes, and a constant for the launch."""
+
+    flops_per_second: float = 100e12
+    bytes_per_second: float = 1.5e12
+    launch_seconds: float = 2e-6
+
+    def seconds(self, flops: float, moved: float) -> float:
+        """Time of an operator with this much work."""
+        return max(flops / self.flops_per_second, moved / self.bytes_per_second) + self.launch_seconds
+
+
+SIMPLE_COSTS = CostModel()
+"""100 TFLOP/s, 1.5 TB/s and 2 microseconds for a launch: about an A100 in half precision."""
+
+
+def formula_of(target: Any) -> Callable[..., int] | None:
+    """torch's own formula for the floating point operations of an operator; it takes shapes in the place of tensors."""
+    from torch.utils.flop_counter import flop_registry
+
+    found: Callable[..., int] | None = flop_registry.get(getattr(target, "overloadpacket", None))
+    return found
 
 
 def flops_of(node: torch.fx.Node) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from irscope.ir.dims import Dim, SymDim, equal
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.layouts import has_memory_format, is_viewable, row_major
 from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, NeedsNumbers, Result, Take, TakeKind, Temporaries, Unknown, Workspace
 
@@ -236,15 +237,7 @@ def is_channels_last(type_: TensorType) -> bool:
 
 def is_dense(type_: TensorType) -> bool:
     """Return whether its elements fill a block without gaps or overlaps, in whatever order."""
-    if type_.layout is None:
-        return True
-    shape, steps = numbers(sizes(type_)), numbers(strides(type_))
-    expected = 1
-    for step, size in sorted((step, size) for step, size in zip(steps, shape, strict=True) if size != 1):
-        if step != expected:
-            return False
-        expected *= size
-    return True
+    return type_.layout is None or layouts.is_dense(numbers(sizes(type_)), numbers(strides(type_)))
 
 
 def relaid(type_: TensorType, shape: Sequence[Dim], steps: Sequence[Dim]) -> TensorType:

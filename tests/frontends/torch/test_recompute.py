@@ -18,7 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
 import irscope  # noqa: E402
+from irscope.devices.catalogue import DEFAULT_PROCESSOR, find_device  # noqa: E402
 from irscope.errors import UsageError  # noqa: E402
+from irscope.passes.training.activations import StepTimes  # noqa: E402
+from irscope.passes.training.memory import trace_in  # noqa: E402
 from irscope.solvers.checkpoint.problem import Phase, Repeat  # noqa: E402
 from irscope.solvers.checkpoint.simulate import Simulator  # noqa: E402
 from tests.tools.joint import (  # noqa: E402
@@ -160,6 +163,15 @@ def test_plans_for_a_card_need_none() -> None:
     model, x = _model("pictures")
     plan = irscope.plan_checkpoints(model.train(), x, _loss, "60%", steps=200, device="cuda")
     assert plan.met and abs(plan.simulated - plan.peak) <= 0.03 * plan.peak
+
+
+def test_times_are_those_of_the_checkpoint_pass() -> None:
+    model, x = _model("rows")
+    plan = irscope.plan_checkpoints(model.train(), x, _loss, "55%", steps=10)
+    trace = trace_in(irscope.capture_training(model, x, loss=_loss, device=DEFAULT_PROCESSOR).program)
+    times = StepTimes(find_device(DEFAULT_PROCESSOR))
+    ops = [op for op in trace.in_step(trace.steady) if op.phase != "optimizer"]
+    assert plan.step_seconds == pytest.approx(sum(map(times.of, ops)), rel=1e-6)
 
 
 def test_impossible_budgets_and_foreign_plans_are_told() -> None:
