@@ -24,6 +24,15 @@ _REDUCTIONS: Final[dict[str, str]] = {
 _FREE: Final = frozenset({"return", "constant", "tuple", "get_tuple_element", "reshape", "broadcast_in_dim", "convert"})
 
 
+_TRANSCENDENTAL: Final = frozenset(
+    (
+        *("atan2", "cbrt", "cosine", "erf", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "power"),
+        *("rsqrt", "sine", "sqrt", "tan", "tanh"),
+    )
+)
+"""Operations of which one counts as a transcendental function."""
+
+
 def work_of(region: Region) -> int:
     """Operations of a function of scalars."""
     return sum(operation.short not in _FREE for operation in region.operations)
@@ -205,10 +214,17 @@ def _function(use: Use) -> tuple[str, int]:
     return (inside[0] if len(inside) == 1 else "", max(1, work_of(region)))
 
 
+def _work(use: Use) -> dict[str, Attr]:
+    """Return how many operations combine two elements, and how many of them are transcendental functions."""
+    inside = [operation.short for operation in use.operation.regions[-1].operations] if use.operation.regions else []
+    functions = sum(name in _TRANSCENDENTAL for name in inside)
+    return {"work": _function(use)[1], **({"functions": functions} if functions else {})}
+
+
 @rule("reduce")
 def _lower_reduce(use: Use) -> Sequence[Value]:
     axes = use.numbers("dimensions")
-    name, work = _function(use)
+    name, _ = _function(use)
     operands = use.operands
     op = _REDUCTIONS.get(name)
     first = operands[0].type
@@ -221,7 +237,7 @@ def _lower_reduce(use: Use) -> Sequence[Value]:
     # XLA's variadic form has operands, then starting values; the pretty form has them in pairs.
     if len(operands) > 2 and not _is_generic(use):
         operands = [*operands[::2], *operands[1::2]]
-    return use.add("reduce.general", operands, {"axes": axes, "work": work}).outputs
+    return use.add("reduce.general", operands, {"axes": axes, **_work(use)}).outputs
 
 
 def _is_generic(use: Use) -> bool:
@@ -247,7 +263,7 @@ def _window(use: Use, *kernel: str) -> dict[str, Attr]:
 def _reduce_window(use: Use) -> Sequence[Value] | None:
     if use.operation.short != "reduce_window":
         return None
-    return use.add("reduce.windows", use.operands, {**_window(use, "window_dimensions"), "work": _function(use)[1]}).outputs
+    return use.add("reduce.windows", use.operands, {**_window(use, "window_dimensions"), **_work(use)}).outputs
 
 
 @rule("select_and_scatter")

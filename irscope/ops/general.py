@@ -173,7 +173,13 @@ def _infer_reduce(call: OpCall) -> list[Type]:
 
 def _cost_reduce(call: OpCall) -> Cost:
     left_out = numel(_reduced_operands(call)[0]) - numel(call.results[0])
-    return Cost(reduction=left_out * call.int_attr("work"))
+    return _combined(left_out, call)
+
+
+def _combined(count: Dim, call: OpCall) -> Cost:
+    """Return the cost of so many combinations of two elements."""
+    functions = call.int_attr("functions")
+    return Cost(reduction=count * (call.int_attr("work") - functions), transcendental=count * functions)
 
 
 def _infer_windows(call: OpCall) -> list[Type]:
@@ -185,8 +191,8 @@ def _cost_windows(call: OpCall) -> Cost:
     count, kernel, pads = numel(call.results[0]), _axes(call, "kernel"), _axes(call, "pads")
     inside = math.prod(kernel)
     if isinstance(count, int) and sum(pads) == max(pads, default=0) == max(kernel) - 1 == inside - 1 > 0:
-        return Cost(reduction=_scanned(count, inside) * call.int_attr("work"))
-    return Cost(reduction=count * (inside - 1) * call.int_attr("work"))
+        return _combined(_scanned(count, inside), call)
+    return _combined(count * (inside - 1), call)
 
 
 def _scanned(count: int, length: int) -> int:
@@ -210,14 +216,15 @@ def _cost_spread(call: OpCall) -> Cost:
 
 _REDUCTIONS = (
     op(
-        "reduce.general(Tensor[] xs, *, int[] axes, int work=1) -> Tensor[]",
+        "reduce.general(Tensor[] xs, *, int[] axes, int work=1, int functions=0) -> Tensor[]",
         Family.REDUCTION,
         infer=_infer_reduce,
         cost=_cost_reduce,
-        summary="Combines elements along axes by a function of `work` operations; the second half of the operands are starting values.",
+        summary="Combines elements along axes by a function of `work` operations, `functions` of them transcendental; the second half of "
+        "the operands are starting values.",
     ),
     op(
-        f"reduce.windows(Tensor[] xs, *, int[] kernel, {_WINDOW}, int work=1) -> Tensor[]",
+        f"reduce.windows(Tensor[] xs, *, int[] kernel, {_WINDOW}, int work=1, int functions=0) -> Tensor[]",
         Family.POOLING,
         infer=_infer_windows,
         cost=_cost_windows,
@@ -490,5 +497,9 @@ LIBRARY_OPERATORS: Final = frozenset(
 """Elementwise operators of the library of XLA's CPU compiler, as GetYnnUnaryOpMap and GetYnnBinaryOpMap of XLA have them."""
 LIBRARY_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
 LIBRARY_WINDOWS: Final = "reduce.windows"
+SQUARE: Final = "math.square"
+BITS_AS: Final = "view.view_dtype"
+COUNTS: Final = "tensor.iota"
+LARGEST: Final = "tensor.topk"
 EXPANDED_WORK: Final = {"math.lgamma": (52, 4), "math.digamma": (73, 3), "math.erfinv": (37, 2), "math.erfc": (60, 1)}
 """FLOPs and transcendental functions of an element of what JAX expands, as `cost_analysis()` of jax 0.10.2 says of each alone in f32."""

@@ -266,7 +266,21 @@ class Body:
     def is_dear(self, node: Node, spec: OpSpec) -> bool:
         types = [None if value is None else self.types.type_of(value) for value in node.inputs]
         cost = spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
-        return cost is None or cost.transcendental != 0
+        return cost is None or cost.transcendental != 0 or self._divides(node)
+
+    def _divides(self, node: Node) -> bool:
+        """Return whether floats are divided by what is no constant (InstructionFusion::IsExpensive), nor several numbers that are repeated,
+        of which the compiler takes the reciprocals."""
+        by = self.root(node.inputs[1]) if OpRole.DIVIDE in self._roles(node) and len(node.inputs) > 1 and node.inputs[1] else None
+        type_ = self.types.type_of(node.outputs[0])
+        if by is None or not isinstance(type_, TensorType) or not type_.dtype.is_float or self._is_constant(by):
+            return False
+        return by.node is None or OpRole.SPREAD not in self._roles(by.node) or self.breadth(by) == 1
+
+    @staticmethod
+    def _roles(node: Node) -> frozenset[OpRole]:
+        spec = find_op(node.op)
+        return frozenset() if spec is None else frozenset(spec.roles)
 
     # -- buffers --------------------------------------------------------------------------------------------------
 

@@ -7,16 +7,19 @@ that change nothing are gone, and what is fused into several kernels is computed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import add, mul, neg, sub
 from typing import ClassVar, Final, TypeAlias
 
 from irscope.ir.dims import Dim, SymDim, dim_max, exact_div
+from irscope.ir.dtypes import DType
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.types import TensorType
+from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.general import EXPANDED_WORK
+from irscope.ops.general import BITS_AS, COUNTS, EXPANDED_WORK, LARGEST, SQUARE
 from irscope.ops.registry import find_op, plays
 from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
@@ -39,6 +42,14 @@ _NEUTRAL: Final[dict[OpRole, tuple[float, bool]]] = {
     OpRole.SUBTRACT: (0, False),
 }
 """Constants that change nothing, and whether they may be the first operand as well."""
+_FOLDED: Final[dict[OpRole, Callable[..., float]]] = {
+    OpRole.MULTIPLY: mul,
+    OpRole.ADD: add,
+    OpRole.SUBTRACT: sub,
+    OpRole.NEGATE: neg,
+}
+"""What is computed of constants that are known."""
+_WITH_CONSTANT: Final = ((OpRole.MULTIPLY, OpRole.DIVIDE), (OpRole.ADD, OpRole.SUBTRACT))
 _LARGER: Final = "math.maximum"
 _CHOOSES: Final = 7
 """Operations of the function with which SelectAndScatterExpander looks for the largest of a window, beside a select for each axis."""
@@ -62,15 +73,22 @@ class _Simplified(Body):
 
     def _alias(self) -> None:
         super()._alias()
+        self.numbers: dict[Value, float] = {} if self.around is None else getattr(self.around, "numbers", {})
+        """Results all of whose elements are one number, which the compiler computes (HloConstantFolding)."""
+        self._distinct: dict[Value, int] = {}
         seen: dict[object, Value] = {}
         for node in self.steps:
             spec = find_op(node.op)
             if spec is None or node.regions or len(node.outputs) != 1 or node.outputs[0] in self.roots or spec.family is Family.RANDOM:
                 continue
             output = node.outputs[0]
-            kept = self._kept(node)
+            kept = self._kept(node) or self._joined(node)
             if kept is not None:
                 self.roots[output] = kept
+                continue
+            number = self._folded(node)
+            if number is not None:
+                self.numbers[output] = number
                 continue
             if any(isinstance(user, Node) and user.regions for user in output.users or ()):
                 continue  # a loop writes over each of its states
@@ -108,11 +126,73 @@ class _Simplified(Body):
                 return kept if self.types.type_of(kept) == self.types.type_of(node.outputs[0]) else None
         return None
 
+    def _joined(self, node: Node) -> Value | None:
+        """Return the operand that is scaled or shifted by a constant as well, as the compiler makes one constant of both."""
+        for roles in _WITH_CONSTANT:
+            value = self._by_constant(node, roles)
+            inner = None if value is None else self.root(value).node
+            if value is None or inner is None or self._by_constant(inner, roles) is None or len(value.users or ()) != 1:
+                continue
+            type_ = self.types.type_of(node.outputs[0])
+            if (
+                isinstance(type_, TensorType)
+                and type_.dtype.is_float
+                and self.types.type_of(value) is type_ is self.types.type_of(inner.outputs[0])
+            ):
+                return value
+        return None
+
+    def _by_constant(self, node: Node, roles: tuple[OpRole, OpRole]) -> Value | None:
+        """Return what a node combines with a constant, by one of two roles, of which the second has the constant behind."""
+        if len(node.inputs) == 2 and any(plays(node, role) for role in roles):
+            for place in (1, 0) if plays(node, roles[0]) else (1,):
+                by = node.inputs[place]
+                if by is not None and self._constant(by) is not None:
+                    return node.inputs[1 - place]
+        return None
+
+    def _folded(self, node: Node) -> float | None:
+        """Return the number that all elements of a result are, of operands of which that is known."""
+        role = next((role for role in _FOLDED if plays(node, role)), None)
+        fold = _FOLDED[role] if role is not None else (lambda number: number * number) if node.op == SQUARE else None
+        numbers = [None if value is None else self._constant(value) for value in node.inputs]
+        known = [number for number in numbers if number is not None and math.isfinite(number)]
+        return float(fold(*known)) if fold is not None and known and len(known) == len(numbers) else None
+
+    def distinct(self, value: Value) -> int:
+        """Return how many elements are computed: of a value that is repeated those that are, also through operators that have no other
+        operand, as they are computed before it is repeated (TryToSinkBroadcastAfterOpWithUniqueNonScalarOperand)."""
+        root = self.root(value)
+        node, count = root.node, self._distinct.get(root)
+        if count is not None:
+            return count
+        count = self.elements(root)
+        spec = find_op(node.op) if node is not None and node in self.place else None
+        if node is not None and spec is not None and len(node.outputs) == 1:
+            operands = {self.root(one) for one in node.inputs if one is not None and self._constant(one) is None}
+            axis, type_ = node.attrs.get("axis"), self.types.type_of(root)
+            if node.op == COUNTS and isinstance(axis, int) and isinstance(type_, TensorType) and type_.shape:
+                size = type_.shape[axis]
+                count = size if isinstance(size, int) else count
+            elif OpRole.SPREAD in spec.roles and operands:
+                count = self.distinct(next(iter(operands)))
+            elif spec.family in (Family.ELEMENTWISE, Family.COMPARISON) or OpRole.CONVERT in spec.roles:
+                wide = [one for one in operands if self.elements(one) > 1]
+                if len(wide) == 1 and self.distinct(wide[0]) > 1:
+                    count = min(count, self.distinct(wide[0]))
+        self._distinct[root] = count
+        return count
+
+    def _is_free(self, node: Node) -> bool:
+        return node.outputs[0] in self.numbers or super()._is_free(node)
+
     def _constant(self, value: Value) -> float | None:
         """Return the number that all elements are."""
         root = self.root(value)
-        while root.node is not None and plays(root.node, OpRole.SPREAD) and root.node.inputs[0] is not None:
+        while root not in self.numbers and root.node is not None and plays(root.node, OpRole.SPREAD) and root.node.inputs[0] is not None:
             root = self.root(root.node.inputs[0])
+        if root in self.numbers:
+            return self.numbers[root]
         data = self._literal(root)
         number = data.values[0] if data is not None and len(data.values) == 1 else None
         return float(number) if isinstance(number, int | float) else None
@@ -125,9 +205,11 @@ class _Counter:
         self._types, self._costs, self._sharding = types, costs, sharding
         self.unknown = ""
         """Why the work is not known."""
+        self._wide: set[tuple[Value, Node | None]] = set()
+        """Narrow floats that have been brought into f32, with the kernel that does; None where products read them."""
         self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges}
 
-    def of_graph(self, graph: Graph, around: Body | None = None) -> Work:
+    def of_graph(self, graph: Graph, around: _Simplified | None = None) -> Work:
         """Return the sum over a graph: of its branches the dearest, bodies of loops once."""
         body = _Simplified(graph, self._types, (), around)
         if self._sharding is not None:
@@ -135,7 +217,7 @@ class _Counter:
         flops: Dim = 0
         functions: Dim = 0
         for node in body.steps:
-            if not node.regions and node.outputs and node.outputs[0] in body.roots:
+            if not node.regions and node.outputs and (node.outputs[0] in body.roots or node.outputs[0] in body.numbers):
                 continue
             if node.regions:
                 inside = [self.of_graph(region, body) for region in node.regions]
@@ -143,35 +225,69 @@ class _Counter:
                 times = 1
             else:
                 once, times = self._of_node(node, body), len(body.into[node])
+                flops = flops + self._brought_wide(node, body)
             flops, functions = flops + once[0] * times, functions + once[1] * times
         return flops, functions
 
-    def _of_node(self, node: Node, body: Body) -> Work:
-        cost, spec = self._costs.by_node.get(node), find_op(node.op)
+    def _is_mask(self, node: Node, body: Body) -> bool:
+        """Return whether truth values become numbers that are only multiplied, which is a choice, or a call's places become i32."""
+        source = node.inputs[0]
+        if source is None or (source.node is not None and source.node.op == LARGEST):
+            return source is not None
+        type_, users = self._types.type_of(source), body.users.get(node.outputs[0], [])
+        is_truth = isinstance(type_, TensorType) and type_.dtype is DType.BOOL
+        return is_truth and bool(users) and all(user is not None and plays(user, OpRole.MULTIPLY) for user in users)
+
+    def _of_node(self, node: Node, body: _Simplified) -> Work:
         if node.op.startswith(_LIBRARY):
             return -1, 0
-        if cost is None or spec is None:
+        cost = self._costs.by_node.get(node)
+        if cost is None or find_op(node.op) is None:
             self.unknown = "the cost of an operator is not known"
             return 0, 0
         if not node.outputs:
             return 0, 0
         output = node.outputs[0]
-        flops, functions = cost.flops - cost.transcendental, cost.transcendental
-        if OpRole.CONVERT in spec.roles:
-            flops = self._elements(output)
-        elif node.op in EXPANDED_WORK:
+        if node.op == LARGEST and any(isinstance(user, Node) and body.into.get(user) for user in node.outputs[1].users or ()):
+            return -1, 0  # a call, as places are wanted; else values are sorted
+        functions = cost.transcendental
+        if node.op in EXPANDED_WORK:
             flops, functions = (self._elements(output) * number for number in EXPANDED_WORK[node.op])
-        elif flops != 0:
-            if is_product(node) and cost.macs == self._elements(output):
-                flops = cost.macs  # nothing is added up: the compiler multiplies
-            elif node.op == SCATTERED:
-                flops = self._scattered(node)
-            elif node.op == _FOURIER:
-                flops = self._fourier(node)
-            flops = flops + self._converted(node, body)
+        else:
+            flops = self._flops(node, cost, body)
+        if len(node.outputs) == 1 and (distinct := body.distinct(output)) < body.elements(output):
+            flops, functions = (number * distinct // body.elements(output) for number in (flops, functions))
         parts, added = body.parts(output), self._added.get(node, 1)
         whole, functions = self._part(flops, parts * added), self._part(functions, parts)
         return (whole + self._part(self._elements(output), parts) if added > 1 else whole), functions
+
+    def _flops(self, node: Node, cost: Cost, body: _Simplified) -> Dim:
+        """Return what is no transcendental function."""
+        output, flops = node.outputs[0], cost.flops - cost.transcendental
+        spec = find_op(node.op)
+        roles, family = (frozenset(), None) if spec is None else (spec.roles, spec.family)
+        first = node.inputs[0] if node.inputs else None
+        if node.op == LARGEST:
+            count = self._elements(first or output)
+            return count * ((count - 1).bit_length() if isinstance(count, int) else 1)
+        if OpRole.CONVERT in roles:
+            return 0 if self._is_mask(node, body) else self._elements(output)
+        if node.op == BITS_AS:
+            return self._elements(output)
+        if flops == 0:
+            return flops
+        if is_product(node) and cost.macs == self._elements(output):
+            return cost.macs  # nothing is added up: the compiler multiplies
+        if node.op == SCATTERED:
+            return self._scattered(node)
+        if node.op == _FOURIER:
+            return self._fourier(node)
+        if family is Family.REDUCTION and first is not None and flops == self._elements(first):
+            return flops - self._elements(output)  # the first element of each sum is not added
+        by = node.inputs[1] if OpRole.DIVIDE in roles and len(node.inputs) == 2 else None
+        if by is not None and 1 < body.distinct(by) < body.elements(output):
+            return flops + body.distinct(by)  # reciprocals, by which is multiplied
+        return flops
 
     def _part(self, number: Dim, parts: int) -> Dim:
         """Return what one device has of it."""
@@ -208,16 +324,23 @@ class _Counter:
             return 0
         return self._elements(source) * _BUTTERFLY * math.prod(size.bit_length() - 1 for size in sizes)
 
-    def _converted(self, node: Node, body: Body) -> Dim:
-        """Elements that are brought into f32 and back, as narrow floats are not computed with on a CPU."""
-        operands: Iterable[Value] = {body.root(value) for value in node.inputs if value is not None}
+    def _brought_wide(self, node: Node, body: Body) -> Dim:
+        """Count elements that are brought into f32 and back, as narrow floats are not computed with on a CPU: of an operand once in each
+        kernel, and once for all products."""
+        cost, spec = self._costs.by_node.get(node), find_op(node.op)
+        if cost is None or spec is None or cost.flops == 0 or OpRole.CONVERT in spec.roles or node.op.startswith(_LIBRARY):
+            return 0
+        kernels: Iterable[Node | None] = (None,) if is_product(node) else body.into[node]
         found: Dim = 0
-        for value in operands:
-            if self._is_narrow(value) and body.breadth(value) != 0:  # of a repeated value what is repeated
-                spread = value.node is not None and plays(value.node, OpRole.SPREAD) and value.node.inputs[0]
-                found = found + self._elements(spread or value)
-        for value in node.outputs:
-            found = found + (self._elements(value) if self._is_narrow(value) else 0)
+        operands = {body.root(value) for value in node.inputs if value is not None}
+        for value in (one for one in operands if self._is_narrow(one) and body.breadth(one) != 0):
+            spread = value.node is not None and plays(value.node, OpRole.SPREAD) and value.node.inputs[0]
+            for kernel in kernels:
+                if (value, kernel) not in self._wide:
+                    self._wide.add((value, kernel))
+                    found = found + self._part(self._elements(spread or value), body.parts(value))  # of a repeated value what is repeated
+        for value in (one for one in node.outputs if self._is_narrow(one)):
+            found = found + self._part(self._elements(value), body.parts(value)) * len(body.into[node])
         return found
 
     def _is_narrow(self, value: Value) -> bool:

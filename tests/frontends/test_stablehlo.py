@@ -123,6 +123,25 @@ COUNTED = {
         5 * 32,
         0,
     ),
+    # cost_analysis() of jax.jit of `(x * 2) * 3`, `(broadcast_to(x[0], (4, 8)) + 2) * x` and `x * (x > x * x)` says 32, 8 + 32 and 3 * 32.
+    "two constants are one": (
+        SCALAR.format("2.0") + "%a = stablehlo.multiply %s, %x : tensor<4x8xf32>\n%0 = stablehlo.multiply %a, %s : tensor<4x8xf32>",
+        32,
+        0,
+    ),
+    "what is repeated is computed before": (
+        SCALAR.format("2.0") + "%r = stablehlo.slice %x [0:1, 0:8] : (tensor<4x8xf32>) -> tensor<1x8xf32>\n"
+        "%b = stablehlo.broadcast_in_dim %r, dims = [0, 1] : (tensor<1x8xf32>) -> tensor<4x8xf32>\n"
+        "%a = stablehlo.add %b, %s : tensor<4x8xf32>\n%0 = stablehlo.multiply %a, %x : tensor<4x8xf32>",
+        40,
+        0,
+    ),
+    "a truth value that is multiplied is a choice": (
+        "%a = stablehlo.multiply %x, %x : tensor<4x8xf32>\n%p = stablehlo.compare GT, %x, %a : (tensor<4x8xf32>, tensor<4x8xf32>) -> "
+        "tensor<4x8xi1>\n%m = stablehlo.convert %p : (tensor<4x8xi1>) -> tensor<4x8xf32>\n%0 = stablehlo.multiply %m, %x : tensor<4x8xf32>",
+        96,
+        0,
+    ),
     # Eight for each element of the operand and power of two of the length (HandleFft): 8 * 3 * 32, then 8 * 3 * 20.
     "a Fourier transform counts its operand": (
         "%a = stablehlo.fft %x, type = RFFT, length = [8] : (tensor<4x8xf32>) -> tensor<4x5xcomplex<f32>>\n"
@@ -203,7 +222,7 @@ def test_temporaries_are_near_those_of_the_compiler() -> None:
 
 
 # Programs of each folder, those whose temporaries are within a tenth, and whose FLOPs are within a hundredth, as docs/frontends.md says.
-FURTHER = {"more": (43, 34, 34), "fresh": (26, 19, 17), "newest": (26, 19, 21)}
+FURTHER = {"more": (43, 34, 39), "fresh": (26, 19, 22), "newest": (26, 19, 24)}
 
 
 @pytest.mark.slow
