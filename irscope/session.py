@@ -22,7 +22,7 @@ from irscope.frontends.detect import detect
 from irscope.frontends.files.text import program_in
 from irscope.frontends.load import load_program, path_of, settled
 from irscope.frontends.zoo.names import is_function, is_name
-from irscope.ir.bind import bind_program, runs_same_at, short_names, symbol_named, typed, usual_sizes
+from irscope.ir.bind import bind_program, next_possible, runs_same_at, short_names, symbol_named, typed, usual_sizes
 from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
 from irscope.ir.program import Assumed, Program, copied
@@ -382,7 +382,7 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
         low, high = bounds(symbol)
         example = program.examples.get(name)
         is_possible = example is not None and (low or 1) <= example and (high is None or example <= high)
-        sizes[name] = certain.get(name, example if example is not None and is_possible else max(1, low or 1))
+        sizes[name] = certain.get(name, example if example is not None and is_possible else next_possible(program, name, max(1, low or 1)))
         if is_possible:
             from_file.add(name)
     growing = [name for name in sizes if name not in from_file and roles.get(name) != "batch"]

@@ -40,8 +40,9 @@ class SweepCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.over:
-            symbols = open_from(args).program.symbols
-            example = f"for example {typed(over_option(next(iter(symbols.values()))))}" if symbols else "the model has no open size"
+            program = open_from(args).program
+            first = next(iter(program.symbols.values()), None)
+            example = "the model has no open size" if first is None else f"for example {typed(over_option(program, first))}"
             raise UsageError("--over says which sizes to compute", hint=example)
         sizes = sizes_in([",".join(args.over)])
         refuse_bound(sizes, args)

@@ -298,6 +298,10 @@ _FEW_SIZES: Final = 16
 _NUMBERS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
 
 
+_MOST_TRIED: Final = 1 << 10
+"""Sizes in a row that are tried for one that the model runs at: multiples of what one axis of an image has in practice."""
+
+
 def bind_option(symbols: Iterable[SymDim], chosen: Mapping[str, int] | None = None) -> str:
     """`--bind batch=8,seq=128` with a size for every symbol that may have one, chosen or usual; empty where none may."""
     sizes = {str(symbol): (chosen or {}).get(str(symbol), example_size(symbol)) for symbol in symbols if not symbol.is_unknown}
@@ -310,12 +314,30 @@ def unknown_option(sizes: Iterable[SymDim]) -> str:
     return f"--bind {shlex.quote(','.join(found))}" if found else ""
 
 
-def over_option(symbol: SymDim) -> str:
+def over_option(program: Program, symbol: SymDim) -> str:
     """`--over batch=1..16`: some sizes that the symbol may have."""
     low, high = bounds(symbol)
     first = max(low or 1, 1)
     last = first + _FEW_SIZES - 1 if high is None else min(high, first + _FEW_SIZES - 1)
-    return f"--over {symbol}={first}..{last}"
+    sizes = list(dict.fromkeys(next_possible(program, str(symbol), size) for size in range(first, last + 1)))
+    is_gapless = sizes == list(range(first, last + 1))
+    return f"--over {symbol}={f'{first}..{last}' if is_gapless else ','.join(map(str, sizes))}"
+
+
+def next_possible(program: Program, name: str, size: int) -> int:
+    """Return the first size of a symbol, from this one on, that no node contradicts by itself; the size as it is where none is near."""
+    rules = [one for one in program.constraints if one.names == {name}]
+    for tried in range(size, size + _MOST_TRIED if rules else size):
+        sides = [(one, bind(one.left, {name: tried}), bind(one.right, {name: tried})) for one in rules]
+        if all(isinstance(left, int) and isinstance(right, int) and one.holds(left, right) for one, left, right in sides):
+            return tried
+    return size
+
+
+def possible_sizes(program: Program, symbols: Iterable[SymDim]) -> dict[str, int]:
+    """Return a size to name for each symbol: the only one that it may have, else the first usual one that no node contradicts."""
+    usual = {str(one): example_size(one) for one in symbols if not one.is_unknown}
+    return {name: next_possible(program, name, size) for name, size in usual.items()} | program.only_numbers
 
 
 def example_size(symbol: SymDim) -> int:

@@ -203,6 +203,13 @@ class Stretch:
     """The same with the segments as they were then, where addresses are asked for."""
 
 
+class PeakAfter(NamedTuple):
+    """Highest value of a counter in a span, and its value at the end."""
+
+    peak: int
+    after: int
+
+
 @mutable
 class Outcome:
     """Counters of the allocator over one span."""
@@ -218,6 +225,21 @@ class Outcome:
     """Free parts of segments that are partly in use, at its end; where the span is watched."""
     segments: list[Segment] = field(default_factory=list)
     """The allocator's segments at its end, where the span is watched."""
+
+    @property
+    def requested(self) -> PeakAfter:
+        """Return what was asked for."""
+        return PeakAfter(self.peak.requested, self.after.requested)
+
+    @property
+    def allocated(self) -> PeakAfter:
+        """Return what blocks in use had."""
+        return PeakAfter(self.peak.allocated, self.after.allocated)
+
+    @property
+    def reserved(self) -> PeakAfter:
+        """Return what segments had."""
+        return PeakAfter(self.peak.reserved, self.after.reserved)
 
 
 @mutable

@@ -21,7 +21,7 @@ from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.frontends.files.folders import usual_lengths
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
-from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, symbol_named
+from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, possible_sizes, symbol_named
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
@@ -635,7 +635,7 @@ class _Maker:
             first = Command(_command("ops", "--coverage", self._path), "which operators are not known, and where")
         elif memory.peak.value is None and self._open:
             first = Command(
-                _command("run", options, bind_option(self._open, self.program.only_numbers), self._path),
+                _command("run", options, bind_option(self._open, possible_sizes(self.program, self._open)), self._path),
                 "the card with numbers for what is open",
             )
         elif memory.peak.value is None:

@@ -12,7 +12,7 @@ from irscope.devices import Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
-from irscope.ir.bind import bind_option, typed
+from irscope.ir.bind import bind_option, possible_sizes, typed
 from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
@@ -562,7 +562,8 @@ class Search:
         if open_:
             names = ", ".join(sorted(open_))
             frontier = typed(f"--free {symbol},{sorted(open_)[0]}")
-            hint = f"{typed(bind_option(open_.values()))} gives sizes, {frontier} looks for the largest {symbol} at each of them"
+            option = bind_option(open_.values(), possible_sizes(self.model.program, open_.values()))
+            hint = f"{typed(option)} gives sizes, {frontier} looks for the largest {symbol} at each of them"
             raise UsageError(f"the peak also depends on {names}", code="IRS338", hint=hint)
 
     def _measured(self, sizes: Mapping[str, int]) -> Need:
@@ -793,7 +794,8 @@ def _fit_report(found: Fit) -> Report:
         "fit",
         headline=(_answer(found),),
         summary=summary,
-        units=dict.fromkeys(_SIZES, Kind.BYTES) | dict.fromkeys(("time", "time_surely"), Kind.SECONDS),
+        units={key: Kind.BYTES for key in _SIZES if not isinstance(summary.get(key), str)}
+        | dict.fromkeys(("time", "time_surely"), Kind.SECONDS),
         notes=tuple(notes),
     )
 

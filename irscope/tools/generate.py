@@ -24,7 +24,7 @@ from irscope.report.units import bytes_text
 from irscope.tools.generate_formulas import peak_formulas
 from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
 from irscope.tools.simulate import current_process, run_own
-from irscope.tools.simulation import Options, Simulation, verdict_of
+from irscope.tools.simulation import Options, Simulation, grouped, verdict_of
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
@@ -667,7 +667,7 @@ def _tables(found: Generation) -> Iterator[Table]:
     name, phase = max(found.phases.items(), key=lambda one: one[1].peak.requested)
     where = f" of decoding, at token {phase.token:,}" if phase.token else f" of {_DOING[name]}"
     columns = ("category", "module", "line", "bytes", "blocks:count")
-    alive = [(kind, module, _short(line), *sizes) for kind, module, line, *sizes in phase.alive]
+    alive = [(kind, module, _short(line), *sizes) for kind, module, line, *sizes in grouped(phase.alive, found.simulation.classes)]
     yield Table.of(alive, columns, f"alive at the peak{where}", whole="bytes")
 
 

@@ -96,6 +96,22 @@ def trust_lines(recording: Recording) -> list[str]:
     return [f"the machine was free: {', '.join(known)}"] if known else ["whether the machine was free is not known"]
 
 
+_BELOW_LEAST: Final = 0.95
+"""A time below this share of the least time shows that the machine is faster than its figures say, which were rounded or taken once."""
+
+
+def beside_least(seconds: float, least: float | None, title: str) -> str:
+    """Return how many times the least time a run took, to be put behind its time; empty where no least time is known."""
+    if not least:
+        return ""
+    if seconds < _BELOW_LEAST * least:
+        return (
+            f", less than the least time of {title}, {humanise(least, Kind.SECONDS)}: its figures are too low for this machine, "
+            "`irscope calibrate` measures them"
+        )
+    return f", {seconds / least:,.1f} times the least time of {title}"
+
+
 # ----------------------------------------------------------------------------------------------------
 # The least time of a recorded operator, from the types of what it read and made.
 

@@ -13,7 +13,7 @@ from irscope.devices import DeviceProfile, Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable, mutable
-from irscope.ir.bind import bind_option, input_option, lacks_shape, typed
+from irscope.ir.bind import bind_option, input_option, lacks_shape, possible_sizes, typed
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
 from irscope.ir.program import Runtime
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
@@ -289,7 +289,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         named = [symbol for symbol in symbols if not symbol.is_unknown]
         if named:
             result.reason = f"sizes depend on {', '.join(map(str, named))}"
-            result.fix = bind_option(named, ctx.program.only_numbers)
+            result.fix = bind_option(named, possible_sizes(ctx.program, named))
             return
         result.is_open = bool(symbols or (basis is not None and basis.lifetimes.unsized))
         result.sizes = tape.numbers("central")

@@ -70,8 +70,18 @@ def parse_points(texts: Iterable[str], program: Program) -> Points:
     if broken is not None:
         point, why = broken
         told = ", ".join(f"{names[symbol]}={size}" for symbol, size in point.items())
-        raise UsageError(f"the model does not run at {told}: {why}", code="IRS620")
+        raise UsageError(f"the model does not run at {told}: {why}", code="IRS620", hint=_possible(program, points))
     return points
+
+
+def _possible(program: Program, points: Points) -> str:
+    """Return sizes at which it runs, where one symbol is open: those that were named, else the smallest."""
+    if len(points.columns) != 1:
+        return ""
+    ((symbol, sizes),) = points.columns.items()
+    allowed = Allowed(program, symbol, {})
+    possible = [size for size in sizes if allowed.next(size - 1) == size] or [allowed.low]
+    return f"it runs at {points.names[symbol]}={','.join(map(str, possible))}"
 
 
 def first_broken(program: Program, points: Points) -> tuple[dict[str, int], str] | None:

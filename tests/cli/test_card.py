@@ -199,3 +199,19 @@ def test_commands_of_a_card_work_when_typed(capsys: pytest.CaptureFixture[str]) 
             words = shlex.split(command)
             assert words[0] == "irscope"
             assert printed(capsys, *words[1:])
+
+
+def test_a_batch_that_is_cut_in_halves_is_assumed_to_be_the_smallest_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "halves.irs"
+    lines = ["irscope 1", "symbol batch", "graph @main {", "  input %x: f32[batch,64]", "  %h: ? = view.reshape(%x) {shape=[6,-1,64]}"]
+    path.write_text("\n".join([*lines, "  %y: ? = nn.relu(%h)", "  return %y", "}", ""]))
+    text = printed(capsys, "--device", "h200", str(path))
+    assert (
+        "fits as modelled at batch=6: " in text and "x f32[batch,64]; batch=6 (assumed)" in text and "--bind batch=6 --device h200" in text
+    )
+    assert main(["sweep", "--over", "batch=4,6,12", str(path)]) == 2
+    assert "(it runs at batch=6,12)" in capsys.readouterr().err
+    assert main(["sweep", "--over", "batch=4", str(path)]) == 2
+    assert "(it runs at batch=6)" in capsys.readouterr().err
+    assert main(["sweep", str(path)]) == 2
+    assert "for example `--over batch=6,12,18`" in capsys.readouterr().err

@@ -202,6 +202,7 @@ def test_the_document_says_what_the_text_says() -> None:
     assert len(document["captured_tokens"]) < 30
     text = _irscope(*asked).stdout
     assert text.splitlines()[2].split()[:2] == ["verdict", "fits"]
+    assert "model.layers.0-1.self_attn" in text.partition("alive at the peak")[2], "equal layers are one row"
 
 
 def _times(*more: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.torch]
 
 from irscope.cli.main import main  # noqa: E402  # only where torch is installed
 from irscope.recording import read_recording  # noqa: E402
+from irscope.tools.recorded import beside_least  # noqa: E402
 from tests.unit.measure.test_record_steps import LOOP, MODEL  # noqa: E402
 
 
@@ -35,6 +36,7 @@ def test_a_recorded_step_lies_beside_the_captured_one(folder: Path, capsys: pyte
     assert said.count("delta") >= 3 and "error 0.00%" in said and "time by phase" in said
     assert main(["compare", "--device", "epyc-7763", model, recording]) == 0
     assert "times the least time of AMD EPYC 7763" in capsys.readouterr().out
+    assert "less than the least time of it, 2.00 s: its figures are too low" in beside_least(0.1, 2.0, "it")
     other = folder / "other.py"
     other.write_text(MODEL.replace("nn.BatchNorm2d(8), nn.ReLU(), ", "").replace("AdamW", "SGD"))
     assert main(["compare", f"{other}:build", recording]) == 3

@@ -20,7 +20,7 @@ from irscope.report.values import Number, Provenance, Quantity, bare, derived
 from irscope.tools.compare.document import Measure, RecordingJson
 from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import COLD, WARM, Figure, Measured, RunComparison
-from irscope.tools.recorded import trust_lines, trust_of
+from irscope.tools.recorded import beside_least, trust_lines, trust_of
 
 _ERRORS = (
     "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
@@ -87,10 +87,9 @@ def run_headline(compared: RunComparison) -> list[str]:
     if plain is not None:
         seconds = plain.median_us / 1e6
         least = least_seconds(compared)
+        device = compared.expected.device
         text = f"a run took {humanise(seconds, Kind.SECONDS)}"
-        if least:
-            device = compared.expected.device
-            text += f", {seconds / least:,.1f} times the least time of {device.title if device is not None else 'the device'}"
+        text += beside_least(seconds, least, device.title if device is not None else "the device")
         timing = compared.expected.timing
         if timing is not None and timing.seconds:
             text += f"; predicted {humanise(timing.quantity(), Kind.SECONDS)}"

@@ -34,7 +34,7 @@ from irscope.tools.compare.matching import align
 from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
 from irscope.tools.compare.run_report import figure_cells, overhead_of, recording_json, recording_parts
 from irscope.tools.compare.runs import Figure, settings_of
-from irscope.tools.recorded import PHASES, peak_parts, trust_lines, trust_of
+from irscope.tools.recorded import PHASES, beside_least, peak_parts, trust_lines, trust_of
 from irscope.training import StepOp
 
 _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
@@ -263,7 +263,7 @@ class StepComparison:
         yield f"{len(self.found):,} of {len(self.ops):,} operators matched; {len(self.recording.ops):,} were recorded"
         plain, least = self.recording.times("plain"), self.least(self.ops)
         if plain is not None:
-            beside = f", {plain.median_us / 1e6 / least:,.1f} times the least time of {self.memory.target.device.title}" if least else ""
+            beside = beside_least(plain.median_us / 1e6, least, self.memory.target.device.title)
             yield f"a step took {humanise(plain.median_us / 1e6, Kind.SECONDS)}{beside}"
         yield from trust_lines(self.recording)
 

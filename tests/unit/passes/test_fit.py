@@ -154,6 +154,20 @@ def test_the_answer_does_not_contradict_itself(capsys: pytest.CaptureFixture[str
     assert document["surely_peak_bytes"] <= document["memory_bytes"] < document["highest_peak_bytes"]
 
 
+def test_a_size_that_nothing_bounds_has_its_reason_and_no_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody knows what the GPU's library takes for a mean, which is words where a number of bytes stands otherwise."""
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper
+
+    nodes = [helper.make_node("ReduceMean", ["x"], ["y"], axes=[1])]
+    x, y = (helper.make_tensor_value_info(name, 1, ["batch", size]) for name, size in (("x", 64), ("y", 1)))
+    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(made, tmp_path / "mean.onnx")
+    assert main(["fit", "--memory", "1GiB", "--device", "h200", str(tmp_path / "mean.onnx")]) == 0
+    (sure,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  surely"))
+    assert sure.endswith("none: cuDNN and cuBLAS choose what ReduceMean takes while it runs")
+
+
 @pytest.mark.slow
 def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     memory = 300 << 20

@@ -538,6 +538,8 @@ def test_options_of_an_optimizer_come_before_the_usual_ones() -> None:
     given = held(optimizer="sgd", optimizer_options={"momentum": 0.9, "lr": 0.1})
     assert given.steady.peak.allocated == named.steady.peak.allocated > plain.steady.peak.allocated
     assert given.first.after.allocated == given.steady.after.allocated, "the state is made in the first step"
+    assert given.steady.reserved == (given.steady.peak.reserved, given.steady.after.reserved)
+    assert (given.first.requested.peak, given.first.allocated.after) == (given.first.peak.requested, given.first.after.allocated)
     with pytest.raises(irscope.IrscopeError, match="does not take these options") as refused:
         held(optimizer="sgd", optimizer_options={"momentums": 0.9})
     assert refused.value.code == "IRS373" and "momentum, " in refused.value.hint
