@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 from tests.hygiene.test_docs import PAGES
 from tests.tables import every
+from tests.tools.browser import browser, find_browser
 
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).parents[2]
@@ -79,3 +83,36 @@ def test_a_page_answers_its_question_in_few_words() -> None:
         text = re.sub(r"^    .*$", "", _FENCE.sub("", (DOCS / page).read_text(encoding="utf-8")), flags=re.M)
         words[page] = len(re.findall(r"\S*\w\S*", text))
     assert not {page: count for page, count in words.items() if count > MOST_WORDS}
+
+
+QUESTIONS = {
+    "how much gpu memory does my model need": "memory", "out of memory error snapshot": "explain", "largest batch that fits": "memory",
+    "how long can the context be": "llm", "training on 8 gpus fsdp": "simulate", "count flops": "cost", "torch.compile memory": "compile",
+    "inference time": "speed", "quantise int4 weights": "parameters", "fail CI when memory grows": "check",
+    "write my own pass": "add-a-pass",
+}  # fmt: skip
+"""What a stranger types, and the page that answers it."""
+_LINKS = "Array.from(document.querySelectorAll('.md-search-result__item a')).map(link => link.href.split('/').pop().split(/[#?]/)[0])"
+_ASK = """(box => { box.focus(); box.value = %r; box.dispatchEvent(new Event('keyup', {bubbles: true})) })
+(document.querySelector('.md-search__input'))"""
+
+
+@pytest.mark.full
+def test_the_search_of_the_site_as_files_finds_the_page_first(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="the extra docs is not installed")
+    if find_browser() is None:
+        pytest.skip("no browser is installed")
+    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)], cwd=ROOT, check=True)
+    first = {}
+    with browser() as page:
+        page.open(tmp_path / "index.html")
+        for question in QUESTIONS:
+            for _ in range(100):  # the index is read in the background
+                page.value(_ASK % question)
+                time.sleep(0.2)
+                if page.value(_LINKS):
+                    break
+            time.sleep(1)
+            first[question] = page.value(_LINKS)[:1]
+        assert not [url for url in page.troubles() if url.startswith("http")]
+    assert first == {question: [f"{name}.html"] for question, name in QUESTIONS.items()}
