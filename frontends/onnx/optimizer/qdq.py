@@ -4,6 +4,7 @@ them; at level 2 an operator between DequantizeLinear and QuantizeLinear becomes
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -83,12 +84,10 @@ def _has_constants(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _after(graph: OrtGraph, node: OrtNode) -> list[_Edge]:
-    """Return where the first result goes; nowhere if it is read and also a result of the graph."""
+    """Return where the first result goes: to readers, and out of the graph."""
     name = node.outputs[0]
     edges = [_Edge(name, node, reader, place) for reader, result, place in graph.edges(node) if result == 0]
-    if not edges:
-        return [_Edge(name, node, None, 0)] if graph.is_output(name) else []
-    return [] if graph.is_output(name) else edges
+    return [*edges, _Edge(name, node, None, 0)] if graph.is_output(name) else edges
 
 
 def _before(graph: OrtGraph, node: OrtNode) -> _Edge | None:
@@ -125,35 +124,38 @@ def _insert(graph: OrtGraph, edges: Sequence[_Edge], like: OrtNode) -> None:
 
 @transformer("QDQPropagationTransformer")
 def propagate_pairs(graph: OrtGraph, session: Session) -> bool:
-    """Behind a DequantizeLinear forwards, then before a QuantizeLinear backwards, past operators that only move data."""
+    """Move pairs before a QuantizeLinear backwards, then behind a DequantizeLinear forwards, past operators that only move data."""
     changed = False
     for node in graph:
         for body in node.bodies.values():
             changed |= propagate_pairs(body, session)
     nodes = graph.order()
     for node in nodes:
+        if _is_q(node) and _has_constants(graph, node):
+            changed |= _backwards(graph, node)
+    for node in nodes:
         if _is_dq(node) and ends_in_one(graph, node) and _has_constants(graph, node):
             changed |= _forwards(graph, node)
-    for node in nodes:
-        if graph.nodes.get(node.index) is node and _is_q(node) and _has_constants(graph, node):
-            changed |= _backwards(graph, node)
     return changed
 
 
 def _next_edges(graph: OrtGraph, edge: _Edge) -> list[_Edge]:
-    if edge.reader is None or not _moves_past(edge.reader) or edge.place >= len(edge.reader.inputs):
+    """Return where a pair goes next: behind all readers of the edge's reader, or nowhere if one of them quantises already."""
+    if not _moves_past(edge.reader) or edge.reader is None or edge.place >= len(edge.reader.inputs):
         return []
-    return [one for one in _after(graph, edge.reader) if not _is_q(one.reader)]
+    following = _after(graph, edge.reader)
+    return [] if any(_is_q(further.reader) for further in following) else following
 
 
 def _forwards(graph: OrtGraph, node: OrtNode) -> bool:
-    groups = [group for edge in _after(graph, node)[:1] if (group := _next_edges(graph, edge))]
+    groups = deque(_next_edges(graph, edge) for edge in _after(graph, node))
     changed = False
     while groups:
-        group = groups.pop()
-        _insert(graph, group, node)
-        changed = True
-        groups.extend(following for edge in group if (following := _next_edges(graph, edge)))
+        group = groups.popleft()
+        if group:
+            _insert(graph, group, node)
+            changed = True
+            groups.extend([_next_edges(graph, edge) for edge in group])
     return changed
 
 

@@ -9,9 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from irscope.frontends.onnx.optimizer.graph import CPU, MICROSOFT, OrtGraph, OrtNode, Session, Weight, transformer
+from irscope.frontends.onnx.optimizer.permutations import (
+    Perm,
+    add_ints,
+    add_pair_behind,
+    add_single,
+    axes_from_front,
+    axes_of,
+    composed,
+    dequantized,
+    dequantized_constant,
+    fold_undone,
+    has_only_readers,
+    ints_of,
+    inverted,
+    local_constant,
+    move_output,
+    permutation_of,
+    permuted,
+    remove_unread,
+    repair_pairs,
+    replace_all,
+    set_dequantized,
+    widened_axes,
+)
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
@@ -19,8 +41,6 @@ from irscope.ir.types import TensorType, Type, tensor
 _OPSETS: Final = range(7, 29)
 _UNKNOWN_RANK: Final = 5
 """Number of axes that a value of unknown rank counts with."""
-
-Perm: TypeAlias = tuple[int, ...]
 
 
 @immutable(slots=False)
@@ -50,66 +70,6 @@ class _Handler:
     transposes_outputs: bool = True
 
 
-def inverted(perm: Sequence[int]) -> Perm:
-    return tuple(sorted(range(len(perm)), key=perm.__getitem__))
-
-
-def composed(first: Sequence[int], second: Sequence[int]) -> Perm:
-    return tuple(first[place] for place in second)
-
-
-def _perm(node: OrtNode) -> Perm | None:
-    """Return the permutation of a Transpose that says it."""
-    found = node.ints("perm")
-    return found if found is not None and sorted(found) == list(range(len(found))) else None
-
-
-def _permuted(type_: Type, perm: Sequence[int]) -> Type:
-    if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) != len(perm):
-        return type_
-    return tensor(type_.dtype, tuple(type_.shape[place] for place in perm))
-
-
-def _axes(axes: Sequence[int], rank: int) -> list[int] | None:
-    """Axes counted from the front; None where they are no axes of this rank."""
-    found = [axis + rank if axis < 0 else axis for axis in axes]
-    return found if len(set(found)) == len(found) and all(0 <= axis < rank for axis in found) else None
-
-
-# -- the graph ----------------------------------------------------------------------------------------------------------
-
-
-def _is_comprehensive(graph: OrtGraph, name: str) -> bool:
-    """Return whether all that read a value are operands of nodes: it is not the graph's result, and no graph inside reads it."""
-    return not graph.is_output(name) and all(name not in reader.captured for reader in graph.readers(name))
-
-
-def _local_constant(graph: OrtGraph, name: str) -> Weight | None:
-    return graph.constant(name) if name in graph.weights else None
-
-
-def _add(graph: OrtGraph, like: OrtNode, op: str, inputs: Sequence[str], attrs: dict[str, object], type_: Type) -> OrtNode:
-    """A new node with one result."""
-    name = graph.new_node_name(op)
-    result = f"{name}_out0"
-    graph.types[result] = type_
-    return graph.add_node(op, inputs, [result], attrs, name=name, provider=like.provider)  # type: ignore[arg-type]
-
-
-def _replace_all(graph: OrtGraph, old: str, new: str) -> None:
-    for reader in graph.readers(old):
-        graph.set_inputs(reader, [new if name == old else name for name in reader.inputs])
-
-
-def _move_output(graph: OrtGraph, source: OrtNode, place: int, target: OrtNode) -> None:
-    """Let the target make the source's result, under its name; the source makes a new one."""
-    name = source.outputs[place]
-    fresh = graph.new_name(source.name)
-    graph.set_outputs(source, [fresh if at == place else other for at, other in enumerate(source.outputs)])
-    graph.set_outputs(target, [name])
-    graph.types[fresh] = graph.type_of(name)
-
-
 def _transposed_weight(weight: Weight, perm: Sequence[int]) -> Weight:
     array = weight.values()
     shape = tuple(weight.shape[place] for place in perm)
@@ -117,47 +77,75 @@ def _transposed_weight(weight: Weight, perm: Sequence[int]) -> Weight:
 
 
 def transpose_input(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> None:
-    """Make an operand a transposed one: by transposing a constant, by taking out a Transpose that it undoes, or by a new one."""
+    """Make an operand a transposed one: by transposing a constant, by taking out a Transpose that it undoes, or by a new one. Looks past a
+    DequantizeLinear in front of it."""
     name = node.input(place)
-    constant = _local_constant(graph, name)
-    graph.set_input(node, place, "")
-    if constant is not None and _is_comprehensive(graph, name):
-        if constant.count == 1:
-            graph.set_input(node, place, name)
-        elif constant.shape == (len(perm),):
-            graph.set_input(node, place, _permuted_constant(graph, constant, perm))
-        else:
-            if graph.readers(name):
-                undo = _add(graph, node, "Transpose", [name], {"perm": inverted(perm)}, constant.type)
-                for reader in graph.readers(name):
-                    if reader is not undo:
-                        graph.set_inputs(reader, [undo.outputs[0] if given == name else given for given in reader.inputs])
-            graph.weights[name] = _transposed_weight(constant, perm)
-            graph.types[name] = graph.weights[name].type
-            graph.set_input(node, place, name)
+    if _transpose_constant(graph, node, place, perm):
         return
-    made = graph.maker(name)
-    earlier = _perm(made) if made is not None and made.matches("Transpose") else None
-    if made is not None and earlier is not None and len(earlier) == len(perm):
-        if earlier == inverted(perm):
-            graph.set_input(node, place, made.input(0))
-        else:
-            type_ = _permuted(graph.type_of(name), perm)
-            both = _add(graph, node, "Transpose", [made.input(0)], {"perm": composed(earlier, perm)}, type_)
-            graph.set_input(node, place, both.outputs[0])
-        _remove_unread(graph, made)
+    graph.set_input(node, place, "")
+    if _merge_with_earlier(graph, node, place, name, perm):
         return
     for reader in graph.readers(name):
-        if reader.matches("Transpose") and _perm(reader) == perm:
+        if reader.matches("Transpose") and permutation_of(reader) == perm:
             graph.set_input(node, place, reader.outputs[0])
             return
-    new = _add(graph, node, "Transpose", [name], {"perm": perm}, _permuted(graph.type_of(name), perm))
+    new = add_single(graph, node, "Transpose", [name], {"perm": perm}, permuted(graph.type_of(name), perm))
     graph.set_input(node, place, new.outputs[0])
+    before = dequantized(graph, name)
+    if before is not None:
+        add_pair_behind(graph, before)
 
 
-def _remove_unread(graph: OrtGraph, node: OrtNode) -> None:
-    if not graph.readers(node.outputs[0]) and not graph.is_output(node.outputs[0]):
-        graph.remove_node(node)
+def _transpose_constant(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> bool:
+    name = node.input(place)
+    before = dequantized_constant(graph, name) if local_constant(graph, name) is None else None
+    given = name if before is None else before.input(0)
+    constant = local_constant(graph, given)
+    if constant is None or not has_only_readers(graph, given):
+        return False
+    if constant.count == 1:
+        return True
+    if constant.shape == (len(perm),) and before is None:
+        graph.set_input(node, place, _permuted_constant(graph, constant, perm))
+        return True
+    graph.set_input(before or node, 0 if before else place, "")
+    others = graph.readers(given)
+    if others:
+        undo = add_single(graph, node, "Transpose", [given], {"perm": inverted(perm)}, constant.type)
+        _read_instead(graph, others, given, undo.outputs[0])
+    graph.weights[given] = _transposed_weight(constant, perm)
+    graph.types[given] = graph.weights[given].type
+    if before is not None:
+        set_dequantized(graph, before, given, perm)
+    else:
+        graph.set_input(node, place, given)
+    return True
+
+
+def _merge_with_earlier(graph: OrtGraph, node: OrtNode, place: int, name: str, perm: Perm) -> bool:
+    """Read what an earlier Transpose reads, where it is undone or there is nothing between."""
+    before = dequantized(graph, name)
+    made = graph.maker(name if before is None else before.input(0))
+    earlier = permutation_of(made) if made is not None and made.matches("Transpose") else None
+    if made is None or earlier is None or len(earlier) != len(perm):
+        return False
+    if earlier == inverted(perm):
+        if before is not None:
+            set_dequantized(graph, before, made.input(0), perm)
+        graph.set_input(node, place, name if before is not None else made.input(0))
+    elif before is None:
+        type_ = permuted(graph.type_of(name), perm)
+        both = add_single(graph, node, "Transpose", [made.input(0)], {"perm": composed(earlier, perm)}, type_)
+        graph.set_input(node, place, both.outputs[0])
+    else:
+        return False
+    remove_unread(graph, made)
+    return True
+
+
+def _read_instead(graph: OrtGraph, readers: Sequence[OrtNode], old: str, new: str) -> None:
+    for reader in readers:
+        graph.set_inputs(reader, [new if name == old else name for name in reader.inputs])
 
 
 def _permuted_constant(graph: OrtGraph, constant: Weight, order: Sequence[int]) -> str:
@@ -169,9 +157,9 @@ def transpose_output(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> 
     """Put a Transpose behind a result, which keeps its name there."""
     name = node.outputs[place]
     type_ = graph.type_of(name)
-    behind = _add(graph, node, "Transpose", [""], {"perm": perm}, type_)
-    _move_output(graph, node, place, behind)
-    graph.types[node.outputs[place]] = _permuted(type_, inverted(perm))
+    behind = add_single(graph, node, "Transpose", [""], {"perm": perm}, type_)
+    move_output(graph, node, place, behind)
+    graph.types[node.outputs[place]] = permuted(type_, inverted(perm))
     graph.set_input(behind, 0, node.outputs[place])
     return name
 
@@ -188,23 +176,6 @@ def _transpose_inputs(push: _Push) -> None:
         transpose_input(push.graph, push.node, place, push.inverse)
 
 
-def _ints(graph: OrtGraph, name: str) -> list[int] | None:
-    array = graph.values(name)
-    return None if array is None else [int(value) for value in array.reshape(-1)]
-
-
-def _axes_of(graph: OrtGraph, node: OrtNode, since: int) -> list[int] | None:
-    """Return the axes of a node, an attribute before this operator set and an operand from then on."""
-    if graph.opset() < since:
-        found = node.ints("axes")
-        return None if found is None else list(found)
-    return _ints(graph, node.input(1))
-
-
-def _constant(graph: OrtGraph, values: Sequence[int], dtype: str = "<i8") -> str:
-    return graph.add_weight(graph.new_name("const_transpose_optimizer"), np.array(values, dtype))
-
-
 # -- cost -----------------------------------------------------------------------------------------------------------------
 
 
@@ -218,16 +189,16 @@ def _value_cost(graph: OrtGraph, name: str, perm: Perm) -> int:
     made = graph.maker(name)
     if made is None:
         return 0 if graph.constant(name) is not None else _rank(graph, name)
-    if made.op == "DequantizeLinear" and _local_constant(graph, made.input(0)) is not None and len(graph.readers(name)) == 1:
+    if made.op == "DequantizeLinear" and local_constant(graph, made.input(0)) is not None and len(graph.readers(name)) == 1:
         return 0
-    if made.matches("Transpose") and (earlier := _perm(made)) is not None:
+    if made.matches("Transpose") and (earlier := permutation_of(made)) is not None:
         return -_rank(graph, name) if earlier == perm and _is_likely_removed(graph, made) else 0
     return _rank(graph, name)
 
 
 def _is_likely_removed(graph: OrtGraph, transpose: OrtNode) -> bool:
     name = transpose.outputs[0]
-    return _is_comprehensive(graph, name) and all(_handler(reader) is not None for reader in graph.readers(name))
+    return has_only_readers(graph, name) and all(_handler(reader) is not None for reader in graph.readers(name))
 
 
 def _cost(graph: OrtGraph, node: OrtNode, perm: Perm, leading: set[str], handler: _Handler, places: Sequence[int]) -> int:
@@ -275,38 +246,49 @@ def _broadcast(push: _Push) -> bool:
 def _unsqueeze_input(graph: OrtGraph, node: OrtNode, place: int, axes: list[int]) -> None:
     """Give an operand more axes of size 1 in front."""
     name = node.input(place)
-    constant = _local_constant(graph, name)
-    graph.set_input(node, place, "")
-    if constant is not None and _is_comprehensive(graph, name):
-        readers = graph.readers(name)
-        if readers:
-            undo = _squeezing(graph, node, "Squeeze", name, axes, constant.type)
-            for reader in readers:
-                graph.set_inputs(reader, [undo.outputs[0] if given == name else given for given in reader.inputs])
+    before = dequantized_constant(graph, name) if local_constant(graph, name) is None else None
+    given = name if before is None else before.input(0)
+    constant = local_constant(graph, given)
+    graph.set_input(before or node, 0 if before else place, "")
+    if constant is not None and has_only_readers(graph, given):
+        others = graph.readers(given)
+        if others:
+            undo = _squeezing(graph, node, "Squeeze", given, axes, constant.type)
+            _read_instead(graph, others, given, undo.outputs[0])
         array, shape = constant.values(), (1,) * len(axes) + constant.shape
         type_ = tensor(constant.dtype, shape)
-        graph.weights[name] = Weight(type_, array=None if array is None else array.reshape(shape))
-        graph.types[name] = type_
-        graph.set_input(node, place, name)
+        graph.weights[given] = Weight(type_, array=None if array is None else array.reshape(shape))
+        graph.types[given] = type_
+        if before is not None:
+            set_dequantized(graph, before, given, widened_axes(len(constant.shape), axes))
+        else:
+            graph.set_input(node, place, given)
         return
-    made = graph.maker(name)
-    if made is not None and made.matches("Squeeze") and _axes_of(graph, made, 13) == axes:
-        graph.set_input(node, place, made.input(0))
-        _remove_unread(graph, made)
+    before = dequantized(graph, name)
+    made = graph.maker(name if before is None else before.input(0))
+    if made is not None and made.matches("Squeeze") and axes_of(graph, made, 13) == axes:
+        rank = len(graph.shape(made.outputs[0]) or ())
+        if before is not None:
+            set_dequantized(graph, before, made.input(0), widened_axes(rank, axes))
+        graph.set_input(node, place, name if before is not None else made.input(0))
+        remove_unread(graph, made)
         return
     old = graph.type_of(name)
     widened = tensor(old.dtype, (1,) * len(axes) + old.shape) if isinstance(old, TensorType) and old.shape is not None else old
     new = _squeezing(graph, node, "Unsqueeze", name, axes, widened)
     result = new.outputs[0]
-    if made is not None and made.matches("Transpose") and (perm := _perm(made)) is not None:
+    made = graph.maker(name)
+    if made is not None and made.matches("Transpose") and (perm := permutation_of(made)) is not None:
         result = _push_unsqueeze(_Push(graph, made, new, perm, (0,)), axes)
     graph.set_input(node, place, result)
+    if before is not None:
+        add_pair_behind(graph, before)
 
 
 def _squeezing(graph: OrtGraph, like: OrtNode, op: str, name: str, axes: Sequence[int], type_: Type) -> OrtNode:
     if graph.opset() < 13:
-        return _add(graph, like, op, [name], {"axes": tuple(axes)}, type_)
-    return _add(graph, like, op, [name, _constant(graph, axes)], {}, type_)
+        return add_single(graph, like, op, [name], {"axes": tuple(axes)}, type_)
+    return add_single(graph, like, op, [name, add_ints(graph, axes)], {}, type_)
 
 
 def _along(default: int | None) -> _Handle:
@@ -314,7 +296,7 @@ def _along(default: int | None) -> _Handle:
 
     def handle(push: _Push) -> bool:
         axis = push.node.attr("axis", default)
-        found = None if axis is None else _axes([axis], len(push.perm))
+        found = None if axis is None else axes_from_front([axis], len(push.perm))
         if found is None:
             return False
         _simple(push)
@@ -328,7 +310,7 @@ def _softmax(push: _Push) -> bool:
     if push.graph.opset() >= 13:
         return _along(-1)(push)
     rank = len(push.perm)
-    found = _axes([push.node.attr("axis", 1)], rank)
+    found = axes_from_front([push.node.attr("axis", 1)], rank)
     if found is None or any((place < found[0]) != (push.perm[place] < found[0]) for place in range(rank)):
         return False
     return _simple(push)
@@ -344,8 +326,8 @@ def _shape(push: _Push) -> bool:
         node.attrs.pop("end", None)
         node.attrs["start"] = 0
     type_ = graph.type_of(node.outputs[0])
-    gather = _add(graph, node, "Gather", ["", _constant(graph, order)], {"axis": 0}, type_)
-    _move_output(graph, node, 0, gather)
+    gather = add_single(graph, node, "Gather", ["", add_ints(graph, order)], {"axis": 0}, type_)
+    move_output(graph, node, 0, gather)
     graph.types[node.outputs[0]] = tensor(DType.I64, (rank,))
     graph.set_input(gather, 0, node.outputs[0])
     return True
@@ -359,7 +341,7 @@ def _permute_operand(push: _Push, place: int, order: Sequence[int]) -> None:
         graph.set_input(node, place, _permuted_constant(graph, constant, order if constant.count else ()))
         return
     name = node.input(place)
-    gather = _add(graph, node, "Gather", [name, _constant(graph, order)], {"axis": 0}, graph.type_of(name))
+    gather = add_single(graph, node, "Gather", [name, add_ints(graph, order)], {"axis": 0}, graph.type_of(name))
     graph.set_input(node, place, gather.outputs[0])
 
 
@@ -408,7 +390,7 @@ def _reduce(push: _Push) -> bool:
     elif not node.has_input(1):
         axes = None
     else:
-        axes = _ints(graph, node.input(1))
+        axes = ints_of(graph, node.input(1))
         if axes is None:
             return False
     if not axes:
@@ -417,14 +399,14 @@ def _reduce(push: _Push) -> bool:
         if is_kept:
             _transpose_outputs(push, perm)
         return True
-    found = _axes(axes, len(perm))
+    found = axes_from_front(axes, len(perm))
     if found is None:
         return False
     new = sorted(perm[axis] for axis in found)
     if graph.opset() < since:
         node.attrs["axes"] = tuple(new)
     else:
-        graph.set_input(node, 1, _constant(graph, new))
+        graph.set_input(node, 1, add_ints(graph, new))
     _transpose_inputs(push)
     _transpose_outputs(push, perm if keeps else _squeezed_perm(new, perm))
     return True
@@ -432,15 +414,15 @@ def _reduce(push: _Push) -> bool:
 
 def _squeeze(push: _Push) -> bool:
     graph, node = push.graph, push.node
-    given = _axes_of(graph, node, 13)
-    found = None if given is None else _axes(given, len(push.perm))
+    given = axes_of(graph, node, 13)
+    found = None if given is None else axes_from_front(given, len(push.perm))
     if found is None:
         return False
     new = sorted(push.perm[axis] for axis in found)
     if graph.opset() < 13:
         node.attrs["axes"] = tuple(new)
     else:
-        graph.set_input(node, 1, _constant(graph, new))
+        graph.set_input(node, 1, add_ints(graph, new))
     _transpose_inputs(push)
     _transpose_outputs(push, _squeezed_perm(new, push.perm))
     return True
@@ -455,8 +437,8 @@ def _push_unsqueeze(push: _Push, axes: Sequence[int]) -> str:
 
 
 def _unsqueeze(push: _Push) -> bool:
-    given = _axes_of(push.graph, push.node, 13)
-    found = None if given is None else _axes(given, len(push.perm) + len(given))
+    given = axes_of(push.graph, push.node, 13)
+    found = None if given is None else axes_from_front(given, len(push.perm) + len(given))
     if found is None:
         return False
     _push_unsqueeze(push, found)
@@ -464,7 +446,7 @@ def _unsqueeze(push: _Push) -> bool:
 
 
 def _arg(push: _Push) -> bool:
-    found = _axes([push.node.attr("axis", 0)], len(push.perm))
+    found = axes_from_front([push.node.attr("axis", 0)], len(push.perm))
     if found is None:
         return False
     axis = push.perm[found[0]]
@@ -478,14 +460,14 @@ def _slice(push: _Push) -> bool:
     graph, node, rank = push.graph, push.node, len(push.perm)
     if graph.opset() < 10:
         given: Sequence[int] = node.ints("axes") or range(len(node.ints("starts") or ()))
-        found = _axes(given, rank)
+        found = axes_from_front(given, rank)
         if found is None:
             return False
         node.attrs["axes"] = tuple(push.perm[axis] for axis in found)
         return _simple(push)
     if node.has_input(3):
-        axes = _ints(graph, node.input(3))
-        found = None if axes is None else _axes(axes, rank)
+        axes = ints_of(graph, node.input(3))
+        found = None if axes is None else axes_from_front(axes, rank)
         dtype = graph.dtype(node.input(3))
     else:
         starts = graph.static_shape(node.input(1))
@@ -493,7 +475,7 @@ def _slice(push: _Push) -> bool:
         dtype = graph.dtype(node.input(1))
     if found is None:
         return False
-    graph.set_input(node, 3, _constant(graph, [push.perm[axis] for axis in found], "<i4" if dtype is DType.I32 else "<i8"))
+    graph.set_input(node, 3, add_ints(graph, [push.perm[axis] for axis in found], "<i4" if dtype is DType.I32 else "<i8"))
     return _simple(push)
 
 
@@ -505,7 +487,7 @@ def _tile(push: _Push) -> bool:
 def _quantize(push: _Push) -> bool:
     node = push.node
     if (push.graph.opset() >= 13 or node.domain == MICROSOFT) and push.graph.shape(node.input(1)) != ():
-        found = _axes([node.attr("axis", 1)], len(push.perm))
+        found = axes_from_front([node.attr("axis", 1)], len(push.perm))
         if found is None:
             return False
         node.attrs["axis"] = push.perm[found[0]]
@@ -513,7 +495,7 @@ def _quantize(push: _Push) -> bool:
 
 
 def _transpose(push: _Push) -> bool:
-    later = _perm(push.node)
+    later = permutation_of(push.node)
     return later is not None and len(later) == len(push.perm) and _merge(push, later)
 
 
@@ -525,13 +507,13 @@ def _merge(push: _Push, later: Perm) -> bool:
         return True
     perm = composed(push.perm, later)
     if node.op == "Reshape":
-        new = _add(graph, node, "Transpose", [first.input(0)], {"perm": perm}, graph.type_of(node.outputs[0]))
-        _move_output(graph, node, 0, new)
+        new = add_single(graph, node, "Transpose", [first.input(0)], {"perm": perm}, graph.type_of(node.outputs[0]))
+        move_output(graph, node, 0, new)
         graph.remove_node(node)
     else:
         graph.set_input(node, 0, first.input(0))
         node.attrs["perm"] = perm
-    _remove_unread(graph, first)
+    remove_unread(graph, first)
     return True
 
 
@@ -539,29 +521,29 @@ def _cancel(push: _Push) -> None:
     """Remove a Transpose and its inverse."""
     graph, node, first = push.graph, push.node, push.transpose
     source, result = first.input(0), node.outputs[0]
-    if _is_comprehensive(graph, result):
-        _replace_all(graph, result, source)
+    if has_only_readers(graph, result):
+        replace_all(graph, result, source)
     else:
         made = graph.maker(source)
-        if made is not None and _is_comprehensive(graph, source):
+        if made is not None and has_only_readers(graph, source):
             graph.set_input(node, 0, "")
-            _replace_all(graph, source, result)
+            replace_all(graph, source, result)
             graph.set_outputs(node, [""])
             graph.set_outputs(made, [result if name == source else name for name in made.outputs])
         else:
-            identity = _add(graph, node, "Identity", [""], {}, graph.type_of(result))
-            _move_output(graph, node, 0, identity)
+            identity = add_single(graph, node, "Identity", [""], {}, graph.type_of(result))
+            move_output(graph, node, 0, identity)
             graph.set_input(identity, 0, source)
     graph.remove_node(node)
     if graph.nodes.get(first.index) is first:
-        _remove_unread(graph, first)
+        remove_unread(graph, first)
 
 
 def _reshape(push: _Push) -> bool:
     """A Reshape that only moves axes of size 1 is like a Transpose."""
     graph, node = push.graph, push.node
     before = graph.static_shape(push.transpose.outputs[0])
-    wanted = _ints(graph, node.input(1))
+    wanted = ints_of(graph, node.input(1))
     if before is None or wanted is None or len(wanted) != len(before) or wanted.count(-1) > 1:
         return False
     zero = bool(node.attr("allowzero", 0)) if node.version > 13 else False
@@ -686,6 +668,11 @@ def optimise_within(graph: OrtGraph, provider: str) -> bool:
         for node in nodes:
             if graph.nodes.get(node.index) is node and node.provider in ("", provider):
                 changed |= _push_one(graph, node, leading, provider)
+        if any(node.op == "DequantizeLinear" for node in nodes):
+            for step in (fold_undone, repair_pairs):
+                for node in graph.order():
+                    if graph.nodes.get(node.index) is node and node.provider in ("", provider):
+                        changed |= step(graph, node)
     for node in graph.order():
         for body in node.bodies.values():
             changed |= optimise_within(body, provider)
@@ -708,7 +695,7 @@ def _leading_to_transposes(graph: OrtGraph, nodes: Sequence[OrtNode]) -> set[str
 def _push_one(graph: OrtGraph, node: OrtNode, leading: set[str], provider: str) -> bool:
     for place, name in enumerate(list(node.inputs)):
         made = graph.maker(name)
-        perm = _perm(made) if made is not None and made.matches("Transpose") else None
+        perm = permutation_of(made) if made is not None and made.matches("Transpose") else None
         handler = _handler(node)
         if made is None or perm is None or handler is None:
             continue
