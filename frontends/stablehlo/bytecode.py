@@ -12,7 +12,7 @@ from typing import Final
 
 from irscope.budget import claim, spend
 from irscope.errors import LoadError
-from irscope.frontends.stablehlo.model import NOWHERE, Attribute, Dense, Function, Module, Operation, Place, Region, refuse
+from irscope.frontends.stablehlo.model import NOWHERE, Attribute, Dense, Function, Module, Operation, Place, Region, mesh_axes, refuse
 
 MAGIC: Final = b"ML\xefR"
 _LAST_VERSION: Final = 6
@@ -22,6 +22,8 @@ _BLOCK_SIZES: Final = 4
 """From this version on arguments of blocks may lack a location, and operators are counted first."""
 _USE_LISTS: Final = 3
 _LAZY: Final = 2
+_AXIS, _MESH, _AXIS_USED, _DIMENSION, _SHARDING = 1, 2, 4, 5, 6
+"""Codes of the attributes of Shardy."""
 _NATIVE: Final = 5
 _HAS_ATTRS, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS, _HAS_REGIONS, _HAS_USES, _HAS_PROPERTIES = (1 << bit for bit in range(7))
 _DEEPEST: Final = 200
@@ -59,6 +61,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "dot_general_v2": "accumulation_type allow_imprecise_accumulation lhs_batching_dimensions lhs_component_count "
     "lhs_contracting_dimensions lhs_precision_type num_primitive_operations precision_config rhs_batching_dimensions rhs_component_count "
     "rhs_contracting_dimensions rhs_precision_type",
+    "mesh": "mesh sym_name",
     "dynamic_broadcast_in_dim": "broadcast_dimensions known_expanding_dimensions known_nonexpanding_dimensions",
     "dynamic_conv": f"{_CONV} precision_config rhs_dilation window_reversal window_strides",
     "dynamic_gather": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims start_index_map",
@@ -292,13 +295,11 @@ class _Reader:
             if self._depth > _MOST_DEPTH_OF_ATTRIBUTES:
                 raise refuse("attributes of the bytecode are nested too deeply")
             spend(2, "attributes")
-            if dialect not in ("vhlo", "builtin") and is_own:
-                self._attributes[index] = ""  # of Shardy: not read
-            elif not is_own:
+            if not is_own:
                 self._attributes[index] = data.rstrip(b"\0").decode("utf-8", "replace")
             else:
-                read = self._of_vhlo if dialect == "vhlo" else self._of_builtin
-                self._attributes[index] = read(_Stream(data))
+                read = {"vhlo": self._of_vhlo, "builtin": self._of_builtin, "sdy": self._of_shardy}.get(dialect)
+                self._attributes[index] = "" if read is None else read(_Stream(data))
             self._depth -= 1
         return self._attributes[index]
 
@@ -325,6 +326,23 @@ class _Reader:
             return Dense(type_, data=stream.take(stream.number()))
         if code == 17:
             return self.type(stream.number())
+        return ""
+
+    def _of_shardy(self, stream: _Stream) -> Attribute:
+        """Return what the text says of a mesh or a sharding. Codes are those of artifacts of jax 0.10; what follows the part that is read
+        (priorities, replicated axes) cuts nothing."""
+        code = stream.number()
+        if code == _AXIS:
+            return f'"{self.strings[stream.number()]}"={stream.signed()}'
+        if code == _AXIS_USED:
+            name = self.strings[stream.number()]
+            return f'"{name}"' if stream.number() == 0 else "?"  # a part of an axis is not read
+        if code in (_MESH, _DIMENSION):
+            listed = ", ".join(str(self.attribute(stream.number())) for _ in range(stream.count("axes")))
+            return f"#sdy.mesh<[{listed}]>" if code == _MESH else f"{{{listed}}}"
+        if code == _SHARDING:
+            mesh = self.attribute(stream.number())
+            return f"#sdy.sharding<@{mesh}, [{', '.join(str(self.attribute(stream.number())) for _ in range(stream.count('axes')))}]>"
         return ""
 
     def _of_builtin(self, stream: _Stream) -> Attribute:
@@ -460,7 +478,9 @@ class _Reader:
             if operation.short == "module":
                 found.attributes.update(operation.attributes)
             for inner in [one for region in operation.regions for one in region.operations] or [operation]:
-                if inner.short == "func":
+                if inner.short == "mesh":
+                    found.meshes[str(inner.attributes.get("sym_name", ""))] = mesh_axes(str(inner.attributes.get("mesh", "")))
+                elif inner.short == "func":
                     function = _function(inner)
                     found.functions[function.name] = function
         if not found.functions:

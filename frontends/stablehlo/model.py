@@ -195,3 +195,8 @@ def bytes_per_element(dtype: DType) -> int:
 def is_floating(dtype: DType) -> bool:
     """Return whether texts of its elements are floats, or pairs of them."""
     return dtype.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX)
+
+
+def mesh_axes(text: str) -> dict[str, int]:
+    """Sizes of the axes in `<["data"=4, "model"=2]>`."""
+    return {name: int(size) for name, size in re.findall(r'"([^"]*)"\s*=\s*(\d{1,9})', text)}

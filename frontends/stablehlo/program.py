@@ -97,7 +97,7 @@ class Builder:
                 cuts[value] = cut or ()
         if unread:
             message = f"how {unread} arguments and results are sharded is not understood: they count as whole on each device"
-            self.sink.warn("IRS171", message, hint="the text of .lower(...).as_text() says it", about="sharding")
+            self.sink.warn("IRS171", message, hint="parts of an axis of the mesh are not read; name whole axes", about="sharding")
         return mesh if cuts else {}, cuts
 
     def _said_inside(self, body: Region) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
@@ -450,6 +450,8 @@ def _cut(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], ...] | None:
     mesh have no names but their places; None for what is not understood."""
     if text.startswith("#sdy.sharding"):
         listed = text[text.find("[") : text.rfind("]") + 1]
+        if "?" in listed or ":(" in listed:
+            return None  # a part of an axis of the mesh
         return tuple(tuple(re.findall(r'"([^"]*)"', one)) for one in _AXES.findall(listed))
     if "replicated" in text or "maximal" in text:
         return ()

@@ -22,6 +22,7 @@ from irscope.frontends.stablehlo.model import (
     Operation,
     Place,
     Region,
+    mesh_axes,
     quoted,
     refuse,
 )
@@ -747,11 +748,6 @@ def _dialect_value(text: str) -> Attribute:
         else:
             entries[key] = _number_or_word(value.strip())
     return entries
-
-
-def mesh_axes(text: str) -> dict[str, int]:
-    """Sizes of the axes in `<["data"=4, "model"=2]>`."""
-    return {name: int(size) for name, size in re.findall(r'"([^"]*)"\s*=\s*(\d{1,9})', text)}
 
 
 def _symbol(text: str) -> str:

@@ -277,9 +277,10 @@ def test_what_the_library_of_the_compiler_takes_in(what: str, tmp_path: Path) ->
     assert sum(one.size for one in plan.storages if one.size == 64 * 128 * 4 and not one.is_output) == stored
 
 
-def test_a_sharded_program_has_the_memory_of_one_device() -> None:
+@every("suffix", [".mlir.gz", ".jaxexport"])
+def test_a_sharded_program_has_the_memory_of_one_device(suffix: str) -> None:
     """w1 is cut by columns in 2, w2 by rows in 2, x by rows in 4: the second product leaves partial sums on 2 devices."""
-    plan = planned("sharded_mlp")
+    plan = irscope.run(irscope.load(DATA / f"sharded_mlp{suffix}"), "xla-memory")["xla-memory"].value
     assert plan.temporary == TRUTH["sharded_mlp"]["temp_bytes"] == 128 * 512 * 4 + 128 * 256 * 4
     assert [(one.kind, size, one.devices) for one, size in plan.exchanges] == [("all-reduce", 128 * 256 * 4, 2)]
     assert plan.devices == 8
