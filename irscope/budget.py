@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar, Final
@@ -93,6 +93,26 @@ class Budget:
 
 
 _BUDGET: ContextVar[Budget | None] = ContextVar("irscope budget", default=None)
+
+
+_TELL: ContextVar[Callable[[str], None] | None] = ContextVar("irscope stage", default=None)
+
+
+@contextmanager
+def telling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Have the stages of a load told to a function."""
+    token = _TELL.set(tell)
+    try:
+        yield
+    finally:
+        _TELL.reset(token)
+
+
+def stage(what: str) -> None:
+    """Say what a load does now, to whoever shows it: compiling may take a minute."""
+    tell = _TELL.get()
+    if tell is not None:
+        tell(what)
 
 
 @contextmanager

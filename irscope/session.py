@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from irscope import diskcache
 from irscope._version import __version__
-from irscope.budget import reading
+from irscope.budget import reading, telling
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
 from irscope.devices.releases import ort_release
 from irscope.diagnostics import Diagnostic, DiagnosticSink, Severity
@@ -236,7 +236,13 @@ def open_model(
     check_target(settings)
     path = path_of(str(path)) if text is None else path
     sink = DiagnosticSink()
-    with paused_gc(), _budget_of(path, options) if text is None else reading(str(path), len(text), options.allowance):
+
+    def tell(what: str) -> None:
+        for one in instruments:
+            one.progress(None, 0, None, what)
+
+    budget = _budget_of(path, options) if text is None else reading(str(path), len(text), options.allowance)
+    with paused_gc(), telling(tell), budget:
         program = _read(path, options, sink, settings) if text is None else settled(program_in(text, str(path)), options)
         types = Annotate()
         manager = Manager(

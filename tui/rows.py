@@ -28,8 +28,8 @@ _LEAST_TEXT = 14
 _WIDEST = 44
 _NARROW = 100
 """In a terminal of fewer columns the column that leads stands first."""
-_SAMPLED = 64
-"""Rows by which the width of a column of texts is chosen."""
+_MEASURED = 300
+"""Columns of texts are as wide as what is in them in tables of so many rows; of longer ones they take what room there is."""
 _NOTHING = ColumnRoom(0, 0)
 _NUMBERS = re.compile("([0-9]+)")
 _TOGETHER = 64
@@ -135,7 +135,7 @@ class Rows:
         return False
 
     def needs(self, number: int) -> int:
-        """Return the width of the longest of the texts in a column that are seen first; 0 for numbers, whose column keeps its width."""
+        """Return the width of the longest text in a column; 0 where that takes long, and for numbers, whose column keeps its width."""
         return 0
 
     def order(self, width: int) -> Sequence[int]:
@@ -284,9 +284,9 @@ class TableModel(Rows):
 
     def needs(self, number: int) -> int:
         column = self.columns[number]
-        if column.right or column.cell is not None:
+        if column.right or column.cell is not None or self.count > _MEASURED:
             return 0
-        longest = max((display_width(column.text(row)) for row in self.shown[:_SAMPLED].tolist()), default=0)
+        longest = max((display_width(column.text(row)) for row in range(self.count)), default=0)
         return max(longest, display_width(column.title) + 1)  # with the sign of its order
 
     def _update(self, selected: int | None) -> None:

@@ -386,11 +386,13 @@ class ModelScreen(Looks, Screen[None]):
     def action_jump_mode(self) -> None:
         stops = self.stops()
         lines = keyed(zip(_JUMP_KEYS, map(self._pane_title, stops), strict=False))
-        self.app.push_screen(TextDialog("Go to", lines, keys=_JUMP_KEYS[: len(stops)]), self._focus_stop)
 
-    def _focus_stop(self, index: int | None) -> None:
-        if index is not None:
-            self.stops()[index].focus()
+        def go(index: int | None) -> None:
+            # The one that was listed: others may have come and gone since.
+            if index is not None and stops[index].is_attached:
+                stops[index].focus()
+
+        self.app.push_screen(TextDialog("Go to", lines, keys=_JUMP_KEYS[: len(stops)]), go)
 
     def _pane_title(self, widget: Widget) -> str:
         titles = {**self.PANES, "detail": "Details"}

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from irscope.budget import stage
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
@@ -325,7 +326,9 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
             where=text,
             hint="`irscope run --compile --bind batch=N` compiles it for one size",
         )
+    stage("making the model without its weights")
     made = make_named(text, options, sink=sink)
+    stage("running it on tensors without data" if options.compile is False else "compiling it with torch.compile and counting its kernels")
     with quiet():
         if made.chosen.open:
             program = _opened(made, sink, settings)

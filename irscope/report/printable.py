@@ -99,14 +99,14 @@ class ColumnRoom:
     grows: bool = False
     """True where it takes the width that the others leave."""
     needs: int = 0
-    """Width of its longest cell where that is known: a column that grows takes more only where no other one needs it."""
+    """Width of its longest cell where that is known, else 0: a column that grows takes no more, and what is in a row stays together."""
 
 
 def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[int]:
     """Return the width of each column, 0 for one that has no room: first columns go, then no column is wider than the widest limit that
     fits.
 
-    Columns that grow share what is left, in proportion to the width that they want.
+    Columns that grow share what is left, in proportion to the width that they want; none gets more than it is known to need.
     """
     used = [column.least for column in columns]
 
@@ -135,7 +135,7 @@ def column_widths(columns: Sequence[ColumnRoom], width: int, gap: int) -> list[i
     while growing:
         _share(growing, columns, left, used)
         full = [number for number in growing if 0 < columns[number].needs < used[number]]
-        if len(full) in (0, len(growing)):
+        if not full:
             break
         for number in full:
             used[number] = columns[number].needs

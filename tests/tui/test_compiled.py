@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from irscope.frontends.base import LoadOptions
 from irscope.passes.cost.count import NodeCosts
+from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.settings import Settings
 from irscope.report.units import Kind, humanise
 from irscope.session import Model, open_model
@@ -48,7 +49,16 @@ NODES = ["linear", "layer_norm", "gelu", "relu", "add", "linear.1"]
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Model:
     path = tmp_path_factory.mktemp("compiled") / "net.py"
     path.write_text(NET)
-    return open_model(Path(f"{path}:build"), LoadOptions(compile=True), settings=Settings(device="h100"))
+    told: list[str] = []
+
+    class Telling(Instrument):
+        def progress(self, event: PassEvent | None, done: int, total: int | None, what: str) -> None:
+            told.append(what)
+
+    found = open_model(Path(f"{path}:build"), LoadOptions(compile=True), settings=Settings(device="h100"), instruments=[Telling()])
+    # What takes long has a name while it is read.
+    assert told[:2] == ["making the model without its weights", "compiling it with torch.compile and counting its kernels"]
+    return found
 
 
 @pytest.fixture(scope="module")

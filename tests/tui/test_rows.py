@@ -151,10 +151,10 @@ def test_a_blank_column_gives_its_room() -> None:
     notes = ["", "", ""]
     columns = (TableColumn("name", 8, lambda row: "name", grows=True), TableColumn("note", 10, notes.__getitem__, rank=1))
     made = TableModel(columns, 3, UNICODE)
-    assert made.widths(40) == [39, 0]
+    assert made.widths(40) == [5, 0]
     notes[1] = "here"
     made.refit()
-    assert made.widths(40) == [33, 5]  # its title with the sign of the order
+    assert made.widths(40) == [5, 5]  # their titles with the sign of the order
     # A column that grows has no more than it needs where another one needs it, and what is read first leads where there is little room.
     texts = (["a", "b", "c"], ["a longer reason than there is room for"] * 3)
     made = TableModel([TableColumn(str(at), 8, one.__getitem__, grows=True) for at, one in enumerate(texts)], 3, UNICODE)

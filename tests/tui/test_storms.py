@@ -22,6 +22,7 @@ from irscope.tui.text import UNICODE
 from irscope.tui.widgets.dialogs import ChoiceDialog, TextDialog
 from tests.tui.driving import drive, driven, press, screen_text, settle
 from tests.tui.models import TWO_LAYERS, model
+from tests.tui.test_params import odd_model
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 _STORM = (
@@ -30,6 +31,8 @@ _STORM = (
     *("ctrl+x", "ctrl+o", "ctrl+r"),
 )
 """Every key but those that leave or suspend the app."""
+_KEYS, _SEEDS = 5_000, 4
+"""Keys for each kind of model, and how many sessions they are in."""
 
 
 def send(app: IrscopeApp, *keys: str) -> None:
@@ -118,27 +121,31 @@ def test_a_fault_ends_the_app_and_is_raised_without_a_page_of_traceback(capsys: 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["tagger.irs", "models/cnn.onnx", "models/net.pt2", "recordings/cnn_onnx.ort-cpu.jsonl"])
+@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize(
+    "name", ["tagger.irs", "models/cnn.onnx", "models/net.pt2", "models/net.pt", "odd.safetensors", "recordings/cnn_onnx.ort-cpu.jsonl"]
+)
 def test_random_keys_several_in_one_read_with_resizes_and_file_changes(
     name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = SAMPLES / name
+    source = Path(odd_model(tmp_path).program.path) if name == "odd.safetensors" else SAMPLES / name
     if not source.exists():
         pytest.skip("sample models are built by `make demo`")
     monkeypatch.chdir(tmp_path)
-    path = tmp_path / source.name
-    shutil.copy(source, path)
+    content = source.read_bytes()
+    path = tmp_path / f"now-{source.name}"
+    path.write_bytes(content)
     draw = random.Random(f"{name} {seed}")
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        for burst in range(100):
+        sent = burst = 0
+        while sent < _KEYS // _SEEDS:
             keys = draw.choices(_STORM, k=draw.randint(1, 8))
             send(app, *keys)
+            sent, burst = sent + len(keys), burst + 1
             if draw.random() < 0.1:
                 await pilot.resize_terminal(draw.randint(20, 220), draw.randint(5, 70))
             if draw.random() < 0.05:
-                content = source.read_bytes()
                 path.write_bytes(content[: len(content) // draw.choice([1, 1, 2])])
             if burst % 5 == 0:
                 await asyncio.wait_for(settle(app, pilot), 120)

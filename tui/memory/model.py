@@ -545,7 +545,7 @@ class Memory(MemoryView):
         count = self.count
         # Why each of very many is alive takes too long to say for one key.
         with_reason = count <= _MOST_REASONS
-        rows = [self._row(row) for row in range(count)] if self.filter_text and (self.range is None or with_reason) else []
+        rows = [*map(self._row, range(count))] if self.filter_text and (self.range is None or with_reason) else []
 
         def hits(word: str) -> Mask:
             found = np.array([one.has(word, with_reason=with_reason) for one in rows] or [False] * count, dtype=np.bool_)
@@ -567,22 +567,26 @@ class Memory(MemoryView):
             yield self.name_of(tensor)
             yield maker_of(tensor)
 
-    def _range(self, row: int) -> LiveRange:
-        assert self.found is not None
-        return self.found.lives.ranges[int(self._rows[row])]
+    def _rows_of(self) -> Callable[[int], Row]:
+        """Return what makes the rows of the table: things alive at the cursor, for a range of steps storages. A table that is still drawn
+        while the next one is made keeps its own.
+        """
+        held, storages, sizes, found = self._held, self._rows, self.sizes, self.found
 
-    def _row(self, row: int) -> Row:
-        """Return a row of the table: something alive at the cursor, for a range of steps a storage."""
-        if self.range is None:
-            one = self._held[row]
+        def alive(row: int) -> Row:
+            one = held[row]
             most = None if one.shown is None or not isinstance(one.shown.hi, int) else one.shown.hi
             return Row(self._name(one), self.size_of(one), one.born, one.dies, one.category, lambda: one.why, one.node, most)
-        storage = self._range(row)
-        size = float(self.sizes[self._rows[row]])
-        node, kind = storage.value.node, category_of(storage)
-        number = None if np.isnan(size) else int(size)
-        what = partial(self.what_happens, storage)
-        return Row(self.name_of(storage), number, storage.born, storage.dies, kind, what, node, bounds(storage.size)[1])
+
+        def stored(row: int) -> Row:
+            assert found is not None
+            storage, size = found.lives.ranges[int(storages[row])], float(sizes[storages[row]])
+            node, kind = storage.value.node, category_of(storage)
+            number = None if np.isnan(size) else int(size)
+            what = partial(self.what_happens, storage)
+            return Row(self.name_of(storage), number, storage.born, storage.dies, kind, what, node, bounds(storage.size)[1])
+
+        return alive if self.range is None else stored
 
     def _name(self, one: Held) -> str:
         if one.value is None or one.value.name is None:
@@ -603,7 +607,8 @@ class Memory(MemoryView):
         return len(self._held) if self.range is None else len(self._rows)
 
     def _table_of(self) -> TableModel:
-        clean, row_of, found, count = self.symbols.clean, self._row, self.found, self.count
+        clean, found, count = self.symbols.clean, self.found, self.count
+        row_of = self._row = self._rows_of()
 
         def size(row: int) -> str:
             one = row_of(row)
