@@ -186,7 +186,8 @@ def _names_of(light: onnx.GraphProto) -> frozenset[str]:
 
 def _note(graph: OrtGraph, inferred: onnx.GraphProto, named: Collection[str]) -> None:
     for info in (*inferred.value_info, *inferred.output):
-        if info.type.HasField("tensor_type"):
+        # Weights have the shapes that they have now: a transformer may have changed them.
+        if info.type.HasField("tensor_type") and info.name not in graph.weights:
             sizes = sizes_of(info.type.tensor_type)
             graph.known[info.name] = sizes and tuple([None if _is_made_up(size, named) else size for size in sizes])
     for node in graph:

@@ -224,8 +224,7 @@ def _remove_empty(graph: OrtGraph, node: OrtNode) -> bool:
     if before is None or before.op != _DEQUANTIZE or only_reader(graph, before) is not node or not _is_same_code(graph, before, node):
         return False
     name, result = before.input(0), node.outputs[0]
-    reader = only_reader(graph, node)
-    if reader is not None:
+    if graph.readers(result) and has_only_readers(graph, result):
         replace_all(graph, result, name)
     else:
         source = graph.maker(name)
