@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from irscope.errors import OutputError
 
@@ -22,6 +22,10 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) 
 _RECORDING = b"irscope.recording"
 """How the schema of recordings begins; their own module takes longer to import than a small model to read."""
 _FORCE_HINT = "`--force` writes to where it leads"
+_NAME = "irscope-"
+_END = ".tmp"
+_RANDOM = 8
+"""Characters that tempfile puts into a name."""
 
 
 def is_recording(path: Path) -> bool:
@@ -68,10 +72,8 @@ def private_file(stem: str, suffix: str, content: str, folder: str = "") -> Path
         return _new_private((Path(folder) if folder else private_folder(cache_folder())) / name, content)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         pass
-    import tempfile  # not at the top: `irscope --help` imports this module
-
     try:
-        return _new_private(Path(tempfile.mkdtemp(prefix="irscope-")) / name, content)
+        return _new_private(Path(new_folder(_NAME)) / name, content)
     except OSError:
         return None
 
@@ -101,6 +103,103 @@ def replace_private(path: Path, pieces: Iterable[bytes]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+# -- folders for temporary files ---------------------------------------------------------------------------------------
+
+
+def new_folder(prefix: str, suffix: str = "", beside: str | None = None) -> str:
+    """Return a new folder that only this user may enter, in the folder for temporary files unless another one is named."""
+    import tempfile  # not at the top: `irscope --help` imports this module
+
+    return tempfile.mkdtemp(suffix, prefix, beside)
+
+
+class TemporaryFolder:
+    """A folder for temporary files, which goes when the block around it ends, or by `remove`.
+
+    It is locked while a process that uses it lives. Where all of them were killed, the next process of irscope that makes one in the
+    same place removes it.
+    """
+
+    _cleared: ClassVar[set[str]] = set()
+
+    def __init__(self, kind: str = "", beside: Path | None = None) -> None:
+        prefix = f"{'.' if beside else ''}{_NAME}{kind and kind + '-'}"
+        while True:
+            self.path = new_folder(prefix, _END, None if beside is None else str(beside))
+            place = os.path.dirname(self.path)
+            if place not in self._cleared:
+                self._cleared.add(place)
+                _remove_left(place, self.path)
+            self.lock = hold(self.path)
+            if os.path.isdir(self.path):  # else another process took it for a left one before it was locked
+                break
+            _close(self.lock)
+        self._owner = os.getpid()
+
+    def remove(self) -> None:
+        """Remove it with what is in it; a copy of the process that made it leaves it alone."""
+        if self._owner == os.getpid():
+            self._owner = 0
+            _remove(self.path)
+            _close(self.lock)
+
+    def __enter__(self) -> str:
+        return self.path
+
+    def __exit__(self, *raised: object) -> None:
+        self.remove()
+
+
+def hold(folder: str, *, alone: bool = False) -> int | None:
+    """Lock a folder until this process, and each that inherits what is returned, has ended; None where it is held, or cannot be locked."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_left(place: str, but: str) -> None:
+    """Remove this user's folders that no process holds any more."""
+    try:
+        with os.scandir(place) as entries:
+            named = [one for one in entries if _is_ours(one.name) and one.path != but]
+        left = [one.path for one in named if one.stat(follow_symlinks=False).st_uid == os.getuid()]
+    except (OSError, AttributeError):  # AttributeError: a system without users, where nothing can be locked either
+        return
+    for path in left:
+        lock = hold(path, alone=True)
+        if lock is not None:
+            _remove(path)
+            _close(lock)
+
+
+def _is_ours(name: str) -> bool:
+    name = name.removeprefix(".")
+    return name.startswith(_NAME) and name.endswith(_END) and len(name) >= len(_NAME) + _RANDOM + len(_END)
+
+
+def _remove(path: str) -> None:
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+# -- files that a user names -------------------------------------------------------------------------------------------
 
 
 def link_target(path: Path) -> Path | None:
@@ -171,11 +270,9 @@ def replaced_when_whole(target: Path) -> Iterator[Path]:
 @contextmanager
 def staged(target: Path) -> Iterator[Path]:
     """A path for a library that writes files by name: it and its siblings are moved beside the target when the block ends well."""
-    import tempfile
-
     with as_output_error(target):
         refuse_link(target)
-        with tempfile.TemporaryDirectory(prefix=".irscope-", dir=target.parent) as folder:
+        with TemporaryFolder(beside=target.parent) as folder:
             yield Path(folder) / target.name
             written = sorted(Path(folder).iterdir())
             for file in written:

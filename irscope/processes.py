@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
+from irscope.files import TemporaryFolder, hold
 from irscope.immutable import immutable
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _PATIENCE: Final = 2.0
 """Seconds that a process has to end by itself after it was asked to."""
 _SAFE: Final = "PYTHONSAFEPATH"
 _PATH: Final = "PYTHONPATH"
-_PREFIX: Final = "irscope-"
 
 
 class Late(Exception):
@@ -107,18 +107,6 @@ def python(arguments: Sequence[str]) -> list[str]:
 def irscope(arguments: Sequence[str]) -> list[str]:
     """Return the command that runs this irscope with arguments."""
     return python(["-m", "irscope", *arguments])
-
-
-def _new_folder() -> str:
-    import tempfile  # not at the top, like others here: every `irscope run` imports this module
-
-    return tempfile.mkdtemp(prefix=_PREFIX)
-
-
-def _delete(folder: str) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
@@ -192,9 +180,10 @@ class Child:
         keeps_temporary: bool = False,
     ) -> None:
         self._apart = apart
-        self._temporary = "" if keeps_temporary else _new_folder()
+        self._temporary = None if keeps_temporary else TemporaryFolder()
         # The three names that tempfile and other programs look for.
-        more = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._temporary) if self._temporary else {}
+        more = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._temporary.path) if self._temporary else {}
+        lock = self._temporary.lock if self._temporary else None
         try:
             self._process = subprocess.Popen(
                 command,
@@ -203,7 +192,7 @@ class Child:
                 stderr=stderr,
                 env=_environment({**more, **(environment or {})}),
                 cwd=folder,
-                pass_fds=tuple(pass_fds),
+                pass_fds=(*pass_fds, *([] if lock is None else [lock])),
                 start_new_session=apart,
             )
         except BaseException:
@@ -281,8 +270,8 @@ class Child:
                 self._process.send_signal(number)
 
     def _delete(self) -> None:
-        if self._temporary:
-            _delete(self._temporary)
+        if self._temporary is not None:
+            self._temporary.remove()
 
     def __enter__(self) -> Child:
         return self
@@ -375,17 +364,19 @@ class Worker:
     def __init__(self, function: Callable[..., None], argument: object, name: str, preload: Sequence[str] | None = None) -> None:
         import multiprocessing
 
-        self._folder = _new_folder()
+        self._folder = TemporaryFolder()
         context = _copying(preload)
         self.pipe: Pipe
         self.pipe, theirs = multiprocessing.Pipe()
-        self._process: BaseProcess = context.Process(target=_work, args=(self._folder, function, theirs, argument), daemon=True, name=name)
+        self._process: BaseProcess = context.Process(
+            target=_work, args=(self._folder.path, function, theirs, argument), daemon=True, name=name
+        )
         try:
             with _STARTING, _without_main(), _safe_path():  # no other process may inherit the pipe's other end
                 self._process.start()
                 theirs.close()
         except BaseException:
-            _delete(self._folder)
+            self._folder.remove()
             raise
 
     @property
@@ -401,7 +392,7 @@ class Worker:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(5)
-        _delete(self._folder)
+        self._folder.remove()
         return self._process.exitcode or 0
 
 
@@ -452,16 +443,14 @@ def _answer(pipe: Any, asked: tuple[Callable[..., object], tuple[object, ...]]) 
 
 def _work(folder: str, function: Callable[..., None], pipe: Any, argument: object) -> None:
     _settle(folder)
-    try:
-        function(pipe, argument)
-    finally:
-        _delete(folder)  # where the process that started this one was killed, nobody else does
+    function(pipe, argument)
 
 
 def _settle(folder: str) -> None:
     """Put temporary files of this process into a folder that its parent deletes."""
     import tempfile
 
+    hold(folder)  # where the parent is killed, until this process has ended
     tempfile.tempdir = folder
     os.environ.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder))
 

@@ -519,11 +519,11 @@ class Calls:
 
 
 _MOST_FRAMES: Final = 64
-GENERATED = "irscope-inductor-"
-"""Prefix of the names of folders that hold the code that torch.compile generates."""
+GENERATED = "inductor"
+"""In the names of folders that hold the code that torch.compile generates."""
 _HIDDEN = (
     *(f"{os.sep}{part}{os.sep}" for part in (os.path.join("site-packages", "torch"), os.path.join("irscope", "frontends"))),
-    os.sep + GENERATED,
+    f"{os.sep}irscope-{GENERATED}-",
 )
 
 

@@ -6,7 +6,6 @@ import inspect
 import json
 import math
 import re
-import shutil
 import struct
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +20,7 @@ import torch
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.files import TemporaryFolder
 from irscope.frontends.files.folders import INDEX, Adapter, Tensors, read_folder, stored_bytes
 from irscope.frontends.generation.quantised import (
     Held,
@@ -632,8 +631,8 @@ def hollow(tensors: Tensors) -> Iterator[Path]:
 
     Only what `frontends.files.folders` read and checked is written.
     """
-    folder = Path(mkdtemp(prefix="irscope-"))
-    try:
+    with TemporaryFolder() as path:
+        folder = Path(path)
         places: dict[str, str] = {}
         for number, (name, of_file) in enumerate(tensors.files.items(), 1):
             many = len(tensors.files) > 1
@@ -644,8 +643,6 @@ def hollow(tensors: Tensors) -> Iterator[Path]:
             (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": tensors.bytes}, "weight_map": places}))
         with _mapped_as_shared():
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

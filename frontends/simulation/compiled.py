@@ -10,9 +10,7 @@ import importlib.machinery
 import inspect
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
@@ -21,6 +19,7 @@ from typing import Any, Final
 import torch
 
 import irscope.frontends
+from irscope.files import TemporaryFolder
 from irscope.frontends.eager import internals
 from irscope.frontends.eager.recorder import GENERATED, around_compilations
 from irscope.frontends.simulation.compilations import COMPARED, Breaks, Compilations, Graph, Graphs, events, forget
@@ -383,24 +382,25 @@ class GeneratedFolder:
     """Inductor keeps what it writes in a folder of this process, never in the user's caches: candidates are timed as on a first run."""
 
     def __init__(self) -> None:
-        self._path, self._owner = "", 0
+        self._folder: TemporaryFolder | None = None
+        self._owner = 0
         atexit.register(self.remove)
 
     def path(self) -> str:
         """Return the folder, made where there is none."""
-        if not self._path or self._owner != os.getpid():
-            self._path, self._owner = tempfile.mkdtemp(prefix=GENERATED), os.getpid()
-        return self._path
+        if self._folder is None or self._owner != os.getpid():
+            self._folder, self._owner = TemporaryFolder(GENERATED), os.getpid()
+        return self._folder.path
 
     def has(self, file: str) -> bool:
         """Return whether a file lies in it."""
-        return bool(self._path) and file.startswith(self._path)
+        return self._folder is not None and file.startswith(self._folder.path)
 
     def remove(self) -> None:
         """Remove it, unless another process made it."""
-        if self._path and self._owner == os.getpid():
-            shutil.rmtree(self._path, ignore_errors=True)
-        self._path = ""
+        if self._folder is not None:
+            self._folder.remove()
+        self._folder = None
 
     def install(self) -> None:
         """Tell Inductor, in the modules that asked before too."""

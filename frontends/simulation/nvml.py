@@ -8,13 +8,13 @@ import json
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 from irscope import processes
+from irscope.files import TemporaryFolder
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation import smi
 from irscope.frontends.simulation.cuda import Device
@@ -43,7 +43,7 @@ class Management:
     def on_path(self) -> Iterator[None]:
         """Within the context `nvidia-smi` is on PATH."""
         before = os.environ.get("PATH")
-        with tempfile.TemporaryDirectory(prefix="irscope-smi-") as folder:
+        with TemporaryFolder() as folder:
             state, command = Path(folder, "state.json"), Path(folder, "nvidia-smi")
             run = shlex.join(processes.python(["-S", "-E", smi.__file__, str(state)]))
             command.write_text(f'#!/bin/sh\nexec {run} "$@"\n', "utf-8")

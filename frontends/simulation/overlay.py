@@ -28,10 +28,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from irscope.files import TemporaryFolder
 from irscope.processes import Remover
 
-PREFIX: Final = "irscope-files-"
-"""Prefix of the names of folders with such files."""
 _GONE: Final = "\1gone"
 """A file in a folder named like one that was removed. No program calls a file so."""
 _SYSTEM: Final = ("/dev", "/proc", "/sys", "/run")
@@ -160,7 +159,8 @@ class Overlay:
         self._real = types.SimpleNamespace(**{name: getattr(os, name) for name in dir(os) if callable(getattr(os, name))})
         self._real_open: Any = io.open
         self._line, self._own = line, own
-        self._root = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
+        self._folder = TemporaryFolder("files")
+        self._root = os.path.realpath(self._folder.path)
         self._layer, self._removed = f"{self._root}/files", f"{self._root}/gone"
         self._used = False
         self._thread = threading.local()

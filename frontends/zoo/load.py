@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -25,7 +24,7 @@ from irscope.budget import stage
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.files import staged
+from irscope.files import TemporaryFolder, staged
 from irscope.frontends import exported
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.eager.record import dtype_of
@@ -412,7 +411,7 @@ def _exported(made: Made, sink: DiagnosticSink) -> Program:
     chosen = large_enough(made.chosen)
     args, kwargs = make_arguments(chosen)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with tempfile.TemporaryDirectory(prefix="irscope-") as folder, faked(made.module, mode), torch.no_grad():
+    with TemporaryFolder() as folder, faked(made.module, mode), torch.no_grad():
         path = Path(folder) / "model.pt2"
         try:
             program = torch.export.export(made.module, args, kwargs, dynamic_shapes=open_axes(chosen))

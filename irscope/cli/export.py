@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from irscope.amounts import BYTES, COUNT
 from irscope.cli.args import add_amount, add_model_arguments, add_output_file, amount_of, load_options, open_from
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
-from irscope.files import write_binary, write_text
+from irscope.files import TemporaryFolder, write_binary, write_text
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name, is_script
 from irscope.frontends.zoo.packages import check_installed
@@ -249,7 +248,7 @@ def as_file(args: argparse.Namespace, target: Path) -> Iterator[None]:
     check_installed(args.model)
     from irscope.frontends.zoo.load import export_named
 
-    with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+    with TemporaryFolder() as folder:
         path = Path(folder) / target.name
         export_named(args.model, load_options(args), path)
         args.model, args.input, args.bind = str(path), [], []

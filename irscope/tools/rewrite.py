@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import UsageError
-from irscope.files import write_text
+from irscope.files import TemporaryFolder, write_text
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.nodefile import as_program, graph_module, open_file, reordered, save_program
 from irscope.frontends.load import NodeFile, load_program, open_nodes
@@ -425,7 +424,7 @@ def scheduled(
     `bind` gives sizes of symbols for which the order is to be good; it is valid for all.
     """
     program = as_program(subject, args, kwargs)
-    with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+    with TemporaryFolder() as folder:
         path = Path(folder) / "model.pt2"
         save_program(program, path)
         model = open_model(path, LoadOptions(bind=dict(bind or {})))

@@ -10,7 +10,6 @@ import json
 import os
 import queue
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +21,7 @@ from irscope import processes
 from irscope.devices import Target
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import ExitCode, UsageError
+from irscope.files import TemporaryFolder
 from irscope.frontends.simulation.imports import check_machine
 from irscope.immutable import immutable
 from irscope.memory.tape import COUNTERS
@@ -234,7 +234,7 @@ class Children:
         try:
             if self.interrupted:
                 return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
-            with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+            with TemporaryFolder() as folder:
                 path, said = Path(folder, "run.json"), Path(folder, "stderr")
                 status = server.run(arguments_of(program, options, "--quiet", "--format", "json", "-o", str(path)), said)
                 if path.exists():

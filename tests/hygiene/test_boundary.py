@@ -30,6 +30,16 @@ ARCHIVES = {"tarfile", "bz2", "lzma", "gzip", "shutil.unpack_archive", "zipfile.
 """What takes archives apart."""
 READS_ARCHIVES = {"irscope/tools/audit/archives.py", "frontends/exported/writer.py"}
 """The reader that has a budget, and what makes an archive."""
+MAKES_FOLDERS = {
+    "tempfile.TemporaryDirectory",
+    "tempfile.mkdtemp",
+    "tempfile.mkstemp",
+    "tempfile.NamedTemporaryFile",
+    "tempfile.TemporaryFile",
+}
+"""What makes temporary files that stay when the process is killed."""
+IDENTIFIES = "irscope/tools/audit/sources.py"
+"""The module that says what is the same model."""
 WRITES_FILES = {
     "irscope/files.py",
     "irscope/measure/record/process.py",  # complaints of a child, in a temporary folder
@@ -90,6 +100,39 @@ def test_a_breach_is_seen(line: str) -> None:
 @pytest.mark.slow
 def test_archives_are_taken_apart_by_readers_with_a_budget(root: Path) -> None:
     assert elsewhere(root, ARCHIVES, READS_ARCHIVES) == {}
+
+
+@pytest.mark.slow
+def test_temporary_folders_are_those_that_go_when_their_process_was_killed(root: Path) -> None:
+    assert elsewhere(root, MAKES_FOLDERS, {"irscope/files.py", "frontends/simulation/overlay.py"}) == {}
+
+
+def taken_for_identity(tree: ast.Module) -> set[str]:
+    """Return what compares, takes apart or hashes the text that a model is shown by, or a file's content."""
+    found = breaches(tree, {"hashlib"})
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call):
+            parts = [node.func.value] if isinstance(node.func, ast.Attribute) else node.args * (ast.unparse(node.func) != "well_formed")
+        elif isinstance(node, ast.Subscript | ast.Dict):
+            parts = [node.slice] if isinstance(node, ast.Subscript) else [key for key in node.keys if key is not None]
+        if any(isinstance(part, ast.Attribute) and part.attr == "uri" for part in parts):
+            found.add(ast.unparse(node))
+    return found
+
+
+def test_models_are_told_apart_by_typed_places_and_measured_digests(root: Path) -> None:
+    audit = {name: tree for name, tree in modules(root) if name.startswith("irscope/tools/audit/") and name != IDENTIFIES}
+    assert {name: found for name, tree in audit.items() if (found := taken_for_identity(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    "line", ["a.uri == b.uri", "key(item.uri)", "seen[item.uri]", "{item.uri: 1}", "item.uri.partition('!')", "import hashlib"]
+)
+def test_a_text_that_is_taken_for_an_identity_is_seen(line: str) -> None:
+    assert taken_for_identity(ast.parse(line))
 
 
 def written_around(tree: ast.Module) -> set[str]:

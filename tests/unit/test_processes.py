@@ -16,6 +16,7 @@ import pytest
 
 from irscope import processes
 from irscope.cli.main import main
+from irscope.files import TemporaryFolder
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 LEAVES = "import os, tempfile, time; folder = tempfile.mkdtemp(); open(folder + '/x', 'w').close(); print(folder, flush=True)"
@@ -59,6 +60,29 @@ def test_what_a_process_leaves_is_deleted_however_it_ended(end: str, temporary: 
         assert Path(ended.text.strip()).parent.parent == temporary
         assert ended.how == ("was ended by SIGKILL, as the system does when memory runs out" if end else "ended with exit code 0")
     assert not list(temporary.iterdir())
+
+
+@posix
+def test_what_a_killed_process_left_goes_when_the_next_one_makes_a_folder(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = "from irscope import processes as p; c = p.Child(p.python(['-c', 'input()']), stdin=p.PIPE, apart=True); "
+    killed = child + "from irscope.files import TemporaryFolder; print(TemporaryFolder('a').path, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", killed], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        kept = {temporary / name for name in ("irscope-notes", "irscope-.tmp", "mine-aaaaaaaa.tmp")}
+        both = set(temporary.iterdir())
+        for folder in kept:
+            folder.mkdir()
+        monkeypatch.setattr(TemporaryFolder, "_cleared", set())
+        with TemporaryFolder():  # while they are in use
+            assert len(both) == 2 and both < set(temporary.iterdir())
+        process.kill()
+    started = time.monotonic()
+    while set(temporary.iterdir()) != kept and time.monotonic() - started < 20:  # what the killed one started ends by itself
+        TemporaryFolder._cleared.clear()
+        TemporaryFolder().remove()
+        time.sleep(0.1)
+    assert set(temporary.iterdir()) == kept
 
 
 @posix

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 import traceback
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from irscope.devices import find_device
 from irscope.devices.releases import ort_release
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.files import TemporaryFolder
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, optimise
@@ -82,7 +82,7 @@ def ask(file: ModelFile, level: str) -> tuple[ModelFile, str]:
         raise UsageError("ONNX Runtime can be asked about files only", code=CODE)
     if level == "off":
         raise UsageError("--use-ort needs optimisations, and the level is off", code=CODE, hint="add `--ort-level all`")
-    with tempfile.TemporaryDirectory(prefix="irscope-ort-") as folder:
+    with TemporaryFolder() as folder:
         target = Path(folder) / "optimised.onnx"
         limits = (str(_SECONDS), str(_MEMORY), str(_SMALL))
         command = processes.python(["-c", _SCRIPT, str(file.path.absolute()), str(target), _LEVELS[level], *limits])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import onnx
 import onnxruntime as ort
 
 from irscope.errors import PassError, UsageError
+from irscope.files import TemporaryFolder
 from irscope.immutable import immutable
 from irscope.ir.dtypes import LONG_NAMES
 from irscope.measure.machine import distribution, environment, header, processor
@@ -447,7 +447,7 @@ def record_ort(request: Request, sink: Sink) -> None:
         raise UsageError("this ONNX Runtime has no CUDA execution provider", code="IRS479", hint=hint)
     # In the folder of the process that asked, which deletes it also when this process is killed.
     own = Path(request.progress).parent if request.progress else None
-    with tempfile.TemporaryDirectory(prefix="irscope-ort-", dir=own) as folder:
+    with TemporaryFolder(beside=own) as folder:
         saved = Path(folder) / "running.onnx"
         profiled = open_session(request, Path(folder) / "profile", saved)
         sink.begin(header(request, _device(request, profiled), _package_versions(), _settings(request)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from irscope import processes
 from irscope.errors import IrscopeError, LoadError, OutputError, PassError, UsageError
-from irscope.files import replaced_when_whole, write_binary
+from irscope.files import TemporaryFolder, replaced_when_whole, write_binary
 from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.measure.record.request import ORT, Request
 from irscope.measure.record.sink import Sink, first_line, last_progress, new_progress, problem_of
@@ -99,7 +98,7 @@ _ERRORS: Mapping[str, type[IrscopeError]] = {kind.__name__: kind for kind in (Us
 
 def record_in_process(request: Request, timeout: float | None = None, verbose: bool = False) -> Recording:
     """Record a model in a child process and read what it wrote. Raises the child's error where there is no recording."""
-    with tempfile.TemporaryDirectory(prefix="irscope-record-") as folder, replaced_when_whole(request.target) as beside:
+    with TemporaryFolder() as folder, replaced_when_whole(request.target) as beside:
         progress = Path(folder) / "progress"
         new_progress(progress)
         ended = _run(replace(request, output=str(beside), progress=str(progress)), Path(folder) / "stderr", timeout, verbose)

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import IO, Any, Final, TypeAlias
 
 from irscope.budget import Allowance, OverBudget, reading
 from irscope.errors import IrscopeError, LoadError, UsageError
+from irscope.files import TemporaryFolder
 from irscope.frontends.zoo.names import file_in, is_name, is_pattern, is_script
 from irscope.immutable import immutable
 from irscope.tools.audit import archives
@@ -420,7 +420,7 @@ def readable(item: Item, fetch: int = DEFAULT_FETCH, *, whole: bool = False) -> 
     if isinstance(item.place, Local | Named):
         yield _text_of(item.place)
         return
-    with tempfile.TemporaryDirectory(prefix="irscope-audit-") as folder:
+    with TemporaryFolder() as folder:
         with as_unreadable(item.uri):
             path = _staged(item, item.place, Staging(Path(folder), fetch, item.uri, whole=whole))
         yield str(path)

@@ -29,7 +29,7 @@ from irscope.report.printable import one_line, well_formed
 from irscope.report.report import Report
 from irscope.report.values import Scalar, json_value, plain
 from irscope.session import Results, open_model
-from irscope.tools.audit.sources import DEFAULT_FETCH, Item, content_key, readable, short_digest
+from irscope.tools.audit.sources import DEFAULT_FETCH, Item, Local, content_key, readable, short_digest
 from irscope.tools.card import make_card, memory_card
 from irscope.tools.config import Chosen, chosen_device
 
@@ -99,7 +99,7 @@ def analyse(item: Item, setup: Setup, chosen: tuple[Chosen, ...]) -> Found:
         if item.error is not None:
             return failure("over budget" if item.error[0] in _TOO_MUCH else "unreadable", *item.error)
         with readable(item, setup.fetch, whole=setup.reads_values) as text:
-            found = _analysed(text, setup, chosen, lies_here=text == item.uri)
+            found = _analysed(text, setup, chosen, lies_here=isinstance(item.place, Local))
     except IrscopeError as error:
         found = failure(_reason(error), error.code, f"{error.message} ({error.hint})" if error.hint else error.message)
     except MemoryError:

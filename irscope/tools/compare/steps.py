@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Final
 from irscope import processes
 from irscope.devices.catalogue import all_devices, calibration_file, catalogued
 from irscope.errors import LoadError, PassError
+from irscope.files import TemporaryFolder
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_script
 from irscope.ir.spelling import parse_type
@@ -392,7 +392,7 @@ def simulated_beside(script: Path, recording: Recording, device: str = "") -> Me
     """Return a script as `irscope simulate` runs it, in a process of its own, beside a recording of it."""
     arguments = shlex.split(str(recording.header.settings.get("arguments", "")))
     steps = max(3, recording.header.warmup + 1)
-    with tempfile.TemporaryDirectory(prefix="irscope-simulated-") as folder:
+    with TemporaryFolder() as folder:
         target = Path(folder) / f"{script.stem}.simulated.jsonl"
         chosen = ["--device", device] if device else []
         line = ["simulate", *chosen, "--steps", str(steps), "--no-limit", "-o", str(target), str(script), *arguments]

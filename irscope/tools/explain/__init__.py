@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import re
-import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from irscope import processes
 from irscope.devices.catalogue import SNAPSHOT_DEVICE, SNAPSHOT_TORCH, torch_version
 from irscope.devices.releases import DEFAULT_RELEASE
 from irscope.errors import IrscopeError, LoadError, UsageError
-from irscope.files import is_recording
+from irscope.files import TemporaryFolder, is_recording
 from irscope.frontends.detect import detect
 from irscope.frontends.files.snapshot import Snapshot, read_snapshot, rounded
 from irscope.immutable import immutable
@@ -195,7 +194,7 @@ class Prediction:
 
 def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: Options, *, tries: bool) -> Prediction:
     """Simulate a script, or a run of a model, and compare."""
-    with tempfile.TemporaryDirectory(prefix="irscope-") as folder:
+    with TemporaryFolder() as folder:
         path = Path(folder, "predicted.pickle")
         if target.endswith(SCRIPTS):
             line = arguments_of(Program(target, arguments), options, "--quiet", "--format", "json", "-o", str(path), *["--try"] * tries)
