@@ -32,11 +32,20 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "irscope.engine/1"
 _GIB: Final = 1 << 30
-_OUTSIDE_TORCH: Final = {True: (0.03, 1.8), False: (0.1, 3.6)}
-"""GiB by whether the rank is alone. Published start-up logs of vLLM ("non_torch_memory takes") have 0.04 to 1.79 on one card and 0.11 to
-3.58 with NCCL; the upper ends are of versions that count the context."""
-_GRAPHS: Final = (0.0, 2.0)
-"""GiB: versions before VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS do not count CUDA graphs here, later ones what they estimate."""
+_OUTSIDE_TORCH: Final = {
+    (True, True): (0.02, 0.4),
+    (True, False): (0.1, 1.0),
+    (False, True): (0.03, 1.8),
+    (False, False): (0.1, 3.6),
+}
+"""GiB, by whether the version is 0.8 or later and whether the rank is alone. Published start-up logs ("non_torch_memory takes", "GiB for
+non-torch memory") have 0.02 to 0.35 on one card and 0.20 to 0.93 with NCCL since 0.8, which counts what profiling adds; before it the
+context was counted too, up to 1.79 and 3.58."""
+_GRAPHS: Final = {True: (0.3, 1.0), False: (0.15, 2.0)}
+"""GiB by whether the rank is alone: "Estimated CUDA graph memory" of published logs, 0.37 to 0.84 on one card, 0.17 to 1.97 with NCCL."""
+_COUNTS_CONTEXT_BEFORE: Final = (0, 8)
+_COUNTS_GRAPHS_FROM: Final = (0, 21)
+"""VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is 1 by default from here on; before, graphs take what is left beside the share."""
 _FORWARD: Final = (0.5, 1.5)
 """Of what transformers' own forward takes: fused kernels keep less, compiled graphs keep buffers longer. Published peaks lie within."""
 _SAMPLER: Final = (4, 21)
@@ -55,6 +64,12 @@ class Engine:
     cache_dtype: str = "auto"
     given: frozenset[str] = frozenset()
     """Settings that the user named."""
+    version: tuple[int, int] | None = None
+    """Of vLLM, where it is not a late one."""
+
+    def is_before(self, version: tuple[int, int]) -> bool:
+        """Return whether the engine is an earlier one."""
+        return self.version is not None and self.version < version
 
     def on(self, device: DeviceProfile) -> Engine:
         """Return the same with what the engine takes on a device where nobody says otherwise."""
@@ -74,13 +89,16 @@ class Engine:
 
     def __str__(self) -> str:
         told = [f"{key}={value:g}" for key, value in self.settings.items()]
-        return f"{self.name}{{{', '.join([*told, f'kv={self.cache_dtype}'])}}}"
+        version = [] if self.version is None else [f"version={self.version[0]}.{self.version[1]}"]
+        return f"{self.name}{{{', '.join([*version, *told, f'kv={self.cache_dtype}'])}}}"
 
 
 _DEFAULTS: Final[Mapping[str, Mapping[str, float]]] = {
-    "vllm": {"util": 0.9, "block": 16, "max_tokens": 2048, "max_seqs": 256, "tp": 1, "pp": 1, "graphs": 1},
+    "vllm": {"util": 0.92, "block": 16, "max_tokens": 2048, "max_seqs": 256, "tp": 1, "pp": 1, "graphs": 1},
     "sglang": {"mem_fraction_static": 0.9, "tp": 1, "max_tokens": 8192},
 }
+_EARLIER: Final[Mapping[str, float]] = {"util": 0.9}
+"""Defaults of vLLM before it counted graphs (`gpu_memory_utilization` of config/cache.py)."""
 _LARGE: Final = 70 * _GIB
 _OF_LARGE: Final[Mapping[str, float]] = {"max_tokens": 8192, "max_seqs": 1024}
 """Defaults of `vllm serve` on devices from 70 GiB on, but for the A100, where large steps are slower (`EngineArgs.get_batch_defaults` of
@@ -108,16 +126,29 @@ def engine_of(text: str) -> Engine:
     cache_dtype = given.pop("kv", None) or "auto"
     if cache_dtype not in _CACHE_DTYPES:
         raise UsageError(f"kv={cache_dtype} is not a type of the cache", code="IRS698", hint=", ".join(_CACHE_DTYPES))
-    settings = dict(_DEFAULTS[name])
+    version = _version(given.pop("version")) if name == "vllm" and "version" in given else None
+    settings = dict(_DEFAULTS[name]) | (_EARLIER if version is not None and version < _COUNTS_GRAPHS_FROM else {})
     for key, value in given.items():
         settings[key] = _setting(name, key, value)
-    return Engine(name, settings, cache_dtype, frozenset(given))
+    return Engine(name, settings, cache_dtype, frozenset(given), version)
+
+
+def _version(text: str | None) -> tuple[int, int]:
+    major, _, minor = (text or "").partition(".")
+    minor = minor.partition(".")[0]
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise UsageError(f"version={text} is not a version of vLLM", code="IRS698", hint="version=0.20")
+    return int(major), int(minor)
 
 
 def _setting(engine: str, key: str, value: str | None) -> float:
     known = _DEFAULTS[engine]
     if key not in known and key not in _MEASURED[engine]:
-        raise UsageError(f"{engine} has no setting {key!r} here", code="IRS698", hint=", ".join([*known, *_MEASURED[engine], "kv"]))
+        raise UsageError(
+            f"{engine} has no setting {key!r} here",
+            code="IRS698",
+            hint=", ".join([*known, *_MEASURED[engine], "kv", *(["version"] if engine == "vllm" else [])]),
+        )
     try:
         number = float(value or "")
     except ValueError:
@@ -237,7 +268,7 @@ class Serving:
             if least is not None and most is not None
         ]
         said = [f"{what} {bytes_text(few)} to {bytes_text(many)}" for apart, what, few, many in sorted(spread, reverse=True)[:2] if apart]
-        hint = "`outside=0.6, captured=0.5` are GiB of its start-up log, `graphs=0` is --enforce-eager"
+        hint = "`outside=0.6, captured=0.5` are GiB of its start-up log, `graphs=0` is --enforce-eager, `version=0.20` an earlier one"
         return f"by {' and '.join(said)}, the engine's own matter: {hint}"
 
     @property
@@ -292,7 +323,7 @@ class Serving:
             "schema": SCHEMA,
             "model": self.wish.model,
             "engine": self.engine.name,
-            "settings": {**self.engine.settings, "kv": self.engine.cache_dtype},
+            "settings": {**self.engine.settings, "kv": self.engine.cache_dtype, "version": self.engine.version},
             "device": self.simulation.options.device or self.simulation.target.device.name,
             "memory_bytes": self.memory,
             "prompt": self.wish.prompt,
@@ -454,11 +485,13 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
         stage.parts.append(("activations", -peak, why))
         if engine["graphs"]:
             said = engine.settings.get("captured")
-            why = "the engine's; 0 in versions that do not count them" if said is None else "captured=, as said"
-            stage.parts.append(("CUDA graphs", _engine(*(_GRAPHS if said is None else (said, said))), why))
+            usual = (0.0, 0.0) if engine.is_before(_COUNTS_GRAPHS_FROM) else _GRAPHS[alone]
+            why = "the engine's estimate, not counted before 0.21" if said is None else "captured=, as said"
+            stage.parts.append(("CUDA graphs", _engine(*(usual if said is None else (said, said))), why))
     said = engine.settings.get("outside")
     why = "the engine's: NCCL, modules of kernels" if said is None else "outside=, as said"
-    stage.parts.append(("outside of torch", _engine(*(_OUTSIDE_TORCH[alone] if said is None else (said, said))), why))
+    usual = _OUTSIDE_TORCH[engine.name == "vllm" and not engine.is_before(_COUNTS_CONTEXT_BEFORE), alone]
+    stage.parts.append(("outside of torch", _engine(*(usual if said is None else (said, said))), why))
     stage.left = sum((value for _, value, _ in stage.parts), quantity(0))
     stage.parts.append(("left for the cache", stage.left, f"{bytes_text(stage.block_bytes)} a block"))
     return stage

@@ -64,6 +64,8 @@ def _serving(served: Any, engine: Engine, prompt: int, new: int) -> Serving:
         ("vllm{block=0}", "whole number"),
         ("vllm{tp=nan}", "whole number"),
         ("vllm{kv=int4}", "type of the cache"),
+        ("vllm{version=new}", "not a version of vLLM"),
+        ("sglang{version=0.5}", "no setting 'version'"),
         ("vllm{util=0.9", "expected an option"),
         ("vllm{util=0.9}x", "continues after its settings"),
     ],
@@ -147,9 +149,17 @@ def test_vllm_takes_its_defaults_of_the_device(device: str, expected: tuple[int,
 
 
 def test_a_wide_answer_says_by_what_and_a_start_up_log_narrows_it() -> None:
-    wide = _serving(_served([None] * 4), engine_of("vllm{util=0.4}"), 30_000, 1000)
-    assert wide.why_wide.startswith("by CUDA graphs 0 B to 2.00 GiB and outside of torch")
-    narrow = _serving(_served([None] * 4), engine_of("vllm{util=0.4, outside=0.5, captured=0.25}"), 30_000, 1000)
+    wide = _serving(_served([None] * 4), engine_of("vllm{util=0.2}"), 30_000, 1000)
+    assert wide.why_wide.startswith("by CUDA graphs 307.20 MiB to 1.00 GiB and outside of torch")
+    earlier = {
+        text: _serving(_served([None] * 4), engine_of(f"vllm{{version={text}}}"), 30_000, 1000) for text in ("0.6.5", "0.20", "0.21")
+    }
+    parts = {text: {what: value.ends for what, value, _ in one.stages[0].parts} for text, one in earlier.items()}
+    assert [ends["CUDA graphs"] == (0, 0) for ends in parts.values()] == [True, True, False]
+    assert [str(one.engine).startswith(f"vllm{{version={text[:4].rstrip('.')}, util=") for text, one in earlier.items()] == [True] * 3
+    assert [one.engine["util"] for one in earlier.values()] == [0.9, 0.9, 0.92]
+    assert parts["0.6.5"]["outside of torch"][0] == -int(1.8 * GIB) < parts["0.20"]["outside of torch"][0] == -int(0.4 * GIB)
+    narrow = _serving(_served([None] * 4), engine_of("vllm{util=0.2, outside=0.5, captured=0.25}"), 30_000, 1000)
     told = {what: value for what, value, _ in narrow.stages[0].parts}
     assert not narrow.why_wide
     assert told["outside of torch"].ends == (-(1 << 29), -(1 << 29)) and told["CUDA graphs"].value == -(1 << 28)
