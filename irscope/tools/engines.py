@@ -127,7 +127,9 @@ def engine_of(text: str) -> Engine:
     if cache_dtype not in _CACHE_DTYPES:
         raise UsageError(f"kv={cache_dtype} is not a type of the cache", code="IRS698", hint=", ".join(_CACHE_DTYPES))
     version = _version(given.pop("version")) if name == "vllm" and "version" in given else None
-    settings = dict(_DEFAULTS[name]) | (_EARLIER if version is not None and version < _COUNTS_GRAPHS_FROM else {})
+    settings = dict(_DEFAULTS[name])
+    if version is not None and version < _COUNTS_GRAPHS_FROM:
+        settings.update(_EARLIER)
     for key, value in given.items():
         settings[key] = _setting(name, key, value)
     return Engine(name, settings, cache_dtype, frozenset(given), version)

@@ -12,6 +12,7 @@ from irscope.errors import UsageError
 from irscope.files import write_text
 from irscope.immutable import immutable
 from irscope.memory.tape import REPORTED
+from irscope.passes.cost.time import Time
 from irscope.passes.training.activations import ActivationList, Activations, StepTimes, activations_csv, nodes_csv
 from irscope.passes.training.checkpoint import Checkpoint, Checkpointed, budget_of, curve_of, step_problem
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
@@ -169,7 +170,7 @@ def sweep_batches(
     model = next(iter(models.values()))
     trace = trace_in(model.program)
     summary = {"optimizer": trace.optimizer, "device": memory_of(model).target.device.name, **summary}
-    table, series = _peaks({batch: captures.found[batch] for batch in wanted or sorted(captures.found)})
+    table, series = _peaks({batch: captures.found[batch] for batch in wanted or sorted(captures.found)}, captures.seconds)
     notes = (
         "with recomputing: peaks of tensors by plans, and what the kept step takes besides (workspaces, rounding by the allocator)",
         "a size for which no plan was found may still have one; --seconds gives the search more time",
@@ -206,6 +207,8 @@ class Captures:
 
     def __init__(self, capture: Callable[[int], Model], wanted: Collection[int] = ()) -> None:
         self.found: dict[int, StepMemory] = {}
+        self.seconds: dict[int, Quantity] = {}
+        """Predicted time of a step."""
         self.info: ModelInfo | None = None
         """Facts of the first capture about the model."""
         self._capture = capture
@@ -218,6 +221,8 @@ class Captures:
             model = self._capture(batch)
             self.found[batch] = memory_of(model)
             self.info = self.info or model.info()
+            timing = model.manager.get(Time())
+            self.seconds[batch] = timing.quantity() if timing.seconds else Quantity(None, Provenance.UNKNOWN)
             trace_in(model.program).live = None  # the module of each size would stay
             if batch in self._wanted:
                 self._models[batch] = model
@@ -259,16 +264,22 @@ def read_batches(text: str) -> list[int]:
     return sorted(set(sizes))
 
 
-def _peaks(found: dict[int, StepMemory]) -> tuple[Table, Series]:
+def _peaks(found: dict[int, StepMemory], seconds: Mapping[int, Quantity]) -> tuple[Table, Series]:
     first = next(iter(found.values()))
     categories = first.categories
     rows = [
-        (batch, *[memory.worst(counter) for counter in REPORTED], *[memory.at_peak().get(category, 0) for category in categories])
+        (
+            batch,
+            *[memory.worst(counter) for counter in REPORTED],
+            seconds[batch],
+            *[memory.at_peak().get(category, 0) for category in categories],
+        )
         for batch, memory in found.items()
     ]
     columns = (
         Column("batch", Kind.COUNT),
         *[Column(name, Kind.BYTES) for name in REPORTED],
+        Column("step_seconds", Kind.SECONDS, help="predicted for a step"),
         *[Column(category.replace(" ", "_"), Kind.BYTES, help=f"of what is {first.counted} at the peak") for category in categories],
     )
     series = Series(

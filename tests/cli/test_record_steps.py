@@ -33,6 +33,10 @@ def test_a_recorded_step_lies_beside_the_captured_one(folder: Path, capsys: pyte
     model, recording = f"{folder / 'model.py'}:build", str(folder / "step.jsonl")
     assert main(["compare", "--fail-on", "peak>0%,unmatched>50%", "--rows", "0", model, recording]) == 0
     said = capsys.readouterr().out
+    assert main(["compare", "--plot", str(folder / "both.svg"), model, recording]) == 0
+    drawn = (folder / "both.svg").read_text()
+    assert all(text in drawn for text in ("at the peak of a later step", "time by module", "optimizer state", "measured"))
+    capsys.readouterr()
     assert said.count("delta") >= 3 and "error 0.00%" in said and "time by phase" in said
     assert main(["compare", "--device", "epyc-7763", model, recording]) == 0
     assert "times the least time of AMD EPYC 7763" in capsys.readouterr().out

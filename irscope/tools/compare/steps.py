@@ -23,6 +23,7 @@ from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
 from irscope.passkit.settings import Settings
 from irscope.recording import COLD, WARM, OpRecord, Recording, figures, peak_of, without_workspaces
+from irscope.report.picture import Panel, largest_bars
 from irscope.report.report import Coverage, Document, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
@@ -40,6 +41,7 @@ from irscope.training import StepOp
 _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
 _FEW: Final = 0.5
 """A recording of whose operators less than this share is found is not of this step."""
+_AT_PEAK: Final = "at the peak of a later step"
 _RUNS: Final = ((COLD, 0), (WARM, -1))
 
 
@@ -248,6 +250,7 @@ class StepComparison:
                 "time.overhead": Kind.RATIO,
             },
             tables=tuple(self._tables()),
+            pictures=self._pictures,
             coverage=Coverage(len(self.found), len(self.ops)),
             notes=tuple(self._notes()),
         )
@@ -296,7 +299,7 @@ class StepComparison:
             predicted_sum, measured_sum = sum(predicted.values()), sum(measured.values())
             rows.append(("sum", predicted_sum, measured_sum, predicted_sum - measured_sum))
             columns = ("category", "predicted:bytes", Column("measured", Kind.BYTES, provenance=_MEASURED), "difference:bytes")
-            yield Table.of(rows, columns, "at the peak of a later step")
+            yield Table.of(rows, columns, _AT_PEAK)
         yield self._by("phase", {phase: [op for op in self.ops if op.phase == phase] for phase in PHASES})
         modules: dict[str, list[StepOp]] = {}
         for op in self.ops:
@@ -304,6 +307,20 @@ class StepComparison:
         yield self._by("module", modules)
         yield self._nodes()
         yield self._unmatched()
+
+    def _pictures(self) -> list[Panel]:
+        """Return bars of what `--plot` draws: memory by category at the peak, and the times of modules, each beside its prediction."""
+        pictures: list[Panel] = []
+        for table in self._tables():
+            if table.title == _AT_PEAK or table.title == "time by module":
+                name, *rest = table.columns
+                names = [str(cell) for cell in table.cells(name.key)[:-1]]
+                drawn = [
+                    (one, table.cells(one.key)[:-1]) for one in rest if one.kind in (Kind.BYTES, Kind.SECONDS) and one.key != "difference"
+                ]
+                picture = largest_bars(table.title, names, drawn)
+                pictures += [picture] if picture is not None else []
+        return pictures
 
     def _predicted_parts(self) -> dict[str, int]:
         """Return the bytes that are asked for, by category, at the highest moment of the steady step; kernels' own are left out on a

@@ -171,7 +171,9 @@ def test_what_a_function_with_an_optimizer_fits_is_its_training(script: Path, ca
     sizes = f"{found['largest']},{found['largest'] + 1}"
     assert main(["train-plan", f"{script}:trained", "--batches", sizes, "--format", "json"]) == ExitCode.OK
     [report] = json.loads(capsys.readouterr().out)["reports"]
-    at = [column["key"] for column in report["tables"][0]["columns"]].index("reserved")
+    keys = [column["key"] for column in report["tables"][0]["columns"]]
+    at, seconds = keys.index("reserved"), keys.index("step_seconds")
+    assert all(0 < row[seconds] < 1 for row in report["tables"][0]["rows"])
     fits, over = (row[at] for row in report["tables"][0]["rows"])
     assert fits == found["peak_bytes"] <= 80 << 20 < over == found["does_not_fit"]["peak_bytes"]
     assert main(["fit", f"{script}:blocks", *asked, "--optimizer", "adamw"]) == ExitCode.OK
