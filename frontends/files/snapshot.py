@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +185,7 @@ class _Reader:
         if not isinstance(value, dict):
             return None
         name, stage, time, device = (value.get(key) for key in ("name", "stage", "time_us", "device"))
-        if not isinstance(name, str) or not isinstance(stage, str) or type(time) is not int or type(device) is not int:
+        if not isinstance(name, str) or not isinstance(stage, str) or not _is_number(time) or not _is_number(device):
             return None
         return Annotation(name, stage == "START", time, device)
 
@@ -203,7 +203,7 @@ class _Reader:
 
     def _number(self, record: Mapping[Any, Any], *keys: str) -> int:
         value = next((record[key] for key in keys if key in record), 0)
-        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        if not _is_number(value):
             raise NoSnapshot(f"{keys[0]} is not a number of 64 bits")
         return value
 
@@ -242,6 +242,10 @@ class _Reader:
             bool(record.get("is_expandable")),
             tuple(blocks),
         )
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 def _text(value: object) -> str:

@@ -274,9 +274,13 @@ class Level:
     def lower(self, operation: Operation) -> None:
         """Read one operation."""
         rule = RULES.get(operation.short) if operation.name.partition(".")[0] in _DIALECTS else None
-        made = rule(Use(self, operation)) if rule is not None else None
-        if made is None:
-            made = foreign(Use(self, operation))
+        use = Use(self, operation)
+        try:
+            made = rule(use) if rule is not None else None
+            if made is None:
+                made = foreign(use)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+            raise use.wrong("has operands or attributes that do not fit it") from error
         results = [made] if isinstance(made, Value) else list(made)
         if len(results) < len(operation.results):
             raise refuse(f"{operation.name} gives {len(results)} results, not {len(operation.results)}", self.builder.where)

@@ -253,8 +253,23 @@ class _Merge:
     def _tensors(self, a: Item, b: Item) -> Item:
         left, right = self._value(a, self._graphs[0]), self._value(b, self._graphs[1])
         if left is None or right is None:
-            return Uninitialized() if not isinstance(a, Uninitialized) and not isinstance(b, Uninitialized) else (left or right)
+            if not isinstance(a, Uninitialized) and not isinstance(b, Uninitialized):
+                return Uninitialized()
+            return self._only_there(left or right)
         return self._slot(left, right)
+
+    def _only_there(self, value: Value | None) -> Item:
+        """Return a value that the other branch leaves open: one that this branch makes becomes a result of the if."""
+        side = next((side for side, graph in enumerate(self._graphs) if value and value.node and value.node.graph is graph), None)
+        if side is None or value is None:
+            return value
+        emitter = self._interpreter.emitter
+        outer, emitter.graph = emitter.graph, self._graphs[1 - side]
+        try:
+            open_one = emitter.node("prim.Uninitialized", (), [value.type], "prim::Uninitialized").outputs[0]
+        finally:
+            emitter.graph = outer
+        return self._slot(value, open_one) if side == 0 else self._slot(open_one, value)
 
     def _slot(self, left: Value, right: Value) -> _Slot:
         slot = self._slots.get((left, right))

@@ -457,8 +457,12 @@ def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bo
     except (OSError, ValueError, KeyError) as error:
         message = f"it holds no configuration: {' '.join(str(error).split())[:200]}"
         raise LoadError(message, code="IRS197", where=str(path), hint="name a folder with a config.json") from error
-    for name in config.architectures or ():
-        if hasattr(package, name):
+    except Exception as error:  # a value of any type under any key may be there
+        message = f"transformers cannot read its configuration: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise LoadError(message, code="IRS197", where=str(path)) from error
+    named = config.architectures
+    for name in named if isinstance(named, list | tuple) else ():
+        if isinstance(name, str) and hasattr(package, name):
             return config, getattr(package, name)
     return config, _class_of(package, config.model_type)
 

@@ -16,11 +16,10 @@ from irscope.cli.run import add_print_after, print_after, report_diagnostics, st
 from irscope.diagnostics import Diagnostic
 from irscope.errors import ExitCode, IrscopeError, PassError, UsageError, VerifyError
 from irscope.files import write_stream, write_text
-from irscope.frontends.files.text import read_text
+from irscope.frontends.files.text import program_in, read_text
 from irscope.frontends.load import check_sizes, path_of
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import Node
-from irscope.ir.parser import parse_program
 from irscope.ir.places import is_within
 from irscope.ir.printer import print_node, print_program, value_names
 from irscope.ir.spelling import TEXT_VERSION
@@ -250,7 +249,7 @@ class Repro:
             raise UsageError(f"the reproducer names a script to run, {script}", code="IRS482", where=args.file, hint=hint)
         sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
         with reading(args.file, len(found.text)):
-            program = parse_program(found.text, path=args.file)
+            program = program_in(found.text, args.file)
             check_sizes(program)
         Manager(program, annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])

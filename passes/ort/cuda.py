@@ -117,8 +117,8 @@ def _versions(source: str) -> tuple[Version, ...]:
 
 
 def _dtypes_of(found: Launches) -> Callable[[int], DType | None]:
-    """Return the element type of a value; None for an ABSENT one, which is a negative index."""
-    return [*found.dtypes, None].__getitem__
+    """Return the element type of a value; None for an ABSENT one. Functions of operators without a kernel add values later."""
+    return lambda value: found.dtypes[value] if value >= 0 else None
 
 
 def _has_kernel(launch: Launch, dtype_of: Callable[[int], DType | None]) -> bool:

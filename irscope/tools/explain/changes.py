@@ -84,7 +84,8 @@ class Replays:
         wanted = segment_size(int(history.size[history.refused]), LARGE_SEGMENT)
         # Where the device had more left than was asked for, a limit of the process refused it.
         left = min(max(int(history.address[history.refused]), 0), wanted - 1)
-        return int(history.reserved[history.refused]) + left
+        there = int(history.reserved[history.refused])
+        return there + left if there > 0 else None  # less than nothing is reserved in a history that does not add up
 
     def run(self, change: Change, *, limit: int | None = None) -> Outcome:
         """Make all requests up to where memory ran out, and the one that was refused."""

@@ -88,6 +88,12 @@ def test_an_architecture_that_is_not_known_is_one_line(tmp_path: Path) -> None:
     assert caught.value.hint.startswith("near: ")
 
 
+@pytest.mark.parametrize("changed", [{"auto_map": None}, {"dtype": "os.system('x')"}])
+def test_a_configuration_that_the_package_stumbles_over_is_the_folders_fault(changed: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="transformers cannot read its configuration"):
+        _made(write_llama(tmp_path / "a", **changed))
+
+
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose code leaves a file behind when it runs."""

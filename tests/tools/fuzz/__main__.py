@@ -136,6 +136,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".fuzz", help="where counts and cases are kept; default: .fuzz")
     parser.add_argument("--stream", default="", help="another stream of mutants than the usual one, with counts of its own")
     parser.add_argument("--count", type=int, default=0, help="end after so many mutants of each format")
+    parser.add_argument("--as-found", action="store_true", help="make nothing small")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     watch = Watch(args.folder.absolute(), args.stream)
@@ -152,7 +153,7 @@ def main() -> int:
             print(name, flush=True)
             watch.slice(name, min(SLICE, left), deadline)
     for name in formats:
-        if name in watch.tallies:
+        if name in watch.tallies and not args.as_found:
             watch.keep(name)
     print(watch.summary())
     return int(any(one.found for one in watch.tallies.values()))

@@ -12,6 +12,8 @@ BYTES_SHARE = 0.07
 """Share of the mutants that are changed byte by byte: few of them get past a checksum or a parser."""
 _POOL = 250
 
+AS_IT_IS = "as it is"
+"""In place of a codec: the file stays, and the command over it is drawn."""
 Path_ = tuple[str | int, ...]
 """Keys and positions from the root to a place."""
 
@@ -65,6 +67,14 @@ _RECORDED = frozenset(
         *("category", "peak", "current", "workspace", "sources", "inputs", "outputs", "block", "name", "text"),
     }
 )
+_CONFIGURED = frozenset(
+    {
+        *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "dtype"),
+        *("tie_word_embeddings", "rope_theta", "max_position_embeddings", "architectures", "quant_method", "bits", "group_size"),
+        *("AutoConfig", "AutoModel", "total_size", "r", "lora_alpha", "target_modules", "base_model_name_or_path", "version", "id"),
+        *("content", "library_name", "_class_name", "chat_template", "tokenizer_class", "model_max_length"),
+    }
+)
 SOFT: dict[str, frozenset[str]] = {
     "onnx": frozenset(
         {
@@ -91,9 +101,21 @@ SOFT: dict[str, frozenset[str]] = {
     "safetensors": frozenset({"dtype", "shape", "data_offsets", "format"}),
     "jsonl": _RECORDED,
     "gguf": frozenset({"value", "items", "key", "name"}),
+    "tar": _PICKLED | _EXPORTED | _WORDS | _CONFIGURED | {"name", "link", "kind", "mode", "comment"},
+    "models": _PICKLED | _EXPORTED | _WORDS | _CONFIGURED | {"name", "flags", "method", "size"},
+    "config": _CONFIGURED,
+    "snapshot": frozenset(
+        {
+            *("action", "addr", "address", "size", "total_size", "allocated_size", "active_size", "requested_size", "stream", "time_us"),
+            *("state", "segment_type", "name", "filename", "line", "device", "is_expandable", "compile_context", "user_metadata"),
+        }
+    ),
+    "pickle": _PICKLED,
+    "bytecode": frozenset({"numbers", "strings", "bytes"}),
 }
 """Keys under which other values still make a file of the format: numbers, kinds of operators, names that nobody refers to."""
-_SOFT_SHARE = 0.82
+_SOFT_SHARE = {"zip": 0.9}
+_USUAL_SHARE = 0.82
 
 
 @dataclass(frozen=True)
@@ -128,7 +150,7 @@ class Seeds:
         self.pool: dict[str, list[Tree]] = {}
         self.taken: list[_Taken] = []
         for seed in seeds:
-            tree = CODECS[seed.codec].take(next(iter(seed.files.values())))
+            tree = {} if seed.codec == AS_IT_IS else CODECS[seed.codec].take(next(iter(seed.files.values())))
             found = list(places(tree))
             lists = [path for path, node in found if isinstance(node, list) and len(node) > 1]
             soft = [path for path, node in found if _is_soft(seed.codec, path, node)]
@@ -146,6 +168,8 @@ class Seeds:
         """The mutant of that number, of a stream of mutants that has a name."""
         chance = random.Random(f"{stream}{number}")
         taken = chance.choice(self.taken)
+        if taken.seed.codec == AS_IT_IS:
+            return taken.seed, taken.seed.files
         if chance.random() < BYTES_SHARE:
             return taken.seed, with_main(taken.seed.files, flipped(next(iter(taken.seed.files.values())), chance))
         tree = taken.tree
@@ -155,7 +179,7 @@ class Seeds:
 
     def _edited(self, tree: Tree, taken: _Taken, chance: random.Random) -> Tree:
         """The tree with one place changed; what did not change is shared."""
-        if taken.soft and chance.random() < _SOFT_SHARE:
+        if taken.soft and chance.random() < _SOFT_SHARE.get(taken.seed.codec, _USUAL_SHARE):
             path = chance.choice(taken.soft)
             return replaced(tree, path, lambda node: self._other(node, key_of(path), chance))
         if taken.lists and chance.random() < 0.16:

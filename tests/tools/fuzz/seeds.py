@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import io
 import json
+import pickle
 import random
 import struct
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -21,10 +24,12 @@ from irscope.frontends.load import load_program
 from irscope.ir.dtypes import DType
 from irscope.ir.printer import print_program
 from irscope.passes import PASSES
-from tests.tools.fuzz.mutants import Seed
+from tests.tools.fuzz.mutants import AS_IT_IS, Seed
 
 ROOT = Path(__file__).parents[3]
 _INDUCTOR = ROOT / "tests" / "data" / "inductor"
+_JAX = ROOT / "tests" / "data" / "jax"
+_LARGEST_TEXT = 8_000
 _LARGEST_NODE_MODEL = 12_000
 _NODE_MODELS = 400
 """Of the thousand and more models that test one ONNX operator each."""
@@ -255,8 +260,92 @@ def _aoti() -> Iterator[Seed]:
         yield Seed(folder.name, "zip", {"model.pt2": packed.getvalue()})
 
 
+def _stablehlo() -> Iterator[Seed]:
+    for path in sorted(_JAX.rglob("*.mlir.gz")):
+        text = gzip.decompress(path.read_bytes())
+        if len(text) < _LARGEST_TEXT:
+            yield Seed(path.name.partition(".")[0], "text", {"model.mlir": text})
+
+
+def _bytecode() -> Iterator[Seed]:
+    for path in sorted(_JAX.rglob("*.jaxexport")):
+        yield Seed(path.stem, "bytecode", {"model.jaxexport": path.read_bytes()})
+
+
+# -- archives, folders of a hub, snapshots, and commands -----------------------------------------------------------------
+
+
+def _hub_files() -> dict[str, bytes]:
+    from tests.frontends.hub import LLAMA, llama_tensors, write_safetensors
+
+    with TemporaryDirectory() as scratch:
+        weights = write_safetensors(Path(scratch) / "w", llama_tensors()).read_bytes()
+    table = {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}
+    tokens = {"type": "BPE", "vocab": {}, "merges": []}
+    adapter = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": "../x"}
+    texts: dict[str, object] = {
+        "config.json": {**LLAMA, "rope_theta": 1e4, "max_position_embeddings": 64},
+        "model.safetensors.index.json": {"metadata": {"total_size": 40}, "weight_map": dict.fromkeys(llama_tensors(), "model.safetensors")},
+        "tokenizer.json": {"version": "1.0", "added_tokens": [{"id": 0, "content": "<s>"}], "model": tokens},
+        "tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer", "chat_template": "{{ 1 }}", "auto_map": table},
+        "adapter_config.json": adapter,
+    }
+    return {**{name: json.dumps(text).encode() for name, text in texts.items()}, "model.safetensors": weights}
+
+
+def _hub() -> Iterator[Seed]:
+    """Folders in which one file after the other is the one that is changed."""
+    files = _hub_files()
+    plain = {name: files[name] for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")}
+    for main, codec in (("config.json", "config"), ("model.safetensors", "safetensors"), ("tokenizer_config.json", "config")):
+        yield Seed(f"whole-{main}", codec, {main: plain[main], **plain})
+    index = "model.safetensors.index.json"
+    yield Seed("split", "json", {index: files[index], **plain})
+    code = b"open('executed', 'w').close()\n"
+    own = json.dumps({**json.loads(plain["config.json"]), "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}).encode()
+    yield Seed("code", "config", {**plain, "config.json": own, "mine.py": code})
+    adapter = {"adapter_config.json": files["adapter_config.json"], "adapter_model.safetensors": _safetensors()}
+    yield Seed("adapter", "config", adapter)
+
+
+def _archives() -> Iterator[Seed]:
+    models = {f"{path.stem}/{path.name}": path.read_bytes() for path in sorted((ROOT / "samples").glob("*.irs"))[:2]}
+    models |= {"w/model.safetensors": _safetensors(), "w/config.json": _hub_files()["config.json"]}
+    small = ROOT / "samples" / "models" / "net.pt"
+    if small.exists():
+        models["net/net.pt"] = small.read_bytes()
+    for packing in ("", "gz", "bz2", "xz"):
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode=f"w:{packing}") as archive:
+            for name, data in models.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        name = f"models.tar{packing and '.'}{packing}"
+        yield Seed(f"tar{packing}", "tar", {name: made.getvalue()})
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, data in models.items():
+            packed.writestr(name, data)
+    yield Seed("zip", "models", {"models.zip": made.getvalue()})
+
+
+def _snapshots() -> Iterator[Seed]:
+    whole = pickle.loads((ROOT / "samples" / "recordings" / "oom.pickle").read_bytes())
+    for name, first, last, segments in (("start", 0, 120, 6), ("end", -150, None, 9)):
+        part = {**whole, "segments": whole["segments"][:segments], "device_traces": [whole["device_traces"][0][first:last]]}
+        for codec in ("snapshot", "pickle"):
+            yield Seed(f"{name}-{codec}", codec, {"memory.pickle": pickle.dumps(part, 4)})
+
+
+def _options() -> Iterator[Seed]:
+    for path in sorted((ROOT / "samples").glob("*.irs")):
+        yield Seed(path.stem, AS_IT_IS, {"model.irs": path.read_bytes()})
+
+
 FORMATS: dict[str, Callable[[], Iterator[Seed]]] = {
     "onnx": _onnx, "pt2": _exported, "torchscript": _torchscript, "checkpoint": _checkpoints, "gguf": _gguf, "irs": _irs,
     "recording": _recordings, "device": _devices, "reproducer": _reproducers, "inductor": _inductor, "aoti": _aoti,
+    "stablehlo": _stablehlo, "bytecode": _bytecode, "archive": _archives, "hub": _hub, "snapshot": _snapshots, "options": _options,
 }  # fmt: skip
 _SAMPLES = {"pt2": ("zip", ("net.pt2",)), "torchscript": ("zip", ("net.pt",))}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import io
 import json
+import lzma
+import pickle
 import pickletools
 import re
 import struct
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +21,8 @@ from typing import Any
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
+
+from irscope.frontends.stablehlo import bytecode
 
 Tree = Any
 """None, truth values, numbers, texts, bytes, and lists and dictionaries of trees."""
@@ -202,6 +209,7 @@ def _entry(name: str, data: bytes) -> Tree:
 
 def _zip_bytes(tree: Tree) -> bytes:
     buffer = io.BytesIO()
+    told: list[tuple[zipfile.ZipInfo, dict[str, Tree]]] = []
     with zipfile.ZipFile(buffer, "w") as file:
         for number, entry in enumerate(_items(tree, "entries")):
             if isinstance(entry, dict):
@@ -211,7 +219,25 @@ def _zip_bytes(tree: Tree) -> bytes:
                 if info.filename in file.namelist():
                     file.NameToInfo.pop(info.filename)
                 file.writestr(info, _content(entry))
-    return buffer.getvalue()
+                told.append((info, entry))
+    return _with_told(buffer.getvalue(), told)
+
+
+_TOLD = {"flags": (6, 8, "H"), "method": (8, 10, "H"), "packed_size": (18, 20, "I"), "size": (22, 24, "I")}
+"""What an entry may declare of itself against the truth: places in its own header and in that of the directory, and the form."""
+
+
+def _with_told(made: bytes, told: list[tuple[zipfile.ZipInfo, dict[str, Tree]]]) -> bytes:
+    changed, at = bytearray(made), made.rfind(b"PK\5\6")
+    directory = struct.unpack_from("<I", made, at + 16)[0] if told else 0
+    for info, entry in told:
+        for key, (own, listed, form) in _TOLD.items():
+            if entry.get(key) is not None:
+                number = _gguf_number(form, entry[key])
+                for place in (info.header_offset + own, directory + listed):
+                    changed[place : place + len(number)] = number
+        directory += 46 + sum(struct.unpack_from("<3H", made, directory + 28))
+    return bytes(changed)
 
 
 _CONTENTS: dict[int, tuple[dict[str, Tree], bytes]] = {}
@@ -242,6 +268,61 @@ def _made_content(entry: dict[str, Tree]) -> bytes:
         elif key == "raw" and isinstance(value, bytes):
             parts.append(value)
     return b"".join(parts)
+
+
+def _packed_zip_tree(data: bytes) -> Tree:
+    """As an archive of models, whose entries may say other things of themselves than what they are."""
+    tree = _zip_tree(data)
+    return {"entries": [{**dict.fromkeys(_TOLD), **entry} for entry in tree["entries"]]}
+
+
+_PACKINGS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    "gz": (gzip.decompress, lambda data: gzip.compress(data, 1, mtime=0)),
+    "bz2": (bz2.decompress, lambda data: bz2.compress(data, 1)),
+    "xz": (lzma.decompress, lambda data: lzma.compress(data, preset=0)),
+}
+
+
+def _tar_tree(data: bytes) -> Tree:
+    with tarfile.open(fileobj=io.BytesIO(data)) as file:
+        held = [(one, file.extractfile(one)) for one in file]
+        entries = [
+            {"kind": "0", "link": "", "size": None, "mode": one.mode, "pax": {"comment": "x"}, **_entry(one.name, content.read())}
+            for one, content in held
+            if content is not None
+        ]
+    return {
+        "packing": next((name for name, (unpack, _) in _PACKINGS.items() if _opens(unpack, data)), ""),
+        "entries": entries,
+        "tail": bytes(1024),
+    }
+
+
+def _opens(unpack: Callable[[bytes], bytes], data: bytes) -> bool:
+    with contextlib.suppress(OSError, EOFError, lzma.LZMAError):
+        return bool(unpack(data))
+    return False
+
+
+def _tar_bytes(tree: Tree) -> bytes:
+    parts: list[bytes] = []
+    for number, entry in enumerate(_items(tree, "entries")):
+        if not isinstance(entry, dict):
+            continue
+        content = _content(entry)
+        info = tarfile.TarInfo("".join(_flat(entry.get("name"))) or str(number))
+        info.size = len(content) if entry.get("size") is None else int.from_bytes(_gguf_number("q", entry["size"]), "little", signed=True)
+        info.mode = int.from_bytes(_gguf_number("I", entry.get("mode")), "little") % 0o10000
+        info.type = ("".join(_flat(entry.get("kind"))) or "0").encode("latin-1", "replace")[:1]
+        info.linkname = "".join(_flat(entry.get("link")))
+        pax = entry.get("pax")
+        info.pax_headers = {str(key): "".join(_flat(value)) for key, value in pax.items()} if isinstance(pax, dict) else {}
+        with contextlib.suppress(ValueError, OverflowError):
+            parts.append(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogatepass") + content + bytes(-len(content) % 512))
+    tail = tree.get("tail") if isinstance(tree, dict) else b""
+    made = b"".join(parts) + (tail if isinstance(tail, bytes) else b"")
+    packing = _PACKINGS.get(str(tree.get("packing"))) if isinstance(tree, dict) else None
+    return made if packing is None else packing[1](made)
 
 
 # -- other checkpoints --------------------------------------------------------------------------------------------------
@@ -349,6 +430,85 @@ def _gguf_bytes(tree: Tree) -> bytes:
     return made + bytes(-len(made) % 32) + (raw if isinstance(raw, bytes) else b"")
 
 
+# -- bytecode of MLIR: its strings, and the attributes and types that are lists of numbers ----------------------------------
+
+
+def _varint(value: int) -> bytes:
+    value %= 1 << 64
+    size = max(1, -(-value.bit_length() // 7))
+    return ((value << size) | (1 << (size - 1))).to_bytes(size, "little") if size < 9 else b"\0" + value.to_bytes(8, "little")
+
+
+def _varints(data: bytes) -> list[int] | None:
+    """The numbers that bytes are, where they are nothing else."""
+    stream, found = bytecode._Stream(data), []
+    with contextlib.suppress(IndexError):
+        while not stream.is_at_end:
+            found.append(stream.number())
+        return found if b"".join(map(_varint, found)) == data else None
+    return None
+
+
+def _bytecode_tree(data: bytes) -> Tree:
+    start = data.find(bytecode.MAGIC)
+    reader = bytecode._Reader(data[start:])
+    stream = bytecode._Stream(data, start + len(bytecode.MAGIC))
+    stream.number()
+    stream.at = data.index(b"\0", stream.at) + 1
+    head, sections = data[start : stream.at], []
+    while len(sections) < len(reader.sections):
+        kind, content = stream.section()
+        sections.append({"section": kind, "content": content if kind not in (0, 2) else None})
+    entries = [*reader.attribute_entries, *reader.type_entries]
+    held = [{"numbers": found} if (found := _varints(raw)) is not None and own else {"bytes": raw} for _, own, raw in entries]
+    return {"front": data[:start], "head": head, "strings": reader.strings, "entries": held, "sections": sections, "end": data[stream.at :]}
+
+
+def _bytecode_bytes(tree: Tree) -> bytes:
+    tree = tree if isinstance(tree, dict) else {}
+    strings = ["".join(_flat(one)).encode("utf-8", "surrogatepass") + b"\0" for one in _items(tree, "strings")]
+    entries = [
+        b"".join(_varint(int.from_bytes(_gguf_number("Q", one)[:8], "little")) for one in _items(entry, "numbers"))
+        if isinstance(entry, dict) and "numbers" in entry
+        else entry.get("bytes", b"")
+        if isinstance(entry, dict) and isinstance(entry.get("bytes"), bytes)
+        else b""
+        for entry in _items(tree, "entries")
+    ]
+    made = b"".join(part for key in ("front", "head") if isinstance(part := tree.get(key), bytes))
+    for section in _items(tree, "sections"):
+        kind = section.get("section") if isinstance(section, dict) else None
+        content = section.get("content") if isinstance(section, dict) else b""
+        if kind == 0 and content is None:
+            content = b"".join([_varint(len(strings)), *(_varint(len(one)) for one in reversed(strings)), *strings])
+        elif kind == 2 and content is None:
+            content = b"".join(entries)
+        elif kind == 3 and isinstance(content, bytes):
+            content = _offsets(content, [len(entry) for entry in entries])
+        if isinstance(kind, int) and isinstance(content, bytes):
+            made += bytes([kind & 0x7F]) + _varint(len(content)) + content
+    end = tree.get("end")
+    return made + (end if isinstance(end, bytes) else b"")
+
+
+def _offsets(content: bytes, sizes: list[int]) -> bytes:
+    """The table with the lengths that the entries have now."""
+    stream, at, made = bytecode._Stream(content), 0, b""
+    with contextlib.suppress(IndexError):  # it was changed itself
+        counts = [stream.number(), stream.number()]
+        made = b"".join(map(_varint, counts))
+        for count in counts:
+            end = at + count
+            while at < end:
+                dialect, many = stream.number(), stream.number()
+                made += _varint(dialect) + _varint(many)
+                for _ in range(many):
+                    own = stream.number() & 1
+                    made += _varint(((sizes[at] if at < len(sizes) else 0) << 1) | own)
+                    at += 1
+    return made
+
+
 CODECS: dict[str, Codec] = {
     "json": Codec(json.loads, _json_bytes),
     "jsonl": Codec(_lines, _jsonl_bytes),
@@ -358,4 +518,10 @@ CODECS: dict[str, Codec] = {
     "safetensors": Codec(_safetensors_tree, _safetensors_bytes),
     "legacy": Codec(_legacy_tree, _legacy_bytes),
     "gguf": Codec(_gguf_tree, _gguf_bytes),
+    "tar": Codec(_tar_tree, _tar_bytes),
+    "models": Codec(_packed_zip_tree, _zip_bytes),
+    "config": Codec(json.loads, _json_bytes),
+    "snapshot": Codec(pickle.loads, lambda tree: pickle.dumps(tree, 4)),
+    "pickle": Codec(lambda data: {"pickle": _pickle_tree(data)[0]}, lambda tree: _pickle_bytes(_items(tree, "pickle"))),
+    "bytecode": Codec(_bytecode_tree, _bytecode_bytes),
 }
