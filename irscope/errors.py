@@ -98,7 +98,7 @@ def form_problem(error: BaseException) -> str:
         case OverflowError() | RecursionError() | MemoryError():
             return "a number is too large, or it nests too deeply"
         case TypeError() | AttributeError():
-            return "a value is of another type than it has to be"
+            return "a value has the wrong type"
         case ValueError() | ArithmeticError():
             return "a value is invalid"
     return "it cannot be read"

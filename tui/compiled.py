@@ -419,7 +419,7 @@ def beside_eager(session: Session, question: str) -> EagerBeside:
     filled[placed] = True
     # Between two nodes of eager there is what the one before left.
     heights = heights[np.maximum.accumulate(np.where(filled, np.arange(len(heights)), 0))]
-    # A view may stand where the next kernel has asked for its results already: the kernel is what is named.
+    # A view may stand where the next kernel has requested its results already: the kernel is what is named.
     highest = np.flatnonzero(own.heights == own.heights.max()).tolist()
     kernels = {one.node for one in found.lowered.kernels}
     at, then = next((step for step in highest if live.steps[step] in kernels), highest[0]), int(np.argmax(eager.heights))

@@ -35,7 +35,7 @@ LIFETIMES: Final[Mapping[LifetimeModel, str]] = {
 """Lifetime models."""
 RUNS: Final[Mapping[ShownRun, str]] = {
     "worst": "the run that needs more memory",
-    "first": "first run: what libraries and the allocator take once is asked for in it",
+    "first": "first run: what libraries and the allocator take once is requested in it",
     "steady": "steady run: as every run after the first",
 }
 """Which run of the model its memory is shown for."""

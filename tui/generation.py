@@ -34,8 +34,8 @@ def run_of_generation(made: Generation) -> ShownRun:
     return ShownRun(
         (wish.model, f"prompt of {wish.prompt:,}, {wish.new:,} new, batch {wish.batch:,}", target.device.name),
         wish.model,
-        "The sizes are those that were asked for: irscope generate --batch, --prompt and --new ask for others.",
-        f"Memory asked for{f', refused at{refused[1:]}' if made.refused_at else ''}",
+        "The sizes are those that were requested: irscope generate --batch, --prompt and --new request others.",
+        f"Memory requested{f', refused at{refused[1:]}' if made.refused_at else ''}",
         _requests(made, lives, moments, places, phases),
         device=target.device.name,
         summary={**report.summary, "reserved_peak_bytes": made.peak("reserved")},

@@ -54,7 +54,7 @@ def _run_of(recording: Recording) -> ShownRun:
         (name, how, header.device.name, *([rank] if rank else [])),
         rank or recording.path.replace("\\", "/").rpartition("/")[2] or name,
         "The sizes are those of the recorded run: record or simulate it again with others.",
-        f"Memory asked for in {_what(recording, was_refused)}{'' if has_before else ', beyond what was there before'}",
+        f"Memory requested in {_what(recording, was_refused)}{'' if has_before else ', beyond what was there before'}",
         memory,
         recording.path,
         join(["irscope", "run", recording.path]) if recording.path and header.model.format != "snapshot" else "",

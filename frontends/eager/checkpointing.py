@@ -409,7 +409,7 @@ class _ModulePlanner:
         floor = self.planners[0].bounds.floor.bytes - self.resident
         if budget < floor:
             raise UsageError(
-                f"no plan needs less than {humanise(floor, Kind.BYTES)} besides parameters and inputs: "
+                f"no plan needs less than {humanise(floor, Kind.BYTES)} beyond parameters and inputs: "
                 f"a budget of {humanise(budget, Kind.BYTES)} cannot be met",
                 code="IRS390",
                 hint="a smaller batch needs less; so does a lower precision",

@@ -669,10 +669,10 @@ class Run:
             why = "torch.compile met nothing that it compiles: what runs is eager"
             found[Assumed("execution", "eager", why)] = "IRS199"
         for name in self._backends.keys() - set(_KNOWN_BACKENDS):
-            why = "what it runs besides PyTorch's operators is not followed: its results are counted, not what it takes itself"
+            why = "only its PyTorch operators are followed: its results are counted, not its own memory"
             found[Assumed("backend", name, why)] = "IRS199"
         for name, count in self._process.kernels.unknown.items():
-            why = f"what its kernel takes besides is not known ({count} calls)"
+            why = f"its kernel's temporary memory is not known ({count} calls)"
             found[Assumed(f"memory of {name}", "that of its results", why)] = "IRS199"
         return found
 

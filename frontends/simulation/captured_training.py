@@ -276,7 +276,7 @@ class _Steps(Run):
         bounds = noted.begins
         for (first, _), (end, _) in pairwise(bounds):
             if first == end:
-                said = "a step replays CUDA graphs and runs nothing besides, so its kernels are not seen"
+                said = "a step replays CUDA graphs and runs nothing else, so its kernels are not seen"
                 raise LoadError(said, code="IRS395", hint="`irscope simulate` counts its memory")
         source = process.machine.tape()
         _note_births(source, before, recording.slots, record, recording.ends)
@@ -288,7 +288,7 @@ class _Steps(Run):
         tape = self._taped(source, before)
         assumed = self._assumed(compiled)
         for line, answer in self._watch.answers.items():
-            why = f"{line} reads a value of the device, which nobody computes"
+            why = f"{line} reads a value of the device, which is not computed"
             assumed[Assumed("values of tensors", repr(answer.value), why)] = "IRS199"
         if isinstance(self._objective, Auto) and self._objective.taken not in ("", OWN):
             assumed[Assumed("loss", self._objective.taken, "default; --loss NAME", is_guess=False)] = ""

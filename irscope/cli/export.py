@@ -60,7 +60,7 @@ class Command:
     .json is a Chrome trace with counters, module calls and nodes: https://ui.perfetto.dev shows it. .csv is a table, a row a node.
 
     Every size has to be a number: --bind batch=8. Models that PyTorch's allocator does not run have no segments and blocks: what is
-    written are sizes as they are asked for. --lifetimes eager pretends that PyTorch runs them.
+    written are sizes as they are requested. --lifetimes eager pretends that PyTorch runs them.
 
     --plan writes what the pass plan says: .csv is MiniMalloc's table, .json the same with the height of the arena, .svg a map of
     addresses over time. --plan scheduled takes the order that needs least memory.
@@ -204,7 +204,7 @@ def _allocator_log(model: Model, lifetimes: str) -> AllocatorLog:
     if memory.sizes is not None:
         return allocations_of(memory)
     found = requests_of(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
-    sys.stderr.write(f"sizes as asked for, without an allocator: {memory.reason}\n")
+    sys.stderr.write(f"sizes as requested, without an allocator: {memory.reason}\n")
     return found
 
 

@@ -76,7 +76,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--memory", metavar="SIZE", help="such as 24GiB, 80GB, 512MiB; default: what the device has besides a CUDA context"
+            "--memory", metavar="SIZE", help="such as 24GiB, 80GB, 512MiB; default: the device's memory without a CUDA context"
         )
         parser.add_argument("--free", default="batch", metavar="SYMBOL[,SYMBOL]", help="the size to look for; default: batch")
         parser.add_argument(

@@ -72,7 +72,7 @@ class Command:
     --format json the report.
 
     Exit codes: 0 the program ended, or was stopped after --steps or --time; 1 it ran out of memory; 2 usage; 3 there is no such script;
-    4 the program failed; 5 it waits for values that nobody computes; 130 interrupted. What was simulated until then is reported.
+    4 the program failed; 5 it waits for values that are not computed; 130 interrupted. What was simulated until then is reported.
     """
 
     examples = (
@@ -120,7 +120,7 @@ class Command:
             "--routing",
             choices=("balanced", "skewed"),
             default="balanced",
-            help="which experts tokens go to where nobody computes it: all alike, or the same; default: balanced, the other end beside it",
+            help="experts of tokens that the program does not compute: all alike, or the same; default: balanced, the other end beside it",
         )
         parser.add_argument(
             "--events",
@@ -172,7 +172,7 @@ class Command:
         trials.add_argument("--gpus", default="", metavar="N,N,...", help="with --grid, or alone: worlds of this many ranks")
         trials.add_argument("--price", type=amount_of(NUMBER), default=0, metavar="P", help="with --grid: what a GPU costs an hour")
         parser.add_argument("--all", action="store_true", help="the whole report; without it the verdict and the lines that decide")
-        device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is asked for: how much is needed")
+        device.add_argument("--no-limit", action="store_true", help="the device has as much memory as is requested: how much is needed")
         parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module, as with python -m")
         add_output_arguments(parser, plots="memory over the program, by category")
         parser.add_argument("script", metavar="SCRIPT", help="the program")
@@ -334,7 +334,7 @@ def _answered(args: argparse.Namespace, found: Simulation) -> int | None:
     done = processes.run(processes.irscope([*line[:begin], "--answer", "1", *line[begin:]]), asked=None)
     if done.code not in (ExitCode.OK, ExitCode.FINDINGS):
         return None
-    why = f"{found.made_up.line} read a value of the device, which nobody computes, got {found.made_up.value}, and the program failed"
+    why = f"{found.made_up.line} read a value of the device, which is not computed, got {found.made_up.value}, and the program failed"
     sys.stderr.write(f"irscope: {printable(f'{why} at {found.line}')}: this is the run with --answer 1\n")
     return _write_on(done)
 

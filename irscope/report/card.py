@@ -153,7 +153,7 @@ class CardMemory:
     runtime: str
     """Runtime of the model in this prediction, such as "PyTorch 2.13"."""
     peak: Quantity
-    """The sum of the parts: allocated bytes where an allocator is simulated, else bytes as they are asked for."""
+    """The sum of the parts: allocated bytes where an allocator is simulated, else bytes as they are requested."""
     requested: Quantity
     allocated: Quantity
     reserved: Quantity

@@ -301,7 +301,7 @@ class CardWriter:
         yield self.item("as", text)
         if "peak_after" in found:
             peaks = (self.number(quantity(found[key]), Kind.BYTES) for key in ("peak_before", "peak_after"))
-            yield self.item("", f"peak {' -> '.join(peaks)}, with what its kernels take besides")
+            yield self.item("", f"peak {' -> '.join(peaks)}, with its kernels' temporary memory")
         if "verdict" in found:
             yield self.item("", str(found["verdict"]))
 

@@ -167,7 +167,7 @@ class CardSizeJson(TypedDict):
 
     symbol: str
     size: int
-    source: Annotated[str, '"assumed" where nobody stated it.']
+    source: Annotated[str, '"assumed" if it was not stated.']
 
 
 class CardMemoryJson(TypedDict):
@@ -257,7 +257,7 @@ class DocumentJson(TypedDict):
     tool: ToolJson
     model: ModelJson
     reports: list[ReportJson]
-    card: NotRequired[Annotated[CardJson, "Where no passes were asked for."]]
+    card: NotRequired[Annotated[CardJson, "If no passes were requested."]]
 
 
 class ErrorJson(TypedDict):

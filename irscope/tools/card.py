@@ -354,7 +354,7 @@ class _Maker:
             counts = worst(figures, "requested"), worst(figures, "allocated"), worst(figures, "reserved")
             return _Counters(runtime, *counts, plan.cuda.fits(figures), plan.cuda.shortage or plan.cuda.open_)
         if plan.figures is None or not plan.is_known or found.of != "device":
-            reason = "" if plan.is_known else "what ONNX Runtime's kernels take besides on a GPU is not known"
+            reason = "" if plan.is_known else "the temporary memory of ONNX Runtime's kernels on a GPU is not known"
             beside = total_of(self.ctx.get(Liveness(model=self.lifetime)).resident.values())
             allocated, reserved = (limited(plan, name, beside) for name in ("allocated", "reserved"))
             return _Counters(runtime, found.peak, allocated, reserved, None, reason)

@@ -120,7 +120,7 @@ class Fit:
     failing: tuple[int, ...]
     """Sizes below the largest that were seen not to fit: what is reserved may fall where sizes grow."""
     formula: str
-    """Bytes as they are asked for."""
+    """Bytes as they are requested."""
     exhaustive: bool
     """True where every larger size is known not to fit."""
     bound: int | None
@@ -257,7 +257,7 @@ def fit(
 
 
 def room_of(memory: int | str | None, target: Target) -> int:
-    """Return the bytes that may be taken: as given, or what the device has besides a CUDA context."""
+    """Return the bytes that may be taken: as given, or the device's memory without a CUDA context."""
     if isinstance(memory, str):
         return parse_memory(memory)
     if memory is not None:
@@ -319,7 +319,7 @@ class Search:
         return simulator(self.model.manager, "auto")
 
     def budget(self, memory: int | str | None) -> int:
-        """Return the bytes that the model may take: as given, or what the device has besides a CUDA context."""
+        """Return the bytes that the model may take: as given, or the device's memory without a CUDA context."""
         return room_of(memory, self.target)
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
@@ -341,7 +341,7 @@ class Search:
         unlimited = bound.limit == "range" and span.high is None
         found = sure = bound
         if bound.size is not None:
-            # The formula counts tensors as they are asked for; what has to fit is more than that.
+            # The formula counts tensors as they are requested; what has to fit is more than that.
             found = self._settled(memory, span, bound, "bytes")
             sure = self._sure(memory, span, found)
         size = found.size
@@ -394,7 +394,7 @@ class Search:
         return [self.largest(memory, free[0], {**others, second: size}) for size in (*sizes, most.largest)]
 
     def formula(self, others: Mapping[str, int]) -> str:
-        """Return the bytes as they are asked for: weights, inputs and the activation peak."""
+        """Return the bytes as they are requested: weights, inputs and the activation peak."""
         total: Dim = self.timeline.peak
         if self.counter != "activation":
             for size in self.timeline.resident.values():
@@ -402,7 +402,7 @@ class Search:
         return str(bind(total, others))
 
     def formula_bytes(self, symbol: str, sizes: Sequence[int], others: Mapping[str, int] | None = None) -> Sequence[int]:
-        """Return the bytes as they are asked for at some sizes: what is needed is never less."""
+        """Return the bytes as they are requested at some sizes: what is needed is never less."""
         return self._heights(symbol, others or {})(sizes)
 
     def need(self, symbol: str, size: int, others: Mapping[str, int]) -> Need:
@@ -678,7 +678,7 @@ _TIMES = {1: "once", 2: "twice"}
 _WHAT = {
     "reserved": "reserved from the device",
     "allocated": "allocated, as blocks",
-    "requested": "asked for: weights, inputs and the activation peak",
+    "requested": "requested: weights, inputs and the activation peak",
     "activation": "alive beyond weights and inputs",
 }
 _SIZES = ("surely", "as_modelled", "needed", "device_peak", "one_further")
@@ -778,7 +778,7 @@ def _fit_report(found: Fit) -> Report:
     if found.before_oom is not None and found.before_oom > found.largest + 1:
         size = f"up to {found.before_oom:,}" if found.runs_between else f"{found.before_oom:,}, though not all in between"
         summary["runs"] = f"{size}: PyTorch gives its cache back and tries again, which is slow"
-    summary |= {"limited_by": _limiting_place(found), "formula": f"{found.formula} bytes asked for"}
+    summary |= {"limited_by": _limiting_place(found), "formula": f"{found.formula} bytes requested"}
     if _is_counted(found):
         summary["for"] = found.target
         if found.context is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "irscope.simulation/1"
 _OUTCOMES: Final = {
     "finished": "the program ran to its end",
-    "steps": "stopped after the steps, or the time, that were asked for",
+    "steps": "stopped after the steps, or the time, that were requested",
     "oom": "out of memory",
     "needs_value": "the program waits for a value that is not computed",
     "error": "the program failed",
@@ -223,7 +223,7 @@ class Simulation(Reported):
 
     @property
     def routes(self) -> list[Answer]:
-        """Return the answers where it mattered which experts tokens were taken to go to."""
+        """Return the answers where it mattered which experts tokens were assumed to go to."""
         return [one for one in self.answers if self.options.routing is not None and one.value == self.options.routing]
 
     @property
@@ -492,7 +492,7 @@ class Simulation(Reported):
             yield "assumed", f"tokens go to all experts alike, see IRS646; where all go to the same {most} are reserved"
         if self.fewest is not None:
             least = bytes_text(self.fewest["peak"]["reserved"])
-            yield "at most", f"all elements of masks that nobody computes hold here, see IRS646; where none does {least} are reserved"
+            yield "at most", f"all elements of masks that are not computed hold here, see IRS646; where none does {least} are reserved"
         rows = grouped(alive, self.classes)
         if rows:
             category, module, line, size, blocks = rows[0]
@@ -538,7 +538,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Codes with what is to be said."""
     if simulation.unknown:
         names = sorted(simulation.unknown, key=lambda name: -simulation.unknown[name])
-        yield "IRS645", f"what the kernels of {', '.join(names)} take besides their results is not known, and not counted"
+        yield "IRS645", f"the temporary memory of the kernels of {', '.join(names)} is not known, and not counted"
     if simulation.compiled is not None and simulation.compiled.not_compared:
         version = simulation.compiled.not_compared
         yield "IRS652", f"torch.compile is that of torch {version}, which was not compared with a CUDA build; that of 2.13 was"
@@ -548,7 +548,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         else []
     )
     if own:
-        yield "IRS645", f"what backend {', '.join(own)} asks of PyTorch is counted; what libraries of its own take besides is not known"
+        yield "IRS645", f"requests of backend {', '.join(own)} to PyTorch are counted; the memory of its own libraries is not known"
     if simulation.not_modelled:
         options = ", ".join(simulation.not_modelled)
         yield "IRS649", f"options of NCCL are not modelled: {options}; they change nothing that PyTorch's allocator gives"
@@ -561,7 +561,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     if made_up is not None and not made_up.is_most:
         yield (
             "IRS646",
-            f"{made_up.line} read a value of the device, which nobody computes, and got {made_up.value}; the program failed at "
+            f"{made_up.line} read a value of the device, which is not computed, and got {made_up.value}; the program failed at "
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
     elif read := [one for one in simulation.answers if not one.is_most and one.value != _IN_PLACE and one not in simulation.routes]:
@@ -571,19 +571,20 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         failed = f"; the program failed at {simulation.line}, perhaps of that" if made_up is not None and made_up.is_most else ""
         yield (
             "IRS646",
-            "how many elements of a mask hold, which nobody computes, was taken to be all, the most: "
+            "masks that are not computed were assumed to hold all elements, the most: "
             f"{_lines(simulation.counts_all)}{failed}; --answer N takes N",
         )
 
 
 def _assumptions(simulation: Simulation) -> Iterator[tuple[str, str]]:
     if ordered := [one for one in simulation.answers if one.value == _IN_PLACE]:
-        yield "IRS646", f"an order that nobody computes was taken to be the one that there is: {_lines(ordered)}"
+        yield "IRS646", f"an order that is not computed was assumed to be the present one: {_lines(ordered)}"
     if simulation.routes:
         how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
         yield (
             "IRS646",
-            f"tokens were taken to go to {how}, as nobody computes where: {_lines(simulation.routes)}; --routing takes the other",
+            f"tokens were assumed to go to {how}, as the program does not compute where: {_lines(simulation.routes)}; "
+            "--routing chooses the other",
         )
 
 
@@ -855,7 +856,7 @@ def _over_time(simulation: Simulation) -> tuple[Series, ...]:
     marks = tuple(tables.Mark(tape.starts[span.first], span.name) for span in spans[:_MOST_STEPS_MARKED])
     columns = tuple(Column(kind, Kind.BYTES) for kind in order)
     x, limits = Column("request", Kind.COUNT), limits_of(simulation.target.device)
-    return (Series("memory asked for, by category", x, columns, data, marks, limits=limits, names=names, parts=alive),)
+    return (Series("memory requested, by category", x, columns, data, marks, limits=limits, names=names, parts=alive),)
 
 
 def _other_ends(simulation: Simulation) -> Iterator[Table]:
@@ -866,7 +867,7 @@ def _other_ends(simulation: Simulation) -> Iterator[Table]:
         yield _two_ends(simulation, simulation.in_flight, "where NCCL's watchdog sees collectives done at once, and late: a step later")
     if simulation.fewest is not None and simulation.steps:
         yield _beside(
-            simulation, simulation.fewest, "peaks where all elements of masks hold that nobody computes, and where none does", "all, none"
+            simulation, simulation.fewest, "peaks if all elements of masks that are not computed hold, and if none does", "all, none"
         )
     if simulation.skewed is not None and simulation.steps:
         yield _beside(

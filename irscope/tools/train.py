@@ -172,7 +172,7 @@ def sweep_batches(
     summary = {"optimizer": trace.optimizer, "device": memory_of(model).target.device.name, **summary}
     table, series = _peaks({batch: captures.found[batch] for batch in wanted or sorted(captures.found)}, captures.seconds)
     notes = (
-        "with recomputing: peaks of tensors by plans, and what the kept step takes besides (workspaces, rounding by the allocator)",
+        "with recomputing: peaks of tensors by plans, plus workspaces and rounding of the kept step",
         "a size for which no plan was found may still have one; --seconds gives the search more time",
     )
     report = Report(

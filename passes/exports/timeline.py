@@ -234,7 +234,7 @@ def frames(node: Node | None) -> list[Mapping[str, object]]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The log of models that PyTorch's allocator does not run: sizes as they are asked for, each tensor at an address of its own.
+# The log of models that PyTorch's allocator does not run: sizes as they are requested, each tensor at an address of its own.
 
 _GRAIN = 512
 _MOST_NAMES = 3

@@ -602,7 +602,7 @@ def unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
 
 
 def of_tensors(timeline: Timeline, why: str) -> Footprint:
-    """Weights, inputs and activations as they are asked for, where no allocator's peak is known."""
+    """Weights, inputs and activations as they are requested, where no allocator's peak is known."""
     steps, count = timeline.steps, len(timeline.steps)
     resident = {ROLES.get(role, role): size for role, size in timeline.resident.items()}
     names = {ROLES.get(role, role): given for role, given in timeline.declared.items()}
@@ -636,7 +636,7 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
         if low != most or low != total:
             note = timeline.open_note() if most is not None else ""
             peak = Quantity(None, Provenance.UNKNOWN, note=note, lo=dim_cell(low), hi=dim_cell(most))
-    what = f"weights, inputs and activations as asked for, without an allocator: {why}" if why else "tensors as asked for"
+    what = f"weights, inputs and activations as requested, without an allocator: {why}" if why else "tensors as requested"
     ends = timeline.peak_by_lives
     if ends is not None:
         for category in ("output", "activation"):

@@ -467,7 +467,7 @@ class _Rows:
             return Held(label, category, size, step, step, INSIDE, node.name, node, None, shown)
         if self._is_second:
             return Held(label, category, size, 0, len(self._steps), "kept from the first forward", "", node, None, shown)
-        return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has asked for it", "", node, None, shown)
+        return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has requested it", "", node, None, shown)
 
 
 # ----------------------------------------------------------------------------------------------------

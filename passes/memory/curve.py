@@ -443,7 +443,7 @@ def _curve_columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
 
 def _notes(result: PeakCurve, target: str) -> Iterator[str]:
     if result.counted is None:
-        yield "sizes as asked for: no rounding by an allocator"
+        yield "sizes as requested: no rounding by an allocator"
         return
     if result.is_modelled:
         yield "memory of unknown size, such as cuDNN's workspaces, is modelled: liveness at one size has the interval"
@@ -477,7 +477,7 @@ def _undecided(timeline: Timeline) -> Iterator[str]:
 
 _MOST_REPLAYED = 2_000
 _MOST_READ_AGAIN = 64
-"""Points that are replayed, or analysed one by one, at most: above that sizes are told as they are asked for."""
+"""Points that are replayed, or analysed one by one, at most: above that sizes are told as they are requested."""
 
 
 @mutable
@@ -655,7 +655,7 @@ class Sweep(Analysis[Swept]):
         notes = [
             CONVENTION,
             *([] if result.on_device is None else [f"peak memory: {result.on_device.what}"]),
-            f"{'tensor peak and ' if result.on_device is None else ''}activations: freed as {result.model} does, sizes as asked for, "
+            f"{'tensor peak and ' if result.on_device is None else ''}activations: freed as {result.model} does, sizes as requested, "
             "without an allocator's rounding",
             f"time: predicted for {result.device.title}, nine of ten real times lie in its interval; least: no run is quicker",
         ]

@@ -57,7 +57,7 @@ from irscope.report.table import Column, Mark, Series
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
-_SIZES = "activation peak: tensors beyond weights and inputs, sizes as asked for, no temporary memory of kernels"
+_SIZES = "activation peak: tensors beyond weights and inputs, sizes as requested, no temporary memory of kernels"
 
 
 @dataclass(frozen=True)

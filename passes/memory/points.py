@@ -248,7 +248,7 @@ class Peaks:
 
     @property
     def total(self) -> list[int]:
-        """Bytes as they are asked for: all of the above."""
+        """Bytes as they are requested: all of the above."""
         return [peak + resident for peak, resident in zip(self.activation, self.resident, strict=True)]
 
 

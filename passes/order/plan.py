@@ -166,7 +166,7 @@ def _says(plan: OffsetPlan) -> str:
     if plan.proven:
         return "no arena can be smaller"
     below = f", none below {humanise(plan.bound, Kind.BYTES)}" if plan.bound > plan.max_live else ""
-    return f"a smaller arena may exist{below}; looked for by: {plan.solver}"
+    return f"a smaller arena may exist{below}; searched by: {plan.solver}"
 
 
 # ----------------------------------------------------------------------------------------------------

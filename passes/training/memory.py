@@ -75,7 +75,7 @@ class StepMemory:
 
     @property
     def reason(self) -> str:
-        """Return why no allocator counts, so that only tensors as they are asked for are known; empty where one does."""
+        """Return why no allocator counts, so that only tensors as they are requested are known; empty where one does."""
         return self.target.device.lacks_cuda
 
     @property
@@ -287,7 +287,7 @@ def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
     later = ": every step after the first few" if memory.run == "steady step" else ", which needs most"
     what = f"torch.cuda.max_memory_allocated() of the {memory.run} on {memory.target.text}{later}"
     if memory.reason:
-        what = f"tensors of the {memory.run} as asked for, without an allocator: {memory.reason}"
+        what = f"tensors of the {memory.run} as requested, without an allocator: {memory.reason}"
     nodes = memory.nodes_of(nodes)
     rows = _Rows(memory, nodes)
     at, limits = moments.peak_step, limits_of(memory.target.device)
@@ -354,7 +354,7 @@ class _Rows:
             return Held(label, category, size, step, step, INSIDE, self._ops[step].name, self._node(step), None, shown)
         born = bisect_left(moments.stretch.starts, int(moments.lives.begins[slot])) - 1
         return Held(
-            label, category, size, born, end, f"kept once {self._ops[born].name} has asked for it", "", self._node(born), None, shown
+            label, category, size, born, end, f"kept once {self._ops[born].name} has requested it", "", self._node(born), None, shown
         )
 
     def _why(self, piece: Piece, born: int, step: int) -> str:
@@ -394,7 +394,7 @@ class TrainingMemory(Analysis[StepMemory]):
                 Diagnostic(
                     Severity.WARNING,
                     "IRS382",
-                    f"what {source} takes besides its results is not known and counts as nothing",
+                    f"the temporary memory of {source} is not known and not counted",
                     source,
                     count=count,
                 ),
@@ -456,7 +456,7 @@ def _step_report(subject: TrainingMemory, memory: StepMemory, nodes: list[Node],
 def counted_note(memory: StepMemory, when: str) -> str:
     """Whose counters they are, of which moments."""
     if memory.reason:
-        return f"no counters of the allocator: {memory.reason}; requested are tensors as they are asked for: {when}"
+        return f"no counters of the allocator: {memory.reason}; requested are tensors as they are requested: {when}"
     return f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: {when}"
 
 

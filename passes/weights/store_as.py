@@ -235,8 +235,8 @@ class StoreAs(Analysis[Storing]):
         if not ctx.program.has_graph:
             yield _BY_NAME
         if result.after_peak.value is not None:
-            yield f"modelled: the peak ({result.what}) less what the weights save, and what a kernel takes besides"
-            yield f"modelled: a kernel takes besides {_KERNELS[result.scheme.family]}"
+            yield f"modelled: the peak ({result.what}) less what the weights save, plus a kernel's temporary memory"
+            yield f"modelled: a kernel also takes {_KERNELS[result.scheme.family]}"
         if result.measured:
             form, granularity = result.scheme.measured
             yield f"measured: nearest rounding to {form} ({granularity}) of weights alone, no activations; GPTQ and AWQ choose better"
@@ -411,9 +411,7 @@ def _fit_verdict(result: Storing, room: int | None, ctx: PassContext) -> str:
     if high is not None and high <= room:
         return f"fits on {title}: at most {humanise(int(high), Kind.BYTES)}, of {humanise(room, Kind.BYTES)}"
     if result.after_peak.value is not None and low is not None:
-        return (
-            f"fits as modelled on {title}: {humanise(int(low), Kind.BYTES)} and what kernels take besides, of {humanise(room, Kind.BYTES)}"
-        )
+        return f"fits as modelled on {title}: {humanise(int(low), Kind.BYTES)} plus memory of kernels, of {humanise(room, Kind.BYTES)}"
     return f"fits? not known: {humanise(int(low or 0), Kind.BYTES)} and more, of {humanise(room, Kind.BYTES)} on {title}"
 
 

@@ -75,7 +75,7 @@ def test_a_simulated_program_draws_its_memory(tmp_path: Path) -> None:
     picture, page = tmp_path / "picture.svg", tmp_path / "page.html"
     line = ["simulate", "--device", "l4", "--format", "html", "-o", str(page), "--plot", str(picture), str(script)]
     assert irscope(*line, folder=tmp_path).returncode == 0
-    assert "memory asked for, by category" in picture.read_text(encoding="utf-8")
+    assert "memory requested, by category" in picture.read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     assert f"<h1>{script} on NVIDIA L4" in text
     assert "train.py:5" in text and "memory of NVIDIA L4" in text and "▼ step 1" in text

@@ -395,7 +395,7 @@ def test_a_kernel_that_refuses_is_the_last_line(tmp_path: Path) -> None:
 
 def test_a_program_that_fails_of_a_made_up_zero_is_run_once_more_with_ones(tmp_path: Path) -> None:
     done = simulate(tmp_path, DIVIDES)
-    assert done.returncode == 0 and "train.py:3 read a value of the device, which nobody computes, got 0" in done.stderr
+    assert done.returncode == 0 and "train.py:3 read a value of the device, which is not computed, got 0" in done.stderr
     assert (
         "failed at " in done.stderr
         and "this is the run with --answer 1" in done.stderr
@@ -1088,7 +1088,7 @@ def test_tokens_whose_experts_nobody_computes_go_to_all_alike(tmp_path: Path, wa
         known["skewed"] is None and "balanced" not in str(known["answers"]) and {one["value"] for one in found["answers"]} == {"balanced"}
     )
     [said] = [one["message"] for one in found["diagnostics"] if one["code"] == "IRS646"]
-    assert said.startswith("tokens were taken to go to all experts alike, as nobody computes where: ")
+    assert said.startswith("tokens were assumed to go to all experts alike, as the program does not compute where: ")
     skewed = simulate(tmp_path, ROUTED, "--format", "json", "--routing", "skewed", arguments=(way,))
     assert skewed.stderr.startswith("[1024, 1024, 0, 0, 0, 0, 0, 0]\n")
     assert found["skewed"]["peak"] == json.loads(skewed.stdout)["peak"]
@@ -1112,7 +1112,7 @@ print(len(stays), graph[stays].bincount().tolist(), torch.randperm(5, device="cu
     done = simulate(tmp_path, text, "--format", "json")
     assert done.returncode == 0 and done.stderr.startswith("5 [2, 1, 2] 10\n"), done.stderr
     [said] = [one["message"] for one in json.loads(done.stdout)["diagnostics"]]
-    assert said.startswith("an order that nobody computes was taken to be the one that there is: ")
+    assert said.startswith("an order that is not computed was assumed to be the present one: ")
 
 
 def test_positions_on_the_host_choose_among_elements_of_the_device(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ DIALECT = {
     "'again'": r"\banew\b",
     "'irscope answers with'": r"\bare each answered\b",
     "'surely' belongs before a verb; 'guaranteed'": r"\bfor sure\b",
+    "'requested'": r"\b(?:as|bytes|memory|sizes) asked for\b",
+    "'is not computed'": r"\bnobody computes\b",
+    "'also takes', 'its temporary memory'": r"\btakes? besides\b",
+    "'of a different model'": r"\bis of another\b",
 }
 """What to write instead, by the pattern of what is refused."""
 REFUSED = (
@@ -58,6 +62,10 @@ REFUSED = (
     "the errors on them are told",
     "each captured anew",
     "as modelled, and for sure",
+    "sizes as asked for, no temporary memory of kernels",
+    "all elements of masks that nobody computes hold here",
+    "what its kernel takes besides counts as nothing",
+    "this recording is of another model",
 )
 _PATTERN = re.compile("|".join(f"(?:{pattern})" for pattern in DIALECT.values()))
 

@@ -169,7 +169,7 @@ class ShownRun:
     fixed: str
     """Why its sizes cannot be changed here, and what changes them."""
     asked: str
-    """Title of the drawing, such as `Memory asked for in step 3`."""
+    """Title of the drawing, such as `Memory requested in step 3`."""
     memory: Run | None = None
     """None where nothing tells of memory that was asked for."""
     path: str = ""
@@ -366,7 +366,7 @@ class RunMemory(MemoryView):
         highest = 0.0 if self.stack is None else self.stack.highest
         if not isinstance(reserved, int) and not highest:
             return Verdict(f"nothing says what this run needed, to lay it over {device.title}", None, device.name, room)
-        needed, counter = (reserved, "reserved") if isinstance(reserved, int) else (int(highest), "asked for")
+        needed, counter = (reserved, "reserved") if isinstance(reserved, int) else (int(highest), "requested")
         amount = f"{humanise(needed, Kind.BYTES)} {counter} in this run"
         if room is None:
             return Verdict(f"{device.title} has no memory of its own that is known; {amount}", None, device.name, None)
@@ -395,7 +395,7 @@ class RunMemory(MemoryView):
         totals = [] if verdict is None else [Span(clean(verdict.text), verdict.role)]
         peak = None if self.stack is None else self.stack.peak
         if self.stack is not None and peak is not None:
-            totals.append(Span(f"peak {self.stack.text_at(peak)} asked for at {self.stack.place(peak)}"))
+            totals.append(Span(f"peak {self.stack.text_at(peak)} requested at {self.stack.place(peak)}"))
         reserved = bare(run.summary.get("reserved_peak_bytes"))  # type: ignore[arg-type]  # a number
         totals += [Span(f"{humanise(reserved, Kind.BYTES)} reserved")] if isinstance(reserved, int) else []
         lines = ([Span(clean(name), "heading"), *(Span(clean(text), "name") for text in (*about, *over))], totals)

@@ -82,7 +82,7 @@ def open_for(
     except (UsageError, LoadError) as error:
         if error.code not in _INPUTS_DO_NOT_FIT or given.inputs or given.bind or not inputs:
             raise
-        message = f"this recording is of another model ({header.name}): its inputs do not fit {path}: {error.message}"
+        message = f"this recording is of a different model ({header.name}): its inputs do not fit {path}: {error.message}"
         raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded") from error
 
 

@@ -276,7 +276,7 @@ class MemoryComparison:
                 differ.sort(key=lambda one: -abs(one[1][1] - one[1][0]))
                 columns = [title, "A:bytes", "B:bytes", "B beyond A:bytes", "requests of A:count", "of B:count"]
                 found = [(name, row[0], row[1], row[1] - row[0], row[2], row[3]) for name, row in differ]
-                yield Table.of(found, columns, f"bytes asked for by {title}, where they differ")
+                yield Table.of(found, columns, f"bytes requested by {title}, where they differ")
 
 
 def compare_runs(a: MemoryRun, b: MemoryRun) -> MemoryComparison:

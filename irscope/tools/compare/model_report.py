@@ -23,7 +23,7 @@ from irscope.tools.compare.weights import weights_headline, weights_measure, wei
 
 _MOST_POINTS = 10_000
 _LONGEST = 60
-_SIZES = "sizes as asked for: peak is what is alive at once beyond weights and inputs; difference is B less A"
+_SIZES = "sizes as requested: peak is what is alive at once beyond weights and inputs; difference is B less A"
 _FATES = (Fate.FUSED.value, Fate.SPLIT.value, Fate.REPLACED.value, Fate.REMOVED.value, Fate.ADDED.value)
 
 

@@ -682,7 +682,7 @@ def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
     for part, whole, text in shares:
         if whole and part / whole < _FEW:
             name = recording.header.model.name or "another model"
-            message = f"this recording is of another model ({name}): only {part} of {whole} {text}"
+            message = f"this recording is of a different model ({name}): only {part} of {whole} {text}"
             raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded")
 
 

@@ -118,7 +118,7 @@ def measured_seconds(ops: Sequence[StepOp], recording: Recording) -> dict[int, f
     if not recording.is_step or len(found) < _FEW * len(ops):
         part = f"only {len(found)} of the step's {len(ops)} operators are in it" if recording.is_step else "it has no training step"
         hint = "`irscope record --train MODEL` with the same options makes one"
-        raise PassError(f"this recording is of another step: {part}", code="IRS661", where=recording.path, hint=hint)
+        raise PassError(f"this recording is of a different step: {part}", code="IRS661", where=recording.path, hint=hint)
     times = {at: recording.ops[other].time for at, other in found.items()}
     return {ops[at].number: time.median_us / 1e6 for at, time in times.items() if time is not None}
 
@@ -400,7 +400,7 @@ def compare_step(model: Model, recording: Recording, *, is_chosen: bool = False)
     made.found = matched(made.ops, recording.ops)
     if len(made.found) < _FEW * max(len(made.ops), len(recording.ops)):
         name = recording.header.model.name or "another model"
-        message = f"this recording is of another step ({name}): only {len(made.found)} of {len(made.ops)} operators are in it"
+        message = f"this recording is of a different step ({name}): only {len(made.found)} of {len(made.ops)} operators are in it"
         raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded, and its options")
     return made
 

@@ -309,7 +309,7 @@ class Explanation(Reported):
         for number, fault in enumerate(self.faults[:3]):
             found["found" if not number else f"also found {number}"] = f"{fault.kind}: {fault.place}, {bytes_text(fault.bytes)}"
         if not self.faults and history.length:
-            found["found"] = "no fault of the kinds that are looked for"
+            found["found"] = "none of the known kinds of faults"
         parting = self.parting
         if parting:
             found["prediction"] = parting
@@ -336,12 +336,12 @@ class Explanation(Reported):
         same, little = self.prediction.agreed
         but = f", {little:,} of them within 4 KiB" if little else ""
         if found is None:
-            return f"the run asked for what was predicted: all {same:,} requests{but}"
+            return f"the run requested what was predicted: all {same:,} requests{but}"
         number, expected, happened = found
         if happened is None:
             end = ", up to where memory ran out" if self.history.refused is not None else ""
-            return f"the run asked for what was predicted: all {same:,} requests{but}{end}"
-        return f"they part at request {number:,}: expected {_request(expected)}; the run asked for {_request(happened)}"
+            return f"the run requested what was predicted: all {same:,} requests{but}{end}"
+        return f"they differ from request {number:,}: expected {_request(expected)}; the run requested {_request(happened)}"
 
     @property
     def best(self) -> str:
@@ -407,7 +407,7 @@ class Explanation(Reported):
         before = [None, *(row[2] for row in rows)]
         grown = [(*row, None if last is None else row[2] - last) for row, last in zip(rows, before, strict=False)]
         columns = ["step:index", "peak:bytes", "after:bytes", "reserved after:bytes", "grown:bytes"]
-        yield Table.of(grown[-_MOST_STEPS:], columns, "steps: what was asked for")
+        yield Table.of(grown[-_MOST_STEPS:], columns, "steps: what was requested")
 
     def _tried_tables(self) -> Iterator[Table]:
         as_is, found, _ = self.tried
@@ -452,7 +452,7 @@ class Explanation(Reported):
         heights = dict(history.lives.heights(history.category.tolist()))
         data: dict[str, Sequence[object]] = {"entry": places, **{kind: heights[kind][places].tolist() for kind in kinds}}
         columns = tuple(Column(kind, Kind.BYTES) for kind in kinds)
-        return (Series("memory asked for, by category", Column("entry", Kind.COUNT), columns, data),)
+        return (Series("memory requested, by category", Column("entry", Kind.COUNT), columns, data),)
 
     def report(self) -> Report:
         """Return the report."""

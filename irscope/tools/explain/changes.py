@@ -197,7 +197,7 @@ def _batch(replays: Replays, limit: int) -> Outcome | None:
     best: Outcome | None = None
     while high - low > _FINEST:
         middle = (low + high) / 2
-        change = Change(f"a batch of {middle:.0%}", "sizes of what is asked for in rounds, scaled", scale=middle)
+        change = Change(f"a batch of {middle:.0%}", "sizes of what is requested in rounds, scaled", scale=middle)
         found = replays.run(change, limit=limit)
         if found.fits:
             low, best = middle, found

@@ -306,7 +306,7 @@ class History:
 
     @property
     def totals(self) -> Numbers:
-        """Return the bytes asked for and not given back, after each entry; the first is what was there before."""
+        """Return the bytes requested and not given back, after each entry; the first is what was there before."""
         return self.lives.total
 
     @cached_property

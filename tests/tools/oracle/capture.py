@@ -41,7 +41,7 @@ class Captured:
 
     @property
     def events(self) -> list[int]:
-        """Requests of the first forward in order: bytes asked for, and bytes given back below zero."""
+        """Requests of the first forward in order: bytes requested, and bytes given back below zero."""
         return asked(self.memory)
 
     @property

@@ -180,7 +180,7 @@ def errors(case: Case, memory: DeviceMemory) -> dict[tuple[str, str], float]:
 
 
 def asked(memory: DeviceMemory) -> list[int]:
-    """Requests of the first forward in order: bytes asked for, and bytes given back below zero."""
+    """Requests of the first forward in order: bytes requested, and bytes given back below zero."""
     tape, numbers = memory.tape, memory.sizes
     assert tape is not None and numbers is not None, memory.reason
     forward = tape.events[: tape.starts[tape.spans[0].end]]

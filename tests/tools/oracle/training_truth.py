@@ -1,7 +1,7 @@
 """Records training steps on PyTorch's CUDA build: `python -m tests.tools.oracle.training_truth OUT [--models a,b] [--settings sgd,adamw]`.
 
 Runs on a GPU, or over stand-ins for CUDA's libraries. A line a model and setting: counters before, after each of three steps and
-at its peak, and the sizes asked for and given back by the last one, with the phases.
+at its peak, and the sizes requested and given back by the last one, with the phases.
 """
 
 from __future__ import annotations
