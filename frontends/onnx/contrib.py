@@ -474,7 +474,10 @@ def _svm_classifier(call: Call) -> None:
     attrs = _labels(call)
     if call.numbers("prob_a"):
         attrs["has_probabilities"] = True
-    shapes = _row_count(call, "support_vectors", sum(call.integers("vectors_per_class") or ()))
+    counts = call.integers("vectors_per_class") or ()
+    if counts:
+        attrs["compares_pairs"] = True
+    shapes = _row_count(call, "support_vectors", sum(counts))
     lower_as(call, "learn.svm_classifier ; kernel_type?LINEAR", attrs, weights=_SVM, shapes=shapes)
 
 

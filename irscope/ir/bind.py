@@ -292,8 +292,9 @@ USUAL_DETECTED: Final = 640
 """The side of images that detectors are run at: YOLO's imgsz."""
 _COLOURS: Final = (1, 3)
 _DETECTS: Final = frozenset({"vision.nms", "vision.non_max_suppression"})
-_PAST: Final = re.compile(r"past(_\w+)?", re.IGNORECASE)
-"""Names of the number of cached tokens of a decoder in exported files: past_sequence_length, past_seq_len, past_decoder_sequence_length."""
+_PROMPT: Final = re.compile(r"past(_\w+)?|encoder_seq\w*", re.IGNORECASE)
+"""Names of the number of tokens before those of a step of a decoder in exported files: cached ones (past_sequence_length, past_seq_len,
+past_decoder_sequence_length), and those of the encoder (encoder_sequence_length)."""
 _FEW_SIZES: Final = 16
 _NUMBERS = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
 
@@ -360,7 +361,7 @@ def usual_sizes(program: Program) -> dict[str, int]:
         if len(shape) == 4 and (value.type.dtype.is_float or value.type.dtype is DType.U8):
             axes = (2, 3) if shape[1] in _COLOURS else (1, 2) if shape[3] in _COLOURS else ()
             found.update((str(shape[axis]), side) for axis in axes if str(shape[axis]) in program.symbols)
-    found.update((name, USUAL_LENGTH) for name in program.symbols if _PAST.fullmatch(name))
+    found.update((name, USUAL_LENGTH) for name in program.symbols if _PROMPT.fullmatch(name))
     return found
 
 

@@ -45,10 +45,14 @@ def _infer_classifier(call: OpCall) -> tuple[Type, ...]:
 
 
 def _infer_svm(call: OpCall) -> tuple[Type, ...]:
-    """With probabilities there is one score a class; else the number depends on how classes are compared."""
-    rows, device = _examples(call), call.tensor("x").device
-    reason = "without probabilities the number of scores depends on how the classes are compared"
-    scores = _classes(call) if call.attr("has_probabilities") else call.unknown(reason, "", 1)
+    """With probabilities there is one score a class; else one for each pair of classes that is compared, and two for a single pair."""
+    rows, device, classes = _examples(call), call.tensor("x").device, _classes(call)
+    if call.attr("has_probabilities"):
+        scores = classes
+    elif call.attr("compares_pairs") and isinstance(classes, int):
+        scores = 2 if classes == 2 else classes * (classes - 1) // 2
+    else:
+        scores = call.unknown("without probabilities the number of scores depends on how the classes are compared", "", 1)
     return call.fit(tensor(_label_dtype(call), (rows,), device), tensor(DType.F32, (rows, scores), device))
 
 
@@ -140,8 +144,8 @@ _LEARNING = (
         "Linear functions of the features.",
     ),
     _record(
-        "learn.svm_classifier(Tensor x, Tensor[] kept, *, any labels=[], bool has_probabilities=False, str kernel_type='LINEAR') -> "
-        "(Tensor label, Tensor? scores)",
+        "learn.svm_classifier(Tensor x, Tensor[] kept, *, any labels=[], bool has_probabilities=False, bool compares_pairs=False, "
+        "str kernel_type='LINEAR') -> (Tensor label, Tensor? scores)",
         _infer_svm,
         Absent.UNKNOWN,
         "Support vector machine: classes and scores. The number of support vectors decides the cost, which is unknown.",

@@ -197,6 +197,9 @@ def test_labels_decide_classes_and_element_type() -> None:
     assert [str(type_) for type_ in one] == ["i64[1]", "f32[1,2]"]
     scores = infer("learn.svm_classifier", f32(rows, 4), labels=(0, 1, 2), results=2)[1]
     assert str(scores).startswith("f32[N,?")
+    for classes, pairs in ((2, 2), (3, 3), (5, 10)):
+        scores = infer("learn.svm_classifier", f32(rows, 4), labels=tuple(range(classes)), compares_pairs=True, results=2)[1]
+        assert str(scores) == f"f32[N,{pairs}]"
 
 
 def test_targets_and_dictionaries() -> None:

@@ -369,11 +369,12 @@ def test_a_decoder_is_given_one_token_behind_others_and_a_mask_for_all() -> None
         node("Add", "scores mask", "y"),
     ]
     inputs = [value("past_key", ["b", "past_sequence_length", "width"]), value("new", ["b", "s", 16]), value("mask", ["b", 1, "total"])]
+    inputs.append(value("seen", ["b", "encoder_sequence_length"]))
     program = load_model(model(nodes, inputs))
     manager = Manager(program, annotate=(types := Annotate()))
     manager.apply(types)
     found = {one.symbol: one.size for one in stated_sizes(program, {})}
-    assert found == {"b": 1, "past_sequence_length": 128, "width": 16, "s": 1, "total": 129}
+    assert found == {"b": 1, "past_sequence_length": 128, "width": 16, "s": 1, "total": 129, "encoder_sequence_length": 128}
 
 
 def test_an_endless_loop_runs_until_its_condition_ends_it() -> None:
