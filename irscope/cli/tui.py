@@ -53,20 +53,7 @@ class Command:
         ('irscope tui --record tour.svg --keys "2 W enter" model.onnx', "how does one see what would lower the peak?"),
         ("irscope tui --train torchvision:resnet50", "what does a training step keep for its backward?"),
     )
-    common = (
-        "--device",
-        "--memory",
-        "--bind",
-        "--input",
-        "--train",
-        "--optimizer",
-        "--as",
-        "--compile",
-        "--ort-level",
-        "--browser",
-        "--record",
-        "--keys",
-    )
+    common = ("--device", "--bind", "--input", "--train", "--optimizer", "--as", "--compile", "--browser", "--record", "--keys")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)
