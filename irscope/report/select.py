@@ -121,7 +121,8 @@ def _selected_table(table: Table, condition: Condition | None, column: str, dire
     rows = None if table.keys is None else [table.keys[place] for place in places]
     whole = "" if is_filtered or top == 0 else table.whole
     # Rows that were chosen or put in another order are no tree any more.
-    chosen = replace(table, data=data, keys=rows, whole=whole, rest=table.rest if last else 0, depth="")
+    columns = tuple(replace(one, detail=False) if one.key == column else one for one in table.columns)
+    chosen = replace(table, columns=columns, data=data, keys=rows, whole=whole, rest=table.rest if last else 0, depth="")
     return chosen.first(top)
 
 

@@ -6,7 +6,7 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -121,6 +121,7 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
     }
     if assumed:
         notes.append(f"sizes that are open: {', '.join(assumed)}; --bind and --sweep give others")
+    notes += _undecided(rows, names)
     failed = sum(row.error is not None for row in rows)
     headline = [f"{failed} of {len(rows)} could not be analysed"] if failed else []
     subjects: tuple[Subject, ...] = ()
@@ -131,6 +132,22 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
         reports = tuple(_summary_reports(rows, names))
     first = replace(reports[0], notes=(*notes, *reports[0].notes), headline=tuple(headline))
     return Document(reports=(first, *reports[1:]), subjects=subjects, own_json=lambda document: _table_json(document, rows, chosen))
+
+
+def _undecided(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    """Say which models may be as quick as the one that is predicted to be the quickest: those whose intervals begin below its end."""
+    times = [(row.card.cost.time, name) for row, name in zip(rows, names, strict=True) if row.card is not None]
+    known = [(time.value, time.ends[1], name) for time, name in times if isinstance(time.value, int | float)]
+    if not known:
+        return
+    _, end, quickest = min(known, key=lambda one: one[0])
+    near = [name for time, name in times if name != quickest and (end is None or time.ends[0] is None or time.ends[0] < end)]
+    if near:
+        others = ", ".join(near[:_FEW_NAMES]) + (f" and {len(near) - _FEW_NAMES} more (--sort time:up)" if len(near) > _FEW_NAMES else "")
+        yield f"the order by time is not certain: beside {quickest}, which is predicted to be the quickest, it may be {others}"
+
+
+_FEW_NAMES: Final = 4
 
 
 def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> Table:

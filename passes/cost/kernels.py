@@ -152,6 +152,8 @@ def kernel_of(use: Use) -> Kernel | None:
         return _generated(use)
     if use.is_view or (OpRole.DROPOUT in roles and not use.attrs.get("training")):
         return HOST_ONLY
+    if spec.family is Family.QUANTIZATION and _multiplies_integers(use):
+        return None
     rule = _BY_FAMILY.get(spec.family)
     if rule is None:
         return _moving(use, KernelClass.OTHER)
@@ -193,6 +195,11 @@ def _bits(use: Use) -> float:
 def _is_integer(use: Use) -> bool:
     """Return whether a product is one of integers: libraries reach anything between a tenth of their peak and all of it."""
     return all(type_.dtype.kind is not DTypeKind.FLOAT for type_ in _tensors(use.operands[:2]))
+
+
+def _multiplies_integers(use: Use) -> bool:
+    """Return whether such a product has quantised operands beside their scales."""
+    return use.products > 0 and any(type_.dtype.is_integer and len(_sizes(type_)) > 1 for type_ in _tensors(use.operands))
 
 
 def _narrowest(use: Use) -> float:

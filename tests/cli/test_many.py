@@ -146,6 +146,10 @@ def test_tables_are_sorted_filtered_and_cut(here: Path, capsys: pytest.CaptureFi
         assert "large.irs" in out and "small.irs" not in out
     assert main(["run", "nets/small.irs", "nets/large.irs", "--filter", "parameters < 100", "--format", "csv"]) == 0
     assert [row["model"] for row in rows(capsys)] == ["nets/small.irs"]
+    assert main(["run", "nets/small.irs", "nets/large.irs", "--sort", "least_time", "--device", "h200"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "least time" in said, "what is sorted by is shown"
+    assert "the order by time is not certain: beside small.irs, which is predicted to be the quickest, it may be large.irs" in said
     assert main(["run", "nets/small.irs", "nets/large.irs", "--sort", "size"]) == 2
 
 

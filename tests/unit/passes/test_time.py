@@ -154,6 +154,14 @@ def test_an_operator_without_a_record_leaves_the_interval_open_and_counts_as_unk
     assert any(one.code == "IRS424" and "no upper end" in one.message for one in report.diagnostics)
 
 
+def test_products_of_quantised_operands_have_no_class_and_no_upper_end() -> None:
+    """Nothing that times were fitted to multiplies integers: libraries reach anything between a tenth of their peak and all of it."""
+    scales = "".join(f"input %{name}: f32[]\ninput %{name}z: u8[]\n" for name in ("a", "b", "c"))
+    body = "%y: u8[64,64] = quant.qgemm(%x, %a, %az, %w, %b, %bz, _, %c, %cz)\nreturn %y"
+    found = timing(program(body, f"input %x: u8[64,512]\ninput %w: u8[512,64]\n{scales}"), "xeon-8480")
+    assert classes(found) == ["?"] and found.high == math.inf
+
+
 def test_a_device_without_bandwidth_has_no_time_and_says_why(tmp_path: Path) -> None:
     path = tmp_path / "slow.json"
     record = {"name": "slow", "title": "Slow", "kind": "gpu", "sources": {"me": {"text": "made up", "date": "2026"}}}
