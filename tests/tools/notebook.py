@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import os
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,9 +60,12 @@ def _outputs(source: str, shared: dict[str, Any], number: int) -> list[dict[str,
 
 
 def main() -> None:
-    """Write the notebook with what its cells show now."""
+    """Write the notebook with what its cells show now, without the settings and measurements of this machine."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    for number, (cell, outputs) in enumerate(zip(cells(notebook), run(notebook), strict=True), 1):
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["IRSCOPE_HOME"] = home
+        made = run(notebook)
+    for number, (cell, outputs) in enumerate(zip(cells(notebook), made, strict=True), 1):
         cell.update(execution_count=number, outputs=outputs)
     NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
