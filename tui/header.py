@@ -76,6 +76,9 @@ def _totals(program: Program, results: Results, width: int, symbols: Symbols) ->
     if results.verdict is not None:
         yield results.verdict.short(symbols, is_brief=width < _WIDE)
     if not program.has_graph:
+        size, room = None if results.params is None else results.params.summary.get("bytes"), results.verdict and results.verdict.room
+        if isinstance(size, int) and room:
+            yield Span(f"weights {humanise(size, Kind.BYTES)} of {humanise(room, Kind.BYTES)}")
         yield _parameters_span(results, width, symbols)
         yield from (Span(f"{what} {symbols.unknown}", "unknown") for what in ("FLOPs", "peak"))
         return

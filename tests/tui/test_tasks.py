@@ -65,7 +65,7 @@ TASKS: dict[str, tuple[Callable[[Path], Any], Sequence[Task]]] = {
     "weights": (
         odd_model,
         [
-            ("Is there a NaN?", "3 V", ["1 NaN, 1 Inf, 1 all zero", "bad "]),
+            ("Is there a NaN?", "3 V", ["fits ?", " of 139.21 GiB", "1 NaN, 1 Inf, 1 all zero", "bad "]),
             ("Which weights changed?", "3 o <FOLDER/after.safetensors> enter", ["0 weights in both: ", "only in A"]),
         ],
     ),

@@ -706,7 +706,8 @@ class Memory(MemoryView):
             return failure_lines(self.error, width, height, self.symbols)
         if self.stack is None or not len(self.stack):
             if not self.browse.program.has_graph:
-                return note_lines(self._weights_text(), height)
+                said = [] if self.verdict is None else self.verdict.lines(width, 3, self.symbols)
+                return filled([*said, *note_lines(self._weights_text(), 1)], height)
             text = "computing" if self.found is None else "nothing to draw: the model has no steps"
             return note_lines(text, height)
         if self.after is not None:
