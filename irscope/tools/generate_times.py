@@ -94,7 +94,11 @@ def generation_times(
         return GenerationTimes(missing=times.missing)
     steps = [one for one in times.steps if one.name != BEFORE]
     for step in steps:
-        step.high = math.inf if packed else step.high
+        # Layers have weights of their own, of which the cache keeps no more than it holds.
+        read = max(step.weights - device.cache_bytes, 0.0) / device.bandwidth.hi if device.bandwidth is not None else 0.0
+        step.low = max(step.low, read)
+        step.seconds = max(step.seconds, read)
+        step.high = math.inf if packed else max(step.high, read)
     layers = {f"layers in {name}": 1 for name in packed}
     unknown = {**times.unknown, **layers} if any(math.isinf(one.high) for one in steps) else {}
     known = {tokens: step for step, (_, _, tokens) in zip(steps, stretches, strict=True)}

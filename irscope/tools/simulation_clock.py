@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from irscope.devices import DeviceProfile
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import int_or_zero
+from irscope.ir.dtypes import DTypeKind
 from irscope.ir.types import TensorType
 from irscope.memory.caching.device import Event
 from irscope.memory.tape import Action, Queued, Ran, Sent, Tape
+from irscope.passes.cost.bounds import Rates, rate_name, saved
 from irscope.passes.cost.clock import Clock, clock_of, constants, missing_figure
 from irscope.passes.cost.kernels import Kernel, KernelClass, Use, kernel_of
 from irscope.report.steps import alike
@@ -62,6 +64,10 @@ class ClockedStep:
     host: float = 0.0
     """Seconds of the host for all operators."""
     flops: float = 0.0
+    least: dict[int, float] = field(default_factory=dict)
+    """By stream, seconds that its kernels surely take: the step cannot be shorter."""
+    weights: float = 0.0
+    """Bytes of the right sides of plain matrix products, such as the weights of linear layers."""
 
 
 @mutable
@@ -75,6 +81,8 @@ class Clocked:
     """Operators whose kernels are not known, with the number of calls: they count as nothing."""
     missing: str = ""
     """The figure of the device without which there are no times."""
+    ends: list[tuple[int, float]] = field(default_factory=list)
+    """By step, the number of requests behind which it ends, and the seconds from the beginning."""
     unsent: int = 0
     """Collectives whose time is not known, as the speed of the link is not."""
 
@@ -103,6 +111,17 @@ def clocked(tape: Tape[object], device: DeviceProfile, ends: Sequence[tuple[str,
     return _Clockwork(clock, tape, link).run(ends)
 
 
+@immutable
+class _Duration:
+    """A call in a queue; nothing of it is known where it has no kind."""
+
+    seconds: float = 0.0
+    least: float = 0.0
+    flops: float = 0.0
+    kind: KernelClass | None = None
+    weights: float = 0.0
+
+
 class _Clockwork:
     """Streams, each with the time at which it is done with all that was queued so far."""
 
@@ -120,15 +139,18 @@ class _Clockwork:
         self.seconds = self._durations()
         self.is_open = False
 
-    def _durations(self) -> Mapping[int, tuple[float, float, KernelClass | None]]:
-        """Return seconds and FLOPs of everything in the queues by its identity: equal calls are one object."""
+    def _durations(self) -> Mapping[int, _Duration]:
+        """Return the duration of everything in the queues by its identity: equal calls are one object."""
         single = {id(one.what): one.what for one in self.tape.queue if isinstance(one.what, Ran)}
         kernels = {key: kernel_of_ran(what) for key, what in single.items()}
         known = {key: kernel for key, kernel in kernels.items() if kernel is not None}
         times: Sequence[float] = self.clock.durations(list(known.values()), [0.0] * len(known)).tolist() if known else []
-        found: dict[int, tuple[float, float, KernelClass | None]] = dict.fromkeys(single, (0.0, 0.0, None))
+        found = dict.fromkeys(single, _Duration())
+        rates = Rates(self.clock.device, "all")  # a program may have asked for TF32
         for (key, kernel), seconds in zip(known.items(), times, strict=True):
-            found[key] = (seconds, kernel.flops, kernel.kind)
+            least = least_of_ran(single[key], rates)
+            weights = kernel.n * kernel.k * kernel.bits / 8 if kernel.kind is KernelClass.PRODUCT else 0.0
+            found[key] = _Duration(max(seconds, least), least, kernel.flops, kernel.kind, weights)
         return found
 
     def run(self, ends: Sequence[tuple[str, int]]) -> Clocked:
@@ -150,6 +172,7 @@ class _Clockwork:
                 at += 1
             now = max([self.host, *self.ends.values()])
             self._end(step, now - before)
+            self.found.ends.append((end, now))
             before = now
         return self.found
 
@@ -159,7 +182,7 @@ class _Clockwork:
 
     def _end(self, step: ClockedStep, seconds: float) -> None:
         step.seconds = seconds
-        step.low, high = self.clock.limits(seconds)
+        step.low, high = self.clock.limits(seconds, max(step.least.values(), default=0.0))
         step.high = math.inf if self.is_open else high
         self.found.steps.append(step)
 
@@ -171,27 +194,31 @@ class _Clockwork:
             return
         costs = constants().host_seconds
         if isinstance(what, Sent):
-            self._start(costs["operator"], step)
+            self._start(what.label, costs["operator"], step)
             self._send(what, stream, step)
             return
-        seconds, flops, kind = self.seconds[id(what)]
-        self._start(costs["compiled" if what.is_generated else "view" if kind is KernelClass.HOST else "operator"], step)
+        found = self.seconds[id(what)]
+        kind = found.kind
+        self._start(what.label, costs["compiled" if what.is_generated else "view" if kind is KernelClass.HOST else "operator"], step)
         if kind is None:
             self.found.unknown[what.label] = self.found.unknown.get(what.label, 0) + 1
             self.is_open = True
-        if not seconds:
+        if not found.seconds:
             return
         free = self.ends.get(stream, 0.0)
         start = max(free, self.host)
         step.waits_for_host += start - free
-        step.compute += seconds
-        step.flops += flops
-        self.ends[stream] = start + seconds
+        step.compute += found.seconds
+        step.flops += found.flops
+        step.least[stream] = step.least.get(stream, 0.0) + found.least
+        step.weights += found.weights
+        self.ends[stream] = start + found.seconds
         self.sends[stream] = False
-        self.found.intervals.append(Interval(stream, what.label, start, seconds))
+        self.found.intervals.append(Interval(stream, what.label, start, found.seconds))
 
-    def _start(self, seconds: float, step: ClockedStep) -> None:
+    def _start(self, label: str, seconds: float, step: ClockedStep) -> None:
         """Let the host take the time of one operator."""
+        self.found.intervals.append(Interval(HOST, label, self.host, seconds))
         self.host += seconds
         step.host += seconds
 
@@ -227,6 +254,17 @@ class _Clockwork:
             else:
                 whole = self.ends.get(action.what, 0.0), False
                 self.host = max(self.host, self.moments.get((action.what, action.place), whole)[0])
+
+
+def timeline_events(times: Clocked) -> Iterator[dict[str, Any]]:
+    """Yield the events of a Chrome trace: a row for the host and for each stream, with the predicted durations in microseconds."""
+    yield {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": f"predicted time, {times.device.title}"}}
+    for stream in sorted({one.stream for one in times.intervals}):
+        name = "host" if stream == HOST else f"stream {stream}"
+        yield {"ph": "M", "name": "thread_name", "pid": 1, "tid": stream + 1, "args": {"name": name}}
+    for one in times.intervals:
+        kind = "host" if one.stream == HOST else "collective" if one.sends else "kernel"
+        yield {"ph": "X", "name": one.label, "cat": kind, "pid": 1, "tid": one.stream + 1, "ts": 1e6 * one.start, "dur": 1e6 * one.seconds}
 
 
 def times_tables(times: Clocked) -> list[Table]:
@@ -284,3 +322,21 @@ def kernel_of_ran(what: Ran) -> Kernel | None:
     results = [one if isinstance(one, TensorType) else None for one in call.results]
     use = Use(call.spec, call.attrs, operands, results, products=0.0 if cost is None else float(int_or_zero(cost.matmul)))
     return kernel_of(use) or Kernel(KernelClass.OTHER, read=float(what.moved))
+
+
+def least_of_ran(what: Ran, rates: Rates) -> float:
+    """Return the time that a call surely takes alone: its products at the highest rate, bytes that the last cache cannot hold."""
+    call, device = what.call, rates.device
+    cost = call.spec.cost_of(call) if call is not None else None
+    if call is None or cost is None or device.bandwidth is None:
+        return 0.0
+    tensors = [one for one in (*call.types, *call.results) if isinstance(one, TensorType)]
+    floats = [one.dtype for one in tensors if one.dtype.kind is DTypeKind.FLOAT]
+    products, arithmetic = int_or_zero(cost.matmul), 0.0
+    rate = rates.product(rate_name(min(floats, key=lambda dtype: dtype.bits or 64))) if floats and products else None
+    if rate is not None:
+        shapes = [one.shape if isinstance(one, TensorType) else None for one in call.types[1:3]]
+        products -= min(int_or_zero(cost.masked), products)
+        arithmetic = products / saved(call.spec, shapes, call.attrs) / (rate[1].hi * device.boost)
+    beyond = sum(max(int_or_zero(size) - device.cache_bytes, 0) for size in (cost.read, cost.written)) if device.cache_bytes else 0
+    return max(arithmetic, beyond / device.bandwidth.hi)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy
 
 import irscope
 from irscope.devices.catalogue import SNAPSHOT_DEVICE
@@ -37,6 +39,7 @@ from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.values import Cell, Quantity, bare
 from irscope.tools.simulation import Simulation
+from irscope.tools.simulation_clock import timeline_events
 
 KINDS: Final = (".jsonl", ".pickle", ".json")
 """Suffixes of file names."""
@@ -52,7 +55,7 @@ def write_simulation(path: Path, simulation: Simulation, tried: Iterable[Table] 
     elif path.suffix == ".pickle":
         write_binary(path, [snapshot_bytes(allocator_log(simulation))])
     else:
-        write_text(path, [json.dumps(chrome_trace(allocator_log(simulation)), separators=(",", ":")), "\n"])
+        write_text(path, [json.dumps(trace_of(simulation), separators=(",", ":")), "\n"])
 
 
 def allocator_log(simulation: Simulation) -> AllocatorLog:
@@ -62,6 +65,19 @@ def allocator_log(simulation: Simulation) -> AllocatorLog:
     log = allocations_of_program(simulation.tape, replayed, expandable=target.is_expandable, refusal=_refusal(simulation))
     log.settings = {**target.snapshot_settings(), SNAPSHOT_DEVICE: simulation.options.device or target.device.name}
     return log
+
+
+def trace_of(simulation: Simulation) -> dict[str, Any]:
+    """Return a Chrome trace: memory, and where times are predicted the host and each stream with what runs there, on one axis."""
+    log, clock, starts = allocator_log(simulation), simulation.clock, simulation.tape.starts
+    if not any(one.seconds for one in clock.steps):
+        return chrome_trace(log)
+    requests, seconds = zip(*clock.ends, strict=True)
+    places = [starts[min(step, len(starts) - 1)] for step in range(log.length + 1)]
+    log.begins = [1e6 * float(one) for one in numpy.interp(places, [0, *requests], [0.0, *seconds])]
+    trace = chrome_trace(log)
+    trace["traceEvents"] += timeline_events(clock)
+    return trace
 
 
 def _refusal(simulation: Simulation) -> Refusal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -12,12 +13,12 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind, int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.types import UNKNOWN_TYPE, TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import MEASURES, Certainty, Entry
 from irscope.passes.graph.alias import Aliases
 from irscope.passes.inference.engine import Inferred
@@ -99,6 +100,10 @@ class Bounds:
     def seconds_of(self, node: NodeBound) -> float:
         return node.seconds(self.device.kind)
 
+    def least_of(self, node: NodeBound) -> float:
+        """Return the time that all runs of a node surely take; where nodes are fused, the time of its products."""
+        return node.least_compute * node.runs if self.is_fused else node.least(self.device.kind)
+
     @cached_property
     def seconds_by_node(self) -> list[float]:
         """Return the least time of each node, in order."""
@@ -113,12 +118,10 @@ class Bounds:
     @cached_property
     def least(self) -> float:
         """Return the time that a run surely takes on such a device; nodes that nothing is known of count as nothing."""
-        kind, bandwidth = self.device.kind, self.device.bandwidth
+        bandwidth = self.device.bandwidth
         moved = max(self.weights - self.device.cache_bytes, 0) / bandwidth.hi if bandwidth is not None else 0.0
-        if not self.is_fused:
-            return max(sum(one.least(kind) for one in self.nodes), moved)
-        launch = max((one.launch for one in self.nodes if one.binding not in (FREE, UNKNOWN)), default=0.0)
-        return max(sum(one.least_compute * one.runs for one in self.nodes), moved, launch)
+        launches = (one.launch for one in self.nodes if self.is_fused and one.binding not in (FREE, UNKNOWN))
+        return max(sum(map(self.least_of, self.nodes)), moved, max(launches, default=0.0))
 
     def by_binding(self) -> dict[str, float]:
         """Seconds by what binds."""
@@ -277,7 +280,8 @@ class Bounder:
         """Seconds of arithmetic at the highest clock, with the fewest multiplications that libraries have algorithms for."""
         products = int_or_zero(cost.matmul)
         if products:
-            products = round((products - min(int_or_zero(cost.masked), products)) / self._saved(node))
+            filters = [self.types.type_of(value).shape if value is not None else None for value in node.inputs[1:3]]
+            products = round((products - min(int_or_zero(cost.masked), products)) / saved(find_op(node.op), filters, node.attrs))
             if self.is_fused and any(_is_dequantized(value) for value in node.inputs):
                 name = "i8"
         rate = self.rates.product(name, kernel) if products else None
@@ -287,22 +291,6 @@ class Bounder:
         other = None if self.is_fused else self._compute(others, name, "")
         vector = other[1] if other is not None else 0.0
         return (arithmetic + vector if self.device.kind == "cpu" else max(arithmetic, vector)) / self.device.boost
-
-    def _saved(self, node: Node) -> float:
-        """Return the factor by which a convolution's multiplications can be reduced: Winograd's algorithms compute several results from one
-        transformed tile, along each axis that the filter moves along with stride 1."""
-        spec = find_op(node.op)
-        if spec is None or not (spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in spec.roles):
-            return 1.0
-        place = 1 if spec.family is Family.CONVOLUTION else 2
-        filters = self.types.type_of(node.inputs[place]).shape if len(node.inputs) > place else None
-        if filters is None or not _in_steps_of_one(node):
-            return 1.0
-        result = 1.0
-        for taps in filters[2:]:
-            if isinstance(taps, int) and taps > 1:
-                result *= _WINOGRAD * taps / (_WINOGRAD + taps - 1)
-        return result
 
     def element_type(self, node: Node) -> DType | None:
         """Return the element type a node computes in: the narrowest of its floating-point operands, else that of its first tensor."""
@@ -321,7 +309,7 @@ class Bounder:
             return "convolution"
         if weight.shape[1] == 1 and node.attrs.get("groups", 1) != 1:
             return "depthwise"
-        if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node):
+        if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node.attrs):
             return "pointwise"
         return "convolution"
 
@@ -386,14 +374,26 @@ _WINOGRAD: Final = 4
 """Results along an axis that the largest of cuDNN's tiles for filters of 3 makes at once (6 elements of input, 4 of output)."""
 
 
+def saved(spec: OpSpec | None, filters: Sequence[Sequence[Dim] | None], attrs: Mapping[str, Attr]) -> float:
+    """Return the factor by which a convolution's multiplications can be reduced: Winograd's algorithms compute several results from one
+    transformed tile, along each axis that the filter moves along with stride 1. `filters` are the sizes of the second and third operand."""
+    if spec is None or not (spec.family is Family.CONVOLUTION or OpRole.CONVOLUTION in spec.roles):
+        return 1.0
+    place = 0 if spec.family is Family.CONVOLUTION else 1
+    sizes = filters[place] if len(filters) > place else None
+    if sizes is None or not _in_steps_of_one(attrs):
+        return 1.0
+    return math.prod(_WINOGRAD * taps / (_WINOGRAD + taps - 1) for taps in sizes[2:] if isinstance(taps, int) and taps > 1)
+
+
 def _is_dequantized(value: Value | None) -> bool:
     """Return whether a value stands for integers, with which a runtime may compute instead."""
     spec = find_op(value.node.op) if value is not None and value.node is not None else None
     return spec is not None and spec.family is Family.QUANTIZATION
 
 
-def _in_steps_of_one(node: Node) -> bool:
-    stride = node.attrs.get("stride") or node.attrs.get("strides") or 1
+def _in_steps_of_one(attrs: Mapping[str, Attr]) -> bool:
+    stride = attrs.get("stride") or attrs.get("strides") or 1
     return all(step == 1 for step in (stride if isinstance(stride, tuple | list) else (stride,)))
 
 

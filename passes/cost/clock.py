@@ -44,8 +44,12 @@ _IMAGES: Final = frozenset(
     }
 )
 """Classes that have kernels of their own where channels lie innermost."""
-STEPPED: Final = frozenset({KernelClass.DEPTHWISE, KernelClass.DEPTHWISE_GRADIENT, KernelClass.POOLING})
-"""Classes that take a step for each element of a window, outside of the tensor cores."""
+STEPPED: Final = frozenset(
+    {KernelClass.DEPTHWISE, KernelClass.DEPTHWISE_OWN, KernelClass.DEPTHWISE_GRADIENT, KernelClass.POOLING, KernelClass.STRIDED}
+)
+"""Classes that take a step for each element, of a window or read apart from its neighbours, outside of the tensor cores."""
+_BROADCASTS: Final = KernelClass.MIXED.name.lower()
+_MATRICES: Final = frozenset({KernelClass.PRODUCT, KernelClass.BATCHED})
 
 
 @immutable(slots=False)
@@ -63,13 +67,17 @@ class Columns:
     """The part of `moved` that is still in the cache."""
     bits: Numbers
     last: npt.NDArray[np.bool_]
+    added: Numbers
 
     @classmethod
     def of(cls, kernels: Sequence[Kernel], near: Sequence[float]) -> Columns:
-        rows = [(int(one.kind), one.m, one.n, one.k, one.count, one.taps, one.read + one.written, one.bits, one.last) for one in kernels]
-        table = np.array(rows, dtype=np.float64).reshape(len(rows), 9)
-        kind, m, n, k, count, taps, moved, bits, last = table.T
-        return cls(kind.astype(np.int64), m, n, k, count, taps, moved, np.minimum(np.array(near, dtype=np.float64), moved), bits, last > 0)
+        rows = [
+            (int(one.kind), one.m, one.n, one.k, one.count, one.taps, one.read + one.written, one.bits, one.last, one.added)
+            for one in kernels
+        ]
+        kind, m, n, k, count, taps, moved, bits, last, added = np.array(rows, dtype=np.float64).reshape(len(rows), 10).T
+        held = np.minimum(np.array(near, dtype=np.float64), moved)
+        return cls(kind.astype(np.int64), m, n, k, count, taps, moved, held, bits, last > 0, added)
 
 
 @immutable(slots=False)
@@ -86,6 +94,8 @@ class Machine:
     processors: int
     cache: float
     """Bytes of the last cache."""
+    fuses_bias: bool = False
+    """True where a convolution's kernel adds the bias too."""
 
 
 def names_of(kind: KernelClass) -> tuple[str, ...]:
@@ -99,6 +109,8 @@ def durations(columns: Columns, machine: Machine, table: Mapping[str, float]) ->
     arithmetic, memory = parts(columns, machine, table)
     power, runs = table["overlap"], columns.kind != KernelClass.HOST
     together: Numbers = (arithmetic**power + memory**power) ** (1.0 / power) + table["start"]
+    if not machine.fuses_bias:
+        together += columns.added / (machine.bandwidth * table[f"{_BROADCASTS}.bandwidth"])
     return np.where(runs, together, 0.0)
 
 
@@ -151,12 +163,18 @@ def _product(
     rates = np.array([peaks.get(int(bits), peaks[32]) for bits in columns.bits[at]])
     depth = k + table["depth"]
     least = np.full(len(at), np.inf)
-    for rows, columns_ in _TILES:
+    # Kernels for many small products have fewer tiles to choose from.
+    least_side = table["tile"] if kind is KernelClass.BATCHED else 0.0
+    for rows, columns_ in [tile for tile in _TILES if min(tile) >= least_side]:
         tiles = np.ceil(m / rows) * np.ceil(n / columns_) * count
         # What is left of the last wave waits for it; half of it on average, as several tiles share a multiprocessor.
         waves = np.maximum(tiles / machine.processors + table["wave"], 1.0)
         per_tile = 2.0 * rows * columns_ * depth * (1.0 + table["edge"] * (1.0 / rows + 1.0 / columns_))
         least = np.minimum(least, waves * per_tile)
+    if kind in _MATRICES:
+        # Kernels load 16 bytes at once where rows are as long as whole words, else half of that, a quarter, or one element.
+        word = (128.0 / columns.bits[at]).astype(np.int64)
+        rates = rates * (np.gcd(np.gcd(n.astype(np.int64), k.astype(np.int64)), word) / word) ** table["unaligned"]
     return least * machine.processors / (rates * table[f"{name}.rate"])
 
 
@@ -245,10 +263,10 @@ class Clock:
             return f"{sizes}{kernel.m:g} x {kernel.n:g} x {kernel.k:g} at up to {rate:.0%} of the peak; {text}"
         return text
 
-    def limits(self, seconds: float) -> tuple[float, float]:
-        """Return the interval in which 9 of 10 real times lie."""
+    def limits(self, seconds: float, least: float = 0.0) -> tuple[float, float]:
+        """Return the interval in which 9 of 10 real times lie, and nothing below the least time."""
         low, high = self.spread.get(self.work, constants().foreign_spread)
-        return seconds * low, seconds * high
+        return max(seconds * low, least), max(seconds * high, least)
 
 
 def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
@@ -272,6 +290,7 @@ def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
         device.bandwidth.hi,
         device.multiprocessors or 1,
         float(device.cache_bytes),
+        fuses_bias=device.kind == "cpu",
     )
     wide = found.foreign_spread
     spread = (

@@ -71,6 +71,8 @@ class KernelClass(enum.IntEnum):
     GROUPED_GRADIENT = 26
     DEPTHWISE_GRADIENT = 27
     OTHER = 28
+    DEPTHWISE_OWN = 29
+    """Depthwise convolutions that PyTorch does not leave to cuDNN: its own kernel, channels first."""
 
 
 _FULL_BITS: Final = 32.0
@@ -106,7 +108,8 @@ class Kernel:
     """One kernel in numbers.
 
     `m`, `n`, `k`: rows, columns and depth of a product, of which there are `count`; `taps`: elements of a filter or a window; `read` and
-    `written`: bytes; `bits`: of the element type that is computed in; `last`: whether channels lie innermost.
+    `written`: bytes; `bits`: of the element type that is computed in; `last`: whether channels lie innermost; `added`: bytes that a kernel
+    of its own moves to add a bias.
     """
 
     kind: KernelClass
@@ -119,6 +122,7 @@ class Kernel:
     written: float = 0.0
     bits: float = 32.0
     last: bool = False
+    added: float = 0.0
 
     @property
     def flops(self) -> float:
@@ -288,10 +292,15 @@ def _convolution(use: Use, result: Type | None = None, filter_place: int = 1) ->
     if isinstance(given, TensorType) and not _is_dense(given):
         read += _COPIED * _bytes(given)  # a part of the channels is copied out first
     bits = _narrowest(use)
-    if bits == 16 and groups == 1 and (filters[1] % _WORD or sizes[1] % _WORD):
-        read, written = 2.0 * read, 2.0 * written  # channels are padded to whole words
+    if bits == 16 and groups == 1:  # channels are padded to whole words
+        read, written = read * (2.0 if filters[1] % _WORD else 1.0), written * (2.0 if sizes[1] % _WORD else 1.0)
     kind = _convolution_class(filters[1], groups, taps, is_gradient=is_gradient)
-    return Kernel(kind, rows, columns, depth, float(groups), float(taps), read, written, bits, _is_last(result))
+    if kind is KernelClass.DEPTHWISE and not _is_last(result) and not _is_for_cudnn(use, filters, bits):
+        kind = KernelClass.DEPTHWISE_OWN
+    # PyTorch adds a bias to what cuDNN made (`_convolution` in ATen's Convolution.cpp); its own kernels add theirs themselves.
+    has_bias = len(use.operands) > 2 and not is_gradient and isinstance(use.operands[2], TensorType)
+    added = 2.0 * _bytes(result) if has_bias and kind is not KernelClass.DEPTHWISE_OWN else 0.0
+    return Kernel(kind, rows, columns, depth, float(groups), float(taps), read, written, bits, _is_last(result), added)
 
 
 def _convolution_class(inputs: int, groups: int, taps: int, *, is_gradient: bool) -> KernelClass:
@@ -305,6 +314,19 @@ def _convolution_class(inputs: int, groups: int, taps: int, *, is_gradient: bool
     if inputs < _FEW_CHANNELS:
         return KernelClass.STEM
     return KernelClass.POINTWISE if taps == 1 else KernelClass.CONVOLUTION
+
+
+def _is_for_cudnn(use: Use, filters: Sequence[int], bits: float) -> bool:
+    """Return whether PyTorch leaves a depthwise convolution, channels first, to cuDNN: `use_cudnn_depthwise` in ATen's Convolution.cpp."""
+    images, channels, *_, width = _sizes(use.operands[0])
+    strides, dilations = use.attrs.get("strides"), use.attrs.get("dilations")
+    is_square = len(filters) == 4 and filters[2] == filters[3] and filters[2] in (1, 3, 5)
+    if bits != 16 or not is_square or channels < 32 or width < 7 or (isinstance(dilations, tuple | list) and max(dilations) > 1):
+        return False
+    step = strides[-1] if isinstance(strides, tuple | list) else 1
+    if step == 1 or (images == 1 and filters[2] > 1):
+        return True
+    return step == 2 and filters[2] > 1 and (channels >= 512 or (channels >= 256 and width >= 28))
 
 
 def _attention(use: Use) -> Kernel | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -203,17 +203,21 @@ class Roofline(Analysis[Bounds]):
     """Rows of the table of nodes, slowest first; 0 for all in program order."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Bounds:
-        device = find_device(self.device) if self.device else target_of(ctx.settings).device
-        element = element_type(self.dtype)
-        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element, is_fused=is_fused(ctx.program))
-        entries = ctx.get(NodeCosts()).entries
-        nodes = list(bounder.bounds(ctx.each(entries, "bounding", len(entries))))
-        found = Bounds(device, self.dtype, nodes, bounder.is_fused, bounder.weights_of(entries))
+        found = self.at(ctx)
         unknown = found.unknown
         if unknown:
             message = f"the time of {unknown[0].node.op} is unknown and counts as nothing: {unknown[0].reason}"
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, unknown[0].node.name, count=len(unknown)), about="time")
         return found
+
+    def at(self, ctx: PassContext, sizes: Mapping[str, int] | None = None) -> Bounds:
+        """Return the bounds with symbols at these sizes."""
+        device = find_device(self.device) if self.device else target_of(ctx.settings).device
+        fused = is_fused(ctx.program)
+        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype), sizes, is_fused=fused)
+        entries = ctx.get(NodeCosts()).entries
+        nodes = list(bounder.bounds(ctx.each(entries, "bounding", len(entries))))
+        return Bounds(device, self.dtype, nodes, fused, bounder.weights_of(entries))
 
     def report(self, result: Bounds, ctx: PassContext) -> Report:
         device = result.device

@@ -51,6 +51,8 @@ class NodeTime:
     waits: float
     """Time that the device was idle before it."""
     binds: str
+    least: float = 0.0
+    """Time that the runs surely take."""
 
 
 @immutable(slots=False)
@@ -66,17 +68,19 @@ class Timing:
     """None where it cannot be told."""
     missing: str = ""
     """The figure of the device that is not known."""
+    least: float = 0.0
+    """Time that a run surely takes: no interval begins below it."""
 
     @property
     def low(self) -> float | None:
-        return None if self.seconds is None or self.clock is None else self.clock.limits(self.seconds)[0]
+        return None if self.seconds is None or self.clock is None else self.clock.limits(self.seconds, self.least)[0]
 
     @property
     def high(self) -> float | None:
         """Return the upper end; infinite where a kernel of unknown class may take any time, None where nothing is known."""
         if self.seconds is None or self.clock is None:
             return None
-        return math.inf if self.unknown else self.clock.limits(self.seconds)[1]
+        return math.inf if self.unknown else self.clock.limits(self.seconds, self.least)[1]
 
     @cached_property
     def unknown(self) -> list[NodeTime]:
@@ -127,12 +131,12 @@ class Timer:
         self.laid = aliases.strides.type_of
         self._known: dict[tuple[object, ...], tuple[object, Kernel | None]] = {}
 
-    def timed(self, entries: Iterable[Entry], kinds: Iterable[object]) -> list[NodeTime]:
+    def timed(self, entries: Iterable[Entry], kinds: Iterable[object], bounds: Bounds) -> list[NodeTime]:
         """Return the time of every node."""
         listed = list(entries)
         kernels, near = self.described(listed, kinds)
         seconds = self.clock.durations([HOST_ONLY if one is None else one for one in kernels], near)
-        return queued(self.clock, listed, kernels, [float(one) for one in seconds])
+        return queued(self.clock, listed, kernels, [float(one) for one in seconds], [bounds.least_of(one) for one in bounds.nodes])
 
     def measured(self, entries: Sequence[Entry], kinds: Iterable[object], bounds: Bounds) -> list[NodeTime]:
         """Return the time of every node on a device whose own kernels were measured: by its roofline, times what models take more."""
@@ -142,7 +146,7 @@ class Timer:
             known = kernel is not None and bound.binding != BOUND_UNKNOWN
             binds = UNKNOWN if not known else HOST if bound.binding == FREE else COMPUTE if bound.compute > bound.memory else MEMORY
             seconds = bounds.seconds_of(bound) * MODELS_TAKE if known else 0.0
-            result.append(NodeTime(bound.node, kernel if known else None, bound.runs, seconds, 0.0, 0.0, binds))
+            result.append(NodeTime(bound.node, kernel if known else None, bound.runs, seconds, 0.0, 0.0, binds, bounds.least_of(bound)))
         return result
 
     def described(self, entries: Sequence[Entry], kinds: Iterable[object]) -> tuple[list[Kernel | None], list[float]]:
@@ -213,13 +217,16 @@ class Timer:
         return int_or_zero((found if self._bound is None else self._bound(found)).nbytes)
 
 
-def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float]) -> list[NodeTime]:
-    """Return the times of nodes whose kernels stand in a queue: the host calls one after the other, the device waits where it is faster."""
+def queued(
+    clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float], least: Sequence[float]
+) -> list[NodeTime]:
+    """Return the times of nodes whose kernels stand in a queue: the host calls one after the other, the device waits where it is faster.
+    None is shorter than the least time of all its runs."""
     costs = constants().host_seconds
     bound = clock.binds([HOST_ONLY if kernel is None else kernel for kernel in kernels])
     host_now = device_now = 0.0
     result: list[NodeTime] = []
-    for entry, kernel, duration, alone in zip(entries, kernels, seconds, bound, strict=True):
+    for entry, kernel, one_run, alone, surely in zip(entries, kernels, seconds, bound, least, strict=True):
         runs = entry.runs if isinstance(entry.runs, int) else 1
         if kernel is None:
             result.append(NodeTime(entry.node, None, runs, 0.0, 0.0, 0.0, UNKNOWN))
@@ -231,12 +238,13 @@ def queued(clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | No
         if is_alone:
             result.append(NodeTime(entry.node, kernel, runs, 0.0, host * runs, 0.0, HOST))
             continue
+        duration = max(one_run, surely / max(runs, 1))
         # Of several runs the first waits for its own call, the others for theirs.
         start = max(device_now, host_now - host * (runs - 1))
         waits = start - device_now + max(host - duration, 0.0) * (runs - 1)
         device_now += duration * runs + waits
         binds = LAUNCH if waits > duration * runs else alone
-        result.append(NodeTime(entry.node, kernel, runs, duration * runs, host * runs, waits, binds))
+        result.append(NodeTime(entry.node, kernel, runs, duration * runs, host * runs, waits, binds, surely))
     return result
 
 
@@ -263,8 +271,8 @@ class Time(Analysis[Timing]):
             ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, count=len(timing.unknown)), about="time")
         return timing
 
-    def at(self, graph: Graph, ctx: PassContext, sizes: Mapping[str, int] | None = None) -> Timing:
-        """Return the time with symbols at these sizes."""
+    def at(self, graph: Graph, ctx: PassContext, sizes: Mapping[str, int] | None = None, bounds: Bounds | None = None) -> Timing:
+        """Return the time with symbols at these sizes; `bounds` are those of the roofline there."""
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         costs, types, aliases = ctx.get(NodeCosts()), ctx.get(Shapes), ctx.get(Alias())
         is_compiled = any(plays(entry.node, OpRole.GENERATED) for entry in costs.entries)
@@ -276,12 +284,15 @@ class Time(Analysis[Timing]):
         kinds: Iterable[object] = types.kinds_of(graph)
         if len(entries) != len(graph):  # bodies of loops and branches have their nodes among the entries
             kinds = [None] * len(entries)
-        timer = Timer(clock, types, aliases, sizes)
+        timer, roofline = Timer(clock, types, aliases, sizes), Roofline(device=self.device)
+        if bounds is None:
+            bounds = ctx.get(roofline) if sizes is None else roofline.at(ctx, sizes)
         if device.calibrated:
-            nodes = timer.measured(entries, kinds, ctx.get(Roofline(device=self.device)))
+            nodes = timer.measured(entries, kinds, bounds)
         else:
-            nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds)
-        return Timing(device, clock, work, nodes, sum(one.seconds + one.waits for one in nodes))
+            nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds, bounds)
+        seconds = max(sum(one.seconds + one.waits for one in nodes), bounds.least)
+        return Timing(device, clock, work, nodes, seconds, least=bounds.least)
 
     def report(self, result: Timing, ctx: PassContext) -> Report:
         nodes = result.nodes
@@ -328,7 +339,7 @@ def _row(one: NodeTime, result: Timing) -> tuple[object, ...]:
     if kernel is None:
         return (*place, UNKNOWN, None, None, None, None, UNKNOWN, "irscope does not know how its kernels behave")
     seconds = one.seconds + one.waits
-    low, high = clock.limits(seconds)
+    low, high = clock.limits(seconds, one.least)
     name = kernel.kind.name.lower().replace("_", " ")
     return (*place, name, seconds, low, high, seconds / result.seconds if result.seconds else None, one.binds, clock.why(kernel))
 

@@ -104,11 +104,23 @@ class AllocatorLog:
     """Names of what a program did, where that is no model's nodes: its steps."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the allocator."""
+    begins: Sequence[float] = ()
+    """Predicted microseconds at which each step of a program begins, and at which the last one ends; empty where they are not known."""
 
     @property
     def length(self) -> int:
         """Steps of a run."""
         return len(self.spans) or len(self.steps)
+
+    def begin(self, run: int, step: int) -> float:
+        """Return the microsecond of a trace at which a step begins; loading takes the first millisecond where no time is known."""
+        if step == LOADING:
+            return 0.0
+        return self.begins[step] if self.begins else (1 + (run - 1) * self.length + step) * _STEP
+
+    def lasts(self, step: int) -> float:
+        """Return the microseconds of a trace that a step lasts."""
+        return self.begins[step + 1] - self.begins[step] if self.begins and step != LOADING else _STEP
 
 
 def allocations_of(memory: DeviceMemory) -> AllocatorLog:
@@ -461,10 +473,11 @@ _CALLS, _NODES = 1, 2
 
 
 def chrome_trace(log: AllocatorLog) -> dict[str, Any]:
-    """Return the document of a trace; one step is a millisecond."""
+    """Return the document of a trace; one step is a millisecond where its time is not known."""
     events = [*_track_names(log), *_slices(log), *_counter_events(log)]
     unit = "step of the program" if log.spans else "node of the model"
-    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": f"one {unit} is one millisecond"}}
+    told = "predicted; what is allocated in a step is spread over it" if log.begins else f"one {unit} is one millisecond"
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"time": told}}
 
 
 def _track_names(log: AllocatorLog) -> Iterator[dict[str, Any]]:
@@ -478,16 +491,17 @@ def _slices(log: AllocatorLog) -> Iterator[dict[str, Any]]:
     """Module calls and nodes of each run, or the steps of a program."""
     steps = log.steps
     for number, name in enumerate(log.spans):
-        yield {"ph": "X", "name": name, "cat": "step", "pid": 0, "tid": _NODES, "ts": _time(1, number, log.length), "dur": _STEP}
+        start, length = log.begin(1, number), log.lasts(number)
+        yield {"ph": "X", "name": name, "cat": "step", "pid": 0, "tid": _NODES, "ts": start, "dur": length}
     spans = sorted(call_spans(steps).items(), key=lambda item: (item[1][0], item[0].depth))
     for run in range(1, log.runs + 1):
         for scope, (first, last) in spans:
             if scope.parent is not None:
-                start, length = _time(run, first, len(steps)), (last - first + 1) * _STEP
+                start, length = log.begin(run, first), (last - first + 1) * _STEP
                 yield {"ph": "X", "name": scope.path, "cat": scope.cls or "module", "pid": 0, "tid": _CALLS, "ts": start, "dur": length}
         for step, node in enumerate(steps):
             place = {"op": node.op, "module": node.scope.path, "where": str(node.loc) if node.loc is not None else ""}
-            start = _time(run, step, len(steps))
+            start = log.begin(run, step)
             yield {"ph": "X", "name": node.name, "cat": "node", "pid": 0, "tid": _NODES, "ts": start, "dur": _STEP, "args": place}
 
 
@@ -512,20 +526,15 @@ def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
 
 
 def _times(log: AllocatorLog) -> list[float]:
-    """Return when each event happens: those of one step one after another within its millisecond."""
+    """Return when each event happens: those of one step one after another within its time."""
     groups: dict[tuple[int, int], list[Event]] = {}
     for event in log.events:
         groups.setdefault((event.run, event.step), []).append(event)
     times: list[float] = []
     for (run, step), events in groups.items():
-        start = _time(run, step, log.length)
-        times.extend(start + place * _STEP / (len(events) + 1) for place in range(1, len(events) + 1))
+        start, length = log.begin(run, step), log.lasts(step)
+        times.extend(start + place * length / (len(events) + 1) for place in range(1, len(events) + 1))
     return times
-
-
-def _time(run: int, step: int, steps: int) -> int:
-    """Loading takes the first millisecond."""
-    return 0 if step == LOADING else (1 + (run - 1) * steps + step) * _STEP
 
 
 # ----------------------------------------------------------------------------------------------------

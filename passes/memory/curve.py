@@ -21,14 +21,12 @@ from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.tape import REPORTED, End, Replayed, Unbounded
 from irscope.ops.registry import find_op
 from irscope.ops.spec import MemoryEvent, OpSpec, memory_events
-from irscope.passes.cost.bounds import Bounder, Bounds, Rates
 from irscope.passes.cost.count import NodeCosts
-from irscope.passes.cost.roofline import element_type, is_fused
+from irscope.passes.cost.roofline import Roofline
 from irscope.passes.cost.tables import cell
 from irscope.passes.cost.time import Time
-from irscope.passes.graph.alias import Alias, Strides
+from irscope.passes.graph.alias import Strides
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.inference.shapes import Shapes
 from irscope.passes.lifetimes.timeline import Timeline, limits_of
 from irscope.passes.memory.cuda import Basis, CudaMemory, asked_first
 from irscope.passes.memory.liveness import Liveness
@@ -616,8 +614,7 @@ class Sweep(Analysis[Swept]):
             peaks_at(timeline, points),
             _column(evaluator, flops),
             _column(evaluator, moved),
-            self._times(points, ctx) if len(points) <= MOST_TIMED else None,
-            self._least(device, points, ctx) if len(points) <= MOST_TIMED else None,
+            *(self._times(points, ctx) if len(points) <= MOST_TIMED else (None, None)),
             {"flops": cell(tally.value("flops"), tally.limits("flops")), "bytes": cell(tally.moved, tally.moved_limits)},
             timeline.model,
             costs.missing,
@@ -625,30 +622,19 @@ class Sweep(Analysis[Swept]):
             device_peaks(ctx, points, self.model) if device == target_of(ctx.settings).device else None,
         )
 
-    def _times(self, points: Points, ctx: PassContext) -> list[Quantity] | None:
-        """Return the predicted time at each point; None where it is unknown for every node, or asked for another element type."""
-        if self.dtype:
-            return None
-        pass_, graph, found = Time(device=self.device), ctx.program.graph, list[Quantity]()
+    def _times(self, points: Points, ctx: PassContext) -> tuple[list[Quantity] | None, list[float] | None]:
+        """Return the predicted and the least time at each point; None where it is unknown for every node, or nothing is predicted for
+        another element type."""
+        roofline, timer = Roofline(device=self.device, dtype=self.dtype), Time(device=self.device)
+        times, least = list[Quantity](), list[float]()
         for sizes in ctx.each(list(points), "timing", len(points)):
-            timing = pass_.at(graph, ctx, sizes)
-            if not timing.seconds:
-                return None
-            found.append(timing.quantity())
-        return found
-
-    def _least(self, device: DeviceProfile, points: Points, ctx: PassContext) -> list[float] | None:
-        """Return the least time at each point; None where it is unknown for every node."""
-        rates, types, aliases, dtype = Rates(device), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype)
-        entries = ctx.get(NodeCosts()).entries
-        found: list[float] = []
-        for sizes in ctx.each(list(points), "bounding", len(points)):
-            bounder = Bounder(rates, types, aliases, dtype, sizes, is_fused=is_fused(ctx.program))
-            bounds = Bounds(device, self.dtype, list(bounder.bounds(entries)), bounder.is_fused, bounder.weights_of(entries))
-            if entries and len(bounds.unknown) == len(entries):
-                return None
-            found.append(bounds.least)
-        return found
+            bounds = roofline.at(ctx, sizes)
+            if len(bounds.unknown) < len(bounds.nodes) or not bounds.nodes:
+                least.append(bounds.least)
+            timing = None if self.dtype else timer.at(ctx.program.graph, ctx, sizes, bounds)
+            if timing is not None and timing.seconds:
+                times.append(timing.quantity())
+        return times if len(times) == len(points) else None, least if len(least) == len(points) else None
 
     def report(self, result: Swept, ctx: PassContext) -> Report:
         columns = _swept_columns(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_a_trace_with_a_slice_for_each_step(tmp_path: Path) -> None:
     assert [name for name in slices if name.startswith("step")] == ["step 1", "step 2", "step 3", "step 4"]
     most = max(event["args"]["bytes"] for event in trace if event["name"] == "allocated")
     assert most == int(max(line.split()[-1] for line in done.stdout.splitlines() if line.startswith("[] ")))
+    steps = [event for event in trace if event.get("cat") == "step" and event["name"].startswith("step")]
+    kernels = [event for event in trace if event.get("cat") == "kernel"]
+    assert {event["args"]["name"] for event in trace if event["ph"] == "M" and event["pid"] == 1} >= {"host", "stream 0"}
+    assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for row in (steps, kernels) for before, after in pairwise(row))
+    assert steps[0]["ts"] <= min(event["ts"] for event in kernels if "addmm" in event["name"])
+    assert max(event["ts"] + event["dur"] for event in kernels) <= steps[-1]["ts"] + steps[-1]["dur"] + 1
 
 
 def test_a_recording_says_what_memory_was_short_of(tmp_path: Path) -> None:

@@ -121,6 +121,10 @@ class Scaled:
     def real(self) -> np.ndarray:
         return self.rows.real
 
+    @property
+    def alike(self) -> np.ndarray:
+        return self.rows.alike
+
     def predicted(self, by: Mapping[str, float]) -> np.ndarray:
         return self.rows.predicted(scaled(self.shares, by))
 
@@ -174,11 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         predicted = np.zeros(len(rows.real))
         for size in sorted(set(rows.families)):
             inside = rows.families != size
-            predicted[~inside] = part.predicted(fitted([(part, inside)], start, start, 1.0))[~inside]
+            predicted[~inside] = part.predicted(fitted([(part, inside)], start, 1.0))[~inside]
         error, ratio = np.abs(predicted / rows.real - 1), rows.real / predicted
         within = f"median {np.median(error):.1%}, 90 % within {np.quantile(error, 0.9):.1%}"
         print(f"{device}: {len(error)} rows, {within}, real over predicted {ratio.min():.2f} to {ratio.max():.2f}")
-        by = fitted(everything([part]), start, start, 1.0)
+        by = fitted(everything([part]), start, 1.0)
         training = scaled(part.shares, by)
         eager = scaled(table.shares, {**by, "product": eager_factor(rows, training, table.shares, by["attention"])})
         own = data["tables"].setdefault(device, {})

@@ -12,6 +12,7 @@ from irscope.frontends.generation.program import Run, Wish
 from irscope.memory.growth import Cut
 from irscope.memory.tape import Queued, Ran, Tape
 from irscope.tools.generate_times import generation_times
+from tests.unit.ops.calling import make_call, t
 
 GIB = 2**30
 WISH = Wish("model", prompt=10, new=5)
@@ -99,3 +100,17 @@ def test_steps_of_an_assistant_make_several_tokens() -> None:
     assert isinstance(found.token.value, float)
     assert isinstance(found.first.value, float)
     assert found.token.value == pytest.approx(3 * found.first.value * 20 / 50 / 9, rel=1e-3)
+
+
+def test_a_token_does_not_take_less_than_reading_its_weights_does() -> None:
+    def product(rows: int) -> Ran:
+        call = make_call("math.matmul", [f"f16[{rows},8192]", "f16[8192,8192]"], {}, [t(f"f16[{rows},8192]")])
+        return Ran("aten::mm", call)
+
+    tape: Tape[Any] = Tape()
+    main = _run(tape, [product(10), product(1)])
+    tape.queue += [tape.queue[-1]] * 99  # a hundred layers
+    device = find_device("rtx-4090")
+    found = generation_times(replace(WISH, new=2), tape, main, [(10, main)], device).token
+    assert found is not None and found.interval is not None
+    assert found.interval[0] >= (100 * 2 * 8192 * 8192 - device.cache_bytes) / 1008e9  # each is 134 MB, the cache holds 75

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from irscope.devices import DeviceProfile, find_device
 from irscope.memory.tape import Ran, Sent, Tape, TapedAllocator
 from irscope.passes.cost.clock import constants
 from irscope.tools.simulation_clock import Clocked, clocked, ring_seconds
+from tests.unit.ops.calling import make_call, t
 
 H100 = find_device("h100")
 LINK = 100e9
@@ -114,3 +116,11 @@ def test_an_operator_of_which_nothing_is_known_leaves_the_interval_open() -> Non
 def test_a_device_without_bandwidth_has_no_times() -> None:
     found = clocked(Tape(), DeviceProfile("slow", "Slow", "gpu", ""), [], LINK)
     assert found.missing == "bandwidth" and found.steps == [] and found.exposed is None
+
+
+def test_a_step_is_not_predicted_below_the_least_time_of_its_kernels() -> None:
+    gpu, sizes = written(), "f16[16384,16384]"
+    gpu.queued(0, Ran("aten::mm", make_call("math.matmul", [sizes, sizes], {}, [t(sizes)])))
+    device = replace(H100, clock=None)  # no highest clock either: the printed peak holds
+    [step] = timed(gpu, device=device).steps
+    assert step.low >= 2 * 16384**3 / 989.5e12
