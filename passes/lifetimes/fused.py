@@ -134,7 +134,9 @@ class Body:
         if OpRole.TRANSPOSE not in spec.roles or not isinstance(first, TensorType) or not first.shape:
             return False
         perm = node.attrs.get("perm")
-        moved = [axis for axis in perm if first.shape[axis] != 1] if isinstance(perm, tuple) else []
+        if not isinstance(perm, tuple) or {*perm} != {*range(len(first.shape))}:
+            return False  # as only a damaged file has it
+        moved = [axis for axis in perm if first.shape[axis] != 1]
         if moved == sorted(moved):
             return True
         makes = node.inputs[0].node if node.inputs[0] is not None else None

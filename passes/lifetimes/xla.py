@@ -157,7 +157,8 @@ class _Simplified(Body):
         fold = _FOLDED[role] if role is not None else (lambda number: number * number) if node.op == SQUARE else None
         numbers = [None if value is None else self._constant(value) for value in node.inputs]
         known = [number for number in numbers if number is not None and math.isfinite(number)]
-        return float(fold(*known)) if fold is not None and known and len(known) == len(numbers) else None
+        takes = 1 if role is OpRole.NEGATE or node.op == SQUARE else 2
+        return float(fold(*known)) if fold is not None and len(known) == len(numbers) == takes else None
 
     def distinct(self, value: Value) -> int:
         """Return how many elements are computed: of a value that is repeated those that are, also through operators that have no other
@@ -171,8 +172,9 @@ class _Simplified(Body):
         if node is not None and spec is not None and len(node.outputs) == 1:
             operands = {self.root(one) for one in node.inputs if one is not None and self._constant(one) is None}
             axis, type_ = node.attrs.get("axis"), self.types.type_of(root)
-            if node.op == COUNTS and isinstance(axis, int) and isinstance(type_, TensorType) and type_.shape:
-                size = type_.shape[axis]
+            shape = type_.shape or () if isinstance(type_, TensorType) else ()
+            if node.op == COUNTS and isinstance(axis, int) and -len(shape) <= axis < len(shape):
+                size = shape[axis]
                 count = size if isinstance(size, int) else count
             elif OpRole.SPREAD in spec.roles and operands:
                 count = self.distinct(next(iter(operands)))
@@ -189,8 +191,11 @@ class _Simplified(Body):
     def _constant(self, value: Value) -> float | None:
         """Return the number that all elements are."""
         root = self.root(value)
-        while root not in self.numbers and root.node is not None and plays(root.node, OpRole.SPREAD) and root.node.inputs[0] is not None:
-            root = self.root(root.node.inputs[0])
+        while root not in self.numbers and root.node is not None and plays(root.node, OpRole.SPREAD):
+            spread = next(iter(root.node.inputs), None)
+            if spread is None:
+                break
+            root = self.root(spread)
         if root in self.numbers:
             return self.numbers[root]
         data = self._literal(root)
