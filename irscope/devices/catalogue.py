@@ -68,24 +68,24 @@ _LEAST_MEMORY: Final = 1 << 20
 
 
 def device_names() -> tuple[str, ...]:
-    """Names of every device, those of plugins included, in the order of the alphabet."""
+    """Return names of every device, those of plugins included, in the order of the alphabet."""
     return tuple(profile.name for profile in all_devices())
 
 
 def all_devices() -> tuple[DeviceProfile, ...]:
-    """Every device that has a name, in the order of the alphabet."""
+    """Return every device that has a name, in the order of the alphabet."""
     return tuple(sorted({profile.name: profile for profile in _with_plugins().values()}.values(), key=lambda one: one.name))
 
 
 def catalogued(name: str) -> DeviceProfile | None:
-    """The profile of a device by the name that its driver gives it: the one whose short name has the most words of it."""
+    """Return the profile of a device by the name that its driver gives it: the one whose short name has the most words of it."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     found = [one for one in all_devices() if set(one.name.split("-")) <= words]
     return max(found, key=lambda one: len(one.name.split("-")), default=None)
 
 
 def calibration_file(name: str) -> Path:
-    """The record that `irscope calibrate` writes for the processor ("this") or the GPU ("this-gpu")."""
+    """Return the record that `irscope calibrate` writes for the processor ("this") or the GPU ("this-gpu")."""
     return config_folder() / f"{name}.json"
 
 
@@ -235,7 +235,7 @@ class TargetSettings(Protocol):
 
 
 def target_of(settings: TargetSettings) -> Target:
-    """The target that settings name, with defaults for what they leave open."""
+    """Return the target that settings name, with defaults for what they leave open."""
     return Target(find_device(settings.device or DEFAULT_DEVICE), torch_version(settings.torch), getattr(settings, "alloc_conf", ""))
 
 

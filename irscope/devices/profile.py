@@ -242,7 +242,7 @@ class DeviceJson:
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """The device that a file describes. Raises UsageError naming the field that does not fit."""
+    """Return the device that a file describes. Raises UsageError naming the field that does not fit."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -254,7 +254,7 @@ def read_profile(path: Path) -> DeviceProfile:
 
 
 def parse_profile(content: bytes | str, where: str) -> DeviceProfile:
-    """The device that a JSON text describes; `where` names the text in errors."""
+    """Return the device that a JSON text describes; `where` names the text in errors."""
     try:
         return _Reader(decode(DeviceJson, loads(content), closed=True)).profile()
     except Misfit as misfit:

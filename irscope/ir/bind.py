@@ -23,7 +23,7 @@ SEQUENCE = frozenset({"seq", "sequence", "seq_len", "sequence_length", "length",
 
 
 def symbol_named(program: Program, name: str) -> str | None:
-    """The model's own name of a symbol; None where the model has none that the name can only mean.
+    """Return the model's own name of a symbol; None where the model has none that the name can only mean.
 
     Besides its own name a symbol has the others that people give to such a size: `batch_size` is a batch. Exporters often forget
     names and write s77: that is a `batch` where inputs have it as their first axis, and a `seq` where they have it as their second.
@@ -71,18 +71,18 @@ def short_names(program: Program) -> dict[str, str]:
 
 
 def known_symbols(program: Program) -> list[str]:
-    """The symbols as messages list them, with their short names."""
+    """Return the symbols as messages list them, with their short names."""
     also = {symbol: f"{symbol} ({short})" for short, symbol in short_names(program).items()}
     return [also.get(symbol, symbol) for symbol in program.symbols]
 
 
 def _nameless(program: Program, axis: int) -> list[str]:
-    """Symbols that are this axis of an input and whose own name does not say that they are something else."""
+    """Return symbols that are this axis of an input and whose own name does not say that they are something else."""
     return [symbol for symbol in _on_axis(program, axis) if symbol not in BATCH | SEQUENCE]
 
 
 def _on_axis(program: Program, axis: int) -> list[str]:
-    """Symbols that are the size of this axis of an input, each once."""
+    """Return symbols that are the size of this axis of an input, each once."""
     sizes: list[Dim] = []
     for value in program.graph.inputs:
         shape = value.type.shape
@@ -175,7 +175,7 @@ def _still(observed: Observed, program: Program, made: Mapping[str, Dim]) -> Obs
 
 
 def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
-    """Symbols for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
+    """Return symbols for the elements of small integer inputs: "k" for a scalar, "k_0", "k_1" for a vector."""
     found: dict[Value, list[SymDim]] = {}
     for value in program.graph.inputs:
         type_ = value.type
@@ -192,12 +192,12 @@ def bindable_elements(program: Program) -> dict[Value, list[SymDim]]:
 
 
 def element_names(program: Program) -> list[str]:
-    """The names under which elements of integer inputs can be bound."""
+    """Return the names under which elements of integer inputs can be bound."""
     return [str(element) for found in bindable_elements(program).values() for element in found]
 
 
 def only_elements(program: Program) -> dict[str, str]:
-    """Names of inputs with a single element on one axis, with the name of that element: both mean it."""
+    """Return names of inputs with a single element on one axis, with the name of that element: both mean it."""
     return {
         element_stem(value.name): str(found[0])
         for value, found in bindable_elements(program).items()
@@ -206,7 +206,7 @@ def only_elements(program: Program) -> dict[str, str]:
 
 
 def element_stem(name: str) -> str:
-    """An input's name as the start of a symbol's."""
+    """Return an input's name as the start of a symbol's."""
     text = "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in name)
     return text if text and not text[0].isdigit() else f"_{text}"
 
@@ -342,7 +342,7 @@ def possible_sizes(program: Program, symbols: Iterable[SymDim]) -> dict[str, int
 
 
 def example_size(symbol: SymDim) -> int:
-    """A size for an example: usual for what the symbol is called, and within its limits."""
+    """Return a size for an example: usual for what the symbol is called, and within its limits."""
     name = str(symbol)
     size = USUAL_BATCH if name in BATCH else USUAL_LENGTH if name in SEQUENCE else USUAL_SIZE
     low, high = bounds(symbol)

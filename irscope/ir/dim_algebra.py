@@ -47,12 +47,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def symbol(name: str, lo: int | None = 1, hi: int | None = None) -> SymDim:
-    """A named size such as the batch; at least 1 unless told otherwise."""
+    """Return a named size such as the batch; at least 1 unless told otherwise."""
     return _leaf("symbol", name, lo, hi)
 
 
 def unknown(name: str, lo: int | None = 0, hi: int | None = None) -> SymDim:
-    """A size that depends on the data, printed with a question mark in front."""
+    """Return a size that depends on the data, printed with a question mark in front."""
     return _leaf("unknown", name.removeprefix("?"), lo, hi)
 
 
@@ -66,13 +66,13 @@ def _leaf(kind: Kind, name: str, lo: int | None, hi: int | None) -> SymDim:
 
 
 def known_operation(kind: Kind, args: tuple[Dim, ...]) -> SymDim | None:
-    """The operation if it exists already, which proves that it cannot be simplified."""
+    """Return the operation if it exists already, which proves that it cannot be simplified."""
     found = known_atom(kind, args)
     return None if found is None else atom_dim(found)
 
 
 def operation(kind: Kind, args: tuple[Dim, ...]) -> Dim:
-    """An operation on arguments that are already as simple as they get; a number where its bounds leave just one."""
+    """Return an operation on arguments that are already as simple as they get; a number where its bounds leave just one."""
     intervals = [interval_of(arg) for arg in args]
     if kind == "floordiv":
         bounds = floordiv_interval(*intervals)
@@ -86,7 +86,7 @@ def operation(kind: Kind, args: tuple[Dim, ...]) -> Dim:
 
 
 def lone_atom(dim: Dim) -> Atom | None:
-    """The atom a polynomial consists of, if it is just one."""
+    """Return the atom a polynomial consists of, if it is just one."""
     if isinstance(dim, SymDim) and len(dim.terms) == 1:
         mono, coeff = dim.terms[0]
         if coeff == 1 and len(mono.atoms) == 1:
@@ -368,7 +368,7 @@ def _without_common_number(a: Dim, b: SymDim) -> tuple[Dim, Dim]:
 
 
 def _without_common_factor(a: Dim, b: SymDim) -> tuple[Dim, Dim, Dim]:
-    """The greatest number and product of atoms in every term of a and b, and both without it."""
+    """Return the greatest number and product of atoms in every term of a and b, and both without it."""
     if isinstance(a, int):
         terms: tuple[Term, ...] = (*b.terms, (ONE, a)) if a else b.terms
     else:
@@ -392,7 +392,7 @@ def _without_common_factor(a: Dim, b: SymDim) -> tuple[Dim, Dim, Dim]:
 
 
 def _inner_floordiv(a: SymDim) -> Atom | None:
-    """The only division in a, if (x // c + y) // b may become (x + c*y) // (c*b)."""
+    """Return the only division in a, if (x // c + y) // b may become (x + c*y) // (c*b)."""
     found: Atom | None = None
     for mono, coeff in a.terms:
         for atom in mono.atoms:
@@ -429,7 +429,7 @@ def has_mods(a: Dim) -> bool:
 
 
 def expand_mods(a: Dim) -> Dim:
-    """The same size with x % y written as x - y * (x // y)."""
+    """Return the same size with x % y written as x - y * (x // y)."""
 
     def expanded(atom: Atom) -> Dim:
         if atom.kind != "mod":
@@ -441,7 +441,7 @@ def expand_mods(a: Dim) -> Dim:
 
 
 def substitute(a: Dim, value: Callable[[Atom], Dim]) -> Dim:
-    """The polynomial with every atom replaced."""
+    """Return the polynomial with every atom replaced."""
     if isinstance(a, int):
         return a
     result: Dim = 0
@@ -499,7 +499,7 @@ def _at_least(difference: Dim, limit: int) -> bool | None:
 
 
 def _tightest(dim: Dim) -> Interval:
-    """Bounds with and without remainders written as divisions, whichever are tighter."""
+    """Return bounds with and without remainders written as divisions, whichever are tighter."""
     lo, hi = interval_of(dim)
     if has_mods(dim):
         low, high = interval_of(expand_mods(dim))
@@ -515,17 +515,17 @@ def _never_zero(dim: SymDim) -> bool:
 
 
 def dim_max(*dims: Dim) -> Dim:
-    """The largest of some sizes; arguments that provably never win are left out."""
+    """Return the largest of some sizes; arguments that provably never win are left out."""
     return _extreme("max", dims)
 
 
 def dim_min(*dims: Dim) -> Dim:
-    """The smallest of some sizes; arguments that provably never win are left out."""
+    """Return the smallest of some sizes; arguments that provably never win are left out."""
     return _extreme("min", dims)
 
 
 def broadcast(a: Dim, b: Dim) -> Dim:
-    """The size that two sizes broadcast to, for every pair of values that may be broadcast."""
+    """Return the size that two sizes broadcast to, for every pair of values that may be broadcast."""
     a, b = as_dim(a), as_dim(b)
     if a is b or b == 1:
         return a
@@ -600,7 +600,7 @@ def _with_argument(kind: Extreme, kept: list[Dim], new: Dim, samples: Mapping[Di
 
 
 def _samples(dims: list[Dim]) -> dict[Dim, tuple[int, ...] | None]:
-    """Values at a few bindings, with which most pairs need no proof: each is larger somewhere."""
+    """Return values at a few bindings, with which most pairs need no proof: each is larger somewhere."""
     points = sample_points({leaf for dim in dims if isinstance(dim, SymDim) for leaf in dim.leaves})
     return {dim: sample(raw(dim).items(), points) for dim in dims}
 

@@ -35,7 +35,7 @@ class Evaluator:
         self._formulas: dict[SymDim, tuple[Numbers, int]] = {}
 
     def at(self, dim: Dim) -> Numbers:
-        """The size at each binding. Raises UsageError where a symbol has no size or something is divided by zero."""
+        """Return the size at each binding. Raises UsageError where a symbol has no size or something is divided by zero."""
         return self._dim(dim)[0]
 
     def rows(self, dims: Iterable[Dim]) -> Numbers:
@@ -45,7 +45,7 @@ class Evaluator:
         return np.array(found, dtype=object if exact else np.int64).reshape(len(found), self.count)
 
     def _dim(self, dim: Dim) -> tuple[Numbers, int]:
-        """The numbers, and one that none of them exceeds in size, which also holds for all steps on the way."""
+        """Return the numbers, and one that none of them exceeds in size, which also holds for all steps on the way."""
         if not isinstance(dim, SymDim):
             return _full(int(dim), self.count), abs(int(dim))
         known = self._formulas.get(dim)

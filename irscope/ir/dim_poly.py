@@ -45,7 +45,7 @@ def _inside(symbol: Atom, distance: int) -> int:
 
 
 def sample(terms: Factored, points: Iterable[Point]) -> tuple[int, ...] | None:
-    """The values at some points; None where one of them divides by zero."""
+    """Return the values at some points; None where one of them divides by zero."""
     try:
         return tuple([evaluate(terms, point) for point in points])
     except ZeroDivisionError:
@@ -53,7 +53,7 @@ def sample(terms: Factored, points: Iterable[Point]) -> tuple[int, ...] | None:
 
 
 def evaluate(terms: Factored, point: Point) -> int:
-    """The value at a binding of all symbols, which also remembers the operations met on the way."""
+    """Return the value at a binding of all symbols, which also remembers the operations met on the way."""
     total = 0
     for atoms, coeff in terms:
         for atom in atoms:
@@ -96,7 +96,7 @@ def times(a: int | None, b: int | None) -> int | None:
 
 
 def product_interval(a: Interval, b: Interval) -> Interval:
-    """Bounds of the product of two independent values."""
+    """Return bounds of the product of two independent values."""
     (alo, ahi), (blo, bhi) = a, b
     if alo is not None and alo >= 0 and blo is not None and blo >= 0:
         return alo * blo, times(ahi, bhi)
@@ -124,19 +124,19 @@ def _has_zero(a: Interval) -> bool:
 
 
 def least(limits: list[int | None]) -> int | None:
-    """The smallest of some lower limits; None as soon as one of them is."""
+    """Return the smallest of some lower limits; None as soon as one of them is."""
     known = [limit for limit in limits if limit is not None]
     return min(known) if len(known) == len(limits) else None
 
 
 def greatest(limits: list[int | None]) -> int | None:
-    """The largest of some upper limits; None as soon as one of them is."""
+    """Return the largest of some upper limits; None as soon as one of them is."""
     known = [limit for limit in limits if limit is not None]
     return max(known) if len(known) == len(limits) else None
 
 
 def power_interval(a: Interval, exponent: int) -> Interval:
-    """Bounds of a value raised to a positive power."""
+    """Return bounds of a value raised to a positive power."""
     lo, hi = a
     if lo is not None and lo >= 0:
         return lo**exponent, None if hi is None else hi**exponent
@@ -147,7 +147,7 @@ def power_interval(a: Interval, exponent: int) -> Interval:
 
 
 def floordiv_interval(a: Interval, b: Interval) -> Interval:
-    """Bounds of a // b, leaving out b == 0, where there is no value."""
+    """Return bounds of a // b, leaving out b == 0, where there is no value."""
     lows: list[int | None] = []
     highs: list[int | None] = []
     if b[1] is None or b[1] > 0:
@@ -172,7 +172,7 @@ def _floordiv_positive(a: Interval, b: tuple[int, int | None]) -> Interval:
 
 
 def mod_interval(a: Interval, b: Interval) -> Interval:
-    """Bounds of a % b, which has the sign of b."""
+    """Return bounds of a % b, which has the sign of b."""
     lo: int | None = 0
     hi: int | None = 0
     if b[1] is None or b[1] > 0:
@@ -185,19 +185,19 @@ def mod_interval(a: Interval, b: Interval) -> Interval:
 
 
 def max_interval(parts: list[Interval]) -> Interval:
-    """Bounds of the largest of several values."""
+    """Return bounds of the largest of several values."""
     lows = [lo for lo, _ in parts if lo is not None]
     return max(lows) if lows else None, greatest([hi for _, hi in parts])
 
 
 def min_interval(parts: list[Interval]) -> Interval:
-    """Bounds of the smallest of several values."""
+    """Return bounds of the smallest of several values."""
     highs = [hi for _, hi in parts if hi is not None]
     return least([lo for lo, _ in parts]), min(highs) if highs else None
 
 
 def negate(a: Interval) -> Interval:
-    """Bounds of -a."""
+    """Return bounds of -a."""
     return None if a[1] is None else -a[1], None if a[0] is None else -a[0]
 
 
@@ -211,7 +211,7 @@ def refine(poly: Raw, found: Interval) -> Interval:
 
 
 def _raised(poly: Raw, lo: int | None, values: tuple[int, ...] | None) -> int | None:
-    """The best lower limit that is found, unless values of the polynomial show that there is no better one."""
+    """Return the best lower limit that is found, unless values of the polynomial show that there is no better one."""
     if values is not None and (falls(values) if lo is None else lo == min(values)):
         return lo
     low = _Search().lower(poly)
@@ -335,12 +335,12 @@ def _add_raw(poly: Raw, constant: int, *others: Raw) -> Raw:
 
 
 def interval_of(dim: Dim) -> Interval:
-    """Bounds of a dimension, symbolic or not."""
+    """Return bounds of a dimension, symbolic or not."""
     return (dim, dim) if isinstance(dim, int) else dim.bounds
 
 
 def raw(dim: Dim) -> Raw:
-    """The terms of a dimension, in a dictionary of its own."""
+    """Return the terms of a dimension, in a dictionary of its own."""
     if isinstance(dim, int):
         return {(): dim} if dim else {}
     return {mono.atoms: coeff for mono, coeff in dim.terms}
@@ -368,7 +368,7 @@ def _raw_product(a: Raw, b: Raw) -> Raw:
 
 
 def _split_by_atom(poly: Raw, atom: Atom) -> tuple[Raw, Raw]:
-    """A and B of poly = atom * A + B."""
+    """Return a and B of poly = atom * A + B."""
     cofactor: Raw = {}
     rest: Raw = {}
     for mono, coeff in poly.items():
@@ -381,7 +381,7 @@ def _split_by_atom(poly: Raw, atom: Atom) -> tuple[Raw, Raw]:
 
 
 def monomial_interval(atoms: Factors) -> Interval:
-    """Bounds of a product of atoms; a repeated atom counts as a power of one value."""
+    """Return bounds of a product of atoms; a repeated atom counts as a power of one value."""
     if len(atoms) == 1:
         return atoms[0].lo, atoms[0].hi
     result: Interval = (1, 1)
@@ -437,7 +437,7 @@ def polynomial_text(terms: tuple[Term, ...]) -> str:
 
 
 def atom_text(kind: Kind, name: str, args: tuple[Dim, ...]) -> str:
-    """A symbol or an operation, as it reads alone."""
+    """Return a symbol or an operation, as it reads alone."""
     if kind == "symbol":
         return name
     if kind == "unknown":
@@ -457,7 +457,7 @@ def _factor_text(dim: Dim) -> str:
 
 
 def monomial_text(atoms: tuple[Atom, ...]) -> str:
-    """A product of sorted atoms: `batch*(seq//2)**2`."""
+    """Return a product of sorted atoms: `batch*(seq//2)**2`."""
     parts: list[str] = []
     at = 0
     while at < len(atoms):
@@ -721,11 +721,11 @@ class SymDim:
         return frozenset([leaf.text for leaf in self.leaves])
 
     def symbol_names(self) -> tuple[str, ...]:
-        """Names of the symbols it mentions, sorted; unknown ones with their question mark."""
+        """Return names of the symbols it mentions, sorted; unknown ones with their question mark."""
         return tuple(sorted(self.names))
 
     def symbols(self) -> tuple[SymDim, ...]:
-        """The symbols it mentions, sorted by name."""
+        """Return the symbols it mentions, sorted by name."""
         return tuple(atom_dim(atom) for atom in sorted(self.leaves, key=_atom_rank))
 
 
@@ -738,7 +738,7 @@ def define_division(floordiv: Callable[[Dim, Dim], Dim], mod: Callable[[Dim, Dim
 
 
 def _as_integer(value: object) -> int | None:
-    """An integer from anything that is one (bool, numpy integers); None for other types."""
+    """Return an integer from anything that is one (bool, numpy integers); None for other types."""
     if type(value) is int:
         return value
     if isinstance(value, SymDim):
@@ -750,12 +750,12 @@ def _as_integer(value: object) -> int | None:
 
 
 def as_dim(value: Dim) -> Dim:
-    """A Dim from an int, a bool, a numpy integer or a SymDim; TypeError for anything else."""
+    """Return a Dim from an int, a bool, a numpy integer or a SymDim; TypeError for anything else."""
     return value if type(value) is int or isinstance(value, SymDim) else operator.index(value)
 
 
 def intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) -> Atom:
-    """The symbol or operation with this name or these arguments."""
+    """Return the symbol or operation with this name or these arguments."""
     key = (kind, args) if args else (kind, name, *bounds)
     found = _ATOMS.get(key)
     if found is None:
@@ -766,19 +766,19 @@ def intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) 
 
 
 def known_atom(kind: Kind, args: tuple[Dim, ...]) -> Atom | None:
-    """The operation on these arguments, if it is in use already."""
+    """Return the operation on these arguments, if it is in use already."""
     return _ATOMS.get((kind, args))
 
 
 def atom_dim(atom: Atom) -> SymDim:
-    """The polynomial that is just this atom."""
+    """Return the polynomial that is just this atom."""
     result = intern_terms(((monomial((atom,)), 1),))
     assert isinstance(result, SymDim)
     return result
 
 
 def monomial(atoms: tuple[Atom, ...]) -> Monomial:
-    """The interned product of sorted atoms."""
+    """Return the interned product of sorted atoms."""
     found = _MONOMIALS.get(atoms)
     if found is None:
         made = Monomial(atoms)
@@ -791,7 +791,7 @@ ONE = monomial(())
 
 
 def monomial_product(a: Monomial, b: Monomial) -> Monomial:
-    """The product of two monomials."""
+    """Return the product of two monomials."""
     if a is ONE:
         return b
     if b is ONE:
@@ -800,7 +800,7 @@ def monomial_product(a: Monomial, b: Monomial) -> Monomial:
 
 
 def from_terms(terms: dict[Monomial, int]) -> Dim:
-    """The polynomial with these coefficients, some of which may be zero."""
+    """Return the polynomial with these coefficients, some of which may be zero."""
     kept = [term for term in terms.items() if term[1]]
     if len(kept) > 1:
         kept.sort(key=_term_order)
@@ -808,7 +808,7 @@ def from_terms(terms: dict[Monomial, int]) -> Dim:
 
 
 def intern_terms(terms: tuple[Term, ...]) -> Dim:
-    """The polynomial with these sorted terms and no zero coefficient; a number where only a constant is left."""
+    """Return the polynomial with these sorted terms and no zero coefficient; a number where only a constant is left."""
     found = _POLYNOMIALS.get(terms)
     if found is not None:
         return found

@@ -57,12 +57,12 @@ __all__ = [
 
 
 def bounds(d: Dim) -> Interval:
-    """The smallest and largest possible size, both included; None where there is no limit."""
+    """Return the smallest and largest possible size, both included; None where there is no limit."""
     return interval_of(as_dim(d))
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """All sizes multiplied: the number of elements of a shape."""
+    """Return all sizes multiplied: the number of elements of a shape."""
     number = 1
     formula: Dim = 1
     for dim in dims:
@@ -74,7 +74,7 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def total_of(sizes: Iterable[Dim | None]) -> Dim | None:
-    """All sizes added up; None where one of them is unknown."""
+    """Return all sizes added up; None where one of them is unknown."""
     found: Dim = 0
     for size in sizes:
         if size is None:
@@ -84,12 +84,12 @@ def total_of(sizes: Iterable[Dim | None]) -> Dim | None:
 
 
 def round_up(size: int, multiple: int) -> int:
-    """The least multiple that is not smaller."""
+    """Return the least multiple that is not smaller."""
     return -(-size // multiple) * multiple
 
 
 def int_or_zero(size: Dim | None) -> int:
-    """The size where it is a number; nothing where it is a formula or unknown, for sums of what is known."""
+    """Return the size where it is a number; nothing where it is a formula or unknown, for sums of what is known."""
     return size if isinstance(size, int) else 0
 
 
@@ -111,7 +111,7 @@ def ratio(a: Dim, b: Dim) -> Fraction | None:
 
 
 def only_size(left: Dim, right: Dim) -> tuple[str, int | None] | None:
-    """The one named symbol in which two sizes that have to be equal differ, with the only size of it for which they are, None where
+    """Return the one named symbol in which two sizes that have to be equal differ, with the only size of it for which they are, None where
     there is none; nothing where more than one size of the symbol, or of several, may make them equal."""
     difference = left - right
     if not isinstance(difference, SymDim) or difference.is_unknown:
@@ -132,7 +132,7 @@ def only_size(left: Dim, right: Dim) -> tuple[str, int | None] | None:
 
 
 def bind(d: Dim, env: Mapping[str, Dim]) -> Dim:
-    """The size with symbols replaced by name, unknown ones with their question mark; names it does not mention are ignored."""
+    """Return the size with symbols replaced by name, unknown ones with their question mark; names it does not mention are ignored."""
     d = as_dim(d)
     if isinstance(d, int) or d.names.isdisjoint(env):
         return d

@@ -98,7 +98,7 @@ class DType(enum.Enum):
         return self.text
 
     def bytes_of(self, count: int) -> int | None:
-        """Bytes of so many packed elements; None where that is not known. A block that is begun counts whole."""
+        """Return bytes of so many packed elements; None where that is not known. A block that is begun counts whole."""
         if self.block is not None:
             return -(-count // self.block[0]) * self.block[1]
         return None if self.bits is None else (count * self.bits + 7) // 8

@@ -318,11 +318,11 @@ class Graph:
         return self._last
 
     def __len__(self) -> int:
-        """Nodes of this level, without those inside regions."""
+        """Return nodes of this level, without those inside regions."""
         return self._size
 
     def __iter__(self) -> Iterator[Node]:
-        """Nodes of this level in order; the current node may be erased while iterating."""
+        """Yield nodes of this level in order; the current node may be erased while iterating."""
         node = self._first
         while node is not None:
             following = node.next
@@ -330,14 +330,14 @@ class Graph:
             node = following
 
     def after(self, last: Node | None) -> Iterator[Node]:
-        """The nodes of this level behind one, or all of them."""
+        """Yield the nodes of this level behind one, or all of them."""
         node = self._first if last is None else last.next
         while node is not None:
             yield node
             node = node.next
 
     def walk(self) -> Iterator[Node]:
-        """Every node, entering the regions of a node right after it; the current node may be erased."""
+        """Yield every node, entering the regions of a node right after it; the current node may be erased."""
         pending: list[Node] = []
         node = self._first
         while True:
@@ -817,7 +817,7 @@ class Run:
 
 
 def runs(graph: Graph) -> Iterator[Run]:
-    """All nodes of a graph in pre-order, cut where a region begins or ends. The graph must not change meanwhile."""
+    """Yield all nodes of a graph in pre-order, cut where a region begins or ends. The graph must not change meanwhile."""
     # What is still to be walked: a graph, its depth, its next node, and whether its first run was given.
     todo: list[tuple[Graph, int, Node | None, bool]] = [(graph, 0, graph.first, False)]
     while todo:
@@ -895,7 +895,7 @@ class Names:
         self._next: dict[str, int] = {}
 
     def unique(self, name: str, taken: Container[str] = ()) -> str:
-        """The name itself where it is free, else with a number; `taken` are names that were not handed out here."""
+        """Return the name itself where it is free, else with a number; `taken` are names that were not handed out here."""
         if name not in self._next:
             self._next[name] = self._first
             if name not in taken:

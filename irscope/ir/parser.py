@@ -65,7 +65,7 @@ class AttrReader:
         self._types = types
 
     def attrs_at(self, text: str, at: int) -> tuple[dict[str, Attr], int]:
-        """The attributes that start with a brace at a column, and the column behind them."""
+        """Return the attributes that start with a brace at a column, and the column behind them."""
         attrs: dict[str, Attr] = {}
         opened = at
         at = skip_gap(text, at + 1)
@@ -83,7 +83,7 @@ class AttrReader:
         return attrs, at + 1
 
     def value_at(self, text: str, at: int, depth: int = 0) -> tuple[Attr, int]:
-        """The value that starts at a column, and the column behind it."""
+        """Return the value that starts at a column, and the column behind it."""
         match = _INT_AT(text, at)
         if match is not None:
             return integer(match[0], at), match.end()
@@ -151,7 +151,7 @@ _BY_FIRST_CHARACTER: dict[str, Callable[[AttrReader, str, int, int], tuple[Attr,
 
 
 def _separated(text: str, at: int, closing: str, opened: int) -> int:
-    """The column of the next item, or of the closing mark; a comma must stand between items."""
+    """Return the column of the next item, or of the closing mark; a comma must stand between items."""
     at = skip_gap(text, at)
     char = text[at : at + 1]
     if char == closing:
@@ -190,7 +190,7 @@ class PlaceReader:
         self._scopes = {}
 
     def scope(self, token: str, at: int) -> Scope:
-        """The scope that a path stands for, quoted or not."""
+        """Return the scope that a path stands for, quoted or not."""
         found = self._scopes.get(token)
         if found is not None:
             return found
@@ -215,7 +215,7 @@ class PlaceReader:
         return match.end()
 
     def loc_at(self, line: str, at: int) -> tuple[Loc, int]:
-        """The location that starts with a parenthesis, with its callers, and the column behind it."""
+        """Return the location that starts with a parenthesis, with its callers, and the column behind it."""
         rest = line[at:]
         found = self._locs.get(rest)
         if found is not None:
@@ -426,7 +426,7 @@ class BodyReader:
 
     @staticmethod
     def _token(token: str, at: int) -> str:
-        """The one spelling under which a name is looked up."""
+        """Return the one spelling under which a name is looked up."""
         return name_text(unquote(token[1:], at + 1)) if token[1] == '"' else token
 
     @staticmethod
@@ -482,7 +482,7 @@ class BodyReader:
         return end
 
     def _outputs(self, line: str, at: int) -> tuple[list[tuple[str, int]], list[Type], int]:
-        """Names of outputs with their columns, types, and the column of the operator."""
+        """Return names of outputs with their columns, types, and the column of the operator."""
         outputs: list[tuple[str, int]] = []
         types: list[Type] = []
         while True:
@@ -500,7 +500,7 @@ class BodyReader:
                 return outputs, types, at
 
     def _inputs(self, line: str, at: int, end: int) -> list[Value | None]:
-        """Inputs that are not written as the printer does it, or are wrong."""
+        """Return inputs that are not written as the printer does it, or are wrong."""
         inputs: list[Value | None] = []
         if not line[at:end].strip():
             return inputs
@@ -556,7 +556,7 @@ _OPENING_AT = re.compile(rf"@({BARE_LABEL}|{STRING})[ \t]*\{{").match
 
 
 def parse_program(text: str, *, path: str = "<text>") -> Program:
-    """The program that a text spells; LoadError with line, column and a caret where it is none."""
+    """Return the program that a text spells; LoadError with line, column and a caret where it is none."""
     with paused_gc():
         return _ProgramReader(path).read(text)
 
@@ -751,7 +751,7 @@ class _ProgramReader:
         return name, match.end()
 
     def _size(self, name: str) -> Dim:
-        """The size of that name, with the usual bounds where none were declared."""
+        """Return the size of that name, with the usual bounds where none were declared."""
         size = self._sizes.get(name)
         if size is None:
             size = self._sizes[name] = unknown(name) if name[0] == "?" else symbol(name)

@@ -44,7 +44,7 @@ class Scope:
         _set_cls(self, to)
 
     def child(self, name: str, cls: str = "", call: int = 0) -> Scope:
-        """The scope of that name below this one, made when it is new."""
+        """Return the scope of that name below this one, made when it is new."""
         children = self._children
         if children is None:
             children = {}
@@ -97,7 +97,7 @@ _set_parent, _set_name, _set_cls, _set_call, _set_children, _set_depth = [
 
 
 def relative_name(path: str, parent: str) -> str:
-    """A module's name in the scope of the module that calls it, from the dotted paths of both."""
+    """Return a module's name in the scope of the module that calls it, from the dotted paths of both."""
     if not parent:
         return path
     return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else f"={path}"
@@ -121,7 +121,7 @@ def is_within(scope: Scope, module: str) -> bool:
 
 
 def root_scope() -> Scope:
-    """The scope of the model itself, start of a new tree."""
+    """Return the scope of the model itself, start of a new tree."""
     return Scope(None, "")
 
 

@@ -35,12 +35,12 @@ class _LooseNames(ValueNames):
 
 
 def loose_names() -> ValueNames:
-    """Names for a node shown alone: its values by their own names, unnamed ones as `%?`."""
+    """Return names for a node shown alone: its values by their own names, unnamed ones as `%?`."""
     return _LooseNames()
 
 
 def value_names(bodies: Sequence[Graph]) -> ValueNames:
-    """Names for all values of these graphs and their regions: their own where they have one, else numbers from 0.
+    """Return names for all values of these graphs and their regions: their own where they have one, else numbers from 0.
 
     Where two values that see one another have the same name, the later one gets a suffix.
     """
@@ -99,7 +99,7 @@ _MAX_INDENT = 40
 
 
 def print_program(program: Program, *, locations: bool = True, limit: int | None = None) -> str:
-    """The whole program as text; with a limit, at most that many nodes (such a text is for reading only)."""
+    """Return the whole program as text; with a limit, at most that many nodes (such a text is for reading only)."""
     return "".join(_chunks(_program_lines(program, locations, limit)))
 
 
@@ -217,7 +217,7 @@ def _bounds_text(size: SymDim) -> str:
 
 
 def _class_lines(body: Graph, indent: str) -> Iterator[str]:
-    """A line for each scope with a class, outer before inner."""
+    """Yield a line for each scope with a class, outer before inner."""
     seen: dict[Scope, None] = {}
     for found in dict.fromkeys([body.scope, *(node.scope for node in body.walk())]):
         fresh: list[Scope] = []

@@ -338,13 +338,13 @@ class Program:
         return self.observed if self.observed is not None and self.observed.holds(self.graph) else None
 
     def bodies(self) -> Iterator[Graph]:
-        """The main graph, then the functions, each with its regions."""
+        """Yield the main graph, then the functions, each with its regions."""
         yield from self.graph.graphs()
         for function in self.functions.values():
             yield from function.graphs()
 
     def weights(self) -> Iterator[Value]:
-        """Every declared parameter, buffer and constant."""
+        """Yield every declared parameter, buffer and constant."""
         for body in self.bodies():
             yield from body.weights
 
@@ -423,7 +423,7 @@ def copied(program: Program) -> Program | None:
 
 
 def _copied_graph(graph: Graph, values: dict[Value, Value], declared: Mapping[Value, Type]) -> Graph:
-    """A graph with its regions; `values` gets what became of each value."""
+    """Return a graph with its regions; `values` gets what became of each value."""
     made = Graph(graph.name, scope=graph.scope)
     todo = [(graph, made)]
     while todo:
@@ -471,7 +471,7 @@ class Mentions:
 
 
 def mentions(program: Program) -> Mentions:
-    """The tensor types and symbols in a program, also those inside other types and inside attributes."""
+    """Return the tensor types and symbols in a program, also those inside other types and inside attributes."""
     tensors: dict[TensorType, None] = {}
     dims: dict[SymDim, None] = {}
     for item in _types_and_sizes(program):
@@ -486,7 +486,7 @@ def mentions(program: Program) -> Mentions:
 
 
 def _types_and_sizes(program: Program) -> list[Type | SymDim]:
-    """Types of values, and types and sizes in attributes."""
+    """Return types of values, and types and sizes in attributes."""
     found: dict[Type | SymDim, None] = {}
     for body in program.bodies():
         found.update([(value.type, None) for value in body.inputs])
@@ -502,7 +502,7 @@ def _types_and_sizes(program: Program) -> list[Type | SymDim]:
 
 
 def _parts(attr: Attr) -> list[Type | SymDim]:
-    """The types and sizes in an attribute, however nested."""
+    """Return the types and sizes in an attribute, however nested."""
     found: list[Type | SymDim] = []
     todo: list[Attr] = [attr]
     while todo:
@@ -515,7 +515,7 @@ def _parts(attr: Attr) -> list[Type | SymDim]:
 
 
 def _tensors_within(type_: Type) -> list[TensorType]:
-    """The tensor types that a type consists of."""
+    """Return the tensor types that a type consists of."""
     found: list[TensorType] = []
     todo = [type_]
     while todo:
@@ -536,7 +536,7 @@ def _tensors_within(type_: Type) -> list[TensorType]:
 
 
 def facet_contents(program: Program) -> tuple[int, ...]:
-    """A number for each facet that is another one after anything of that facet was changed."""
+    """Return a number for each facet that is another one after anything of that facet was changed."""
     totals = [0] * len(Facet)
     numbers: dict[Value | None, int] = {None: -1}
 

@@ -41,27 +41,27 @@ _is_plain_function = re.compile(BARE_FUNCTION).fullmatch
 
 
 def quote(text: str) -> str:
-    """A string in double quotes with JSON escapes for everything that is not printable ASCII."""
+    """Return a string in double quotes with JSON escapes for everything that is not printable ASCII."""
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def name_text(name: str) -> str:
-    """The token of a named value, with its percent sign."""
+    """Return the token of a named value, with its percent sign."""
     return f"%{name}" if _is_plain_name(name) else f"%{quote(name)}"
 
 
 def label_text(label: str) -> str:
-    """The name of a graph or region."""
+    """Return the name of a graph or region."""
     return label if _is_plain_label(label) else quote(label)
 
 
 def op_text(op: str) -> str:
-    """The name of an operator."""
+    """Return the name of an operator."""
     return op if _is_plain_op(op) else quote(op)
 
 
 def attr_text(value: Attr | complex, depth: int = 0) -> str:
-    """An attribute's value. What the IR does not allow as an attribute is spelled as a string."""
+    """Return an attribute's value. What the IR does not allow as an attribute is spelled as a string."""
     spell = _SPELLINGS.get(type(value))
     if spell is not None:
         return spell(value)
@@ -108,7 +108,7 @@ _SPELLINGS: dict[type, Callable[[Attr], str]] = {
 
 
 def attrs_text(attrs: Mapping[str, Attr]) -> str:
-    """All attributes of a node in braces."""
+    """Return all attributes of a node in braces."""
     parts = [f"{_key_text(str(key))}={attr_text(value)}" for key, value in attrs.items()]
     return f"{{{', '.join(parts)}}}"
 
@@ -118,7 +118,7 @@ def _key_text(key: str) -> str:
 
 
 def scope_text(scope: Scope) -> str:
-    """The way from the root to a scope. Slashes, hashes and tildes inside names are written ~1, ~2 and ~0."""
+    """Return the way from the root to a scope. Slashes, hashes and tildes inside names are written ~1, ~2 and ~0."""
     path = "/".join([_component(part) for part in scope.chain])
     return path if _is_plain_scope(path) else quote(path)
 
@@ -136,7 +136,7 @@ def scope_component(text: str) -> tuple[str, int]:
 
 
 def loc_text(loc: Loc) -> str:
-    """A place in the source with the calls that led to it."""
+    """Return a place in the source with the calls that led to it."""
     parts: list[str] = []
     here: Loc | None = loc
     while here is not None:
@@ -190,7 +190,7 @@ class TextProblem(ValueError):
 
 
 def string_at(text: str, at: int) -> tuple[str, int]:
-    """The string that starts with the double quote at a column, and the column behind it."""
+    """Return the string that starts with the double quote at a column, and the column behind it."""
     match = _STRING_AT(text, at)
     if match is None:
         raise TextProblem("this string is never closed" if text[at : at + 1] == '"' else "a string in double quotes is missing", at)
@@ -211,14 +211,14 @@ def unquote(quoted: str, at: int = 0) -> str:
 
 
 def skip_gap(text: str, at: int) -> int:
-    """The column behind blanks and tabs."""
+    """Return the column behind blanks and tabs."""
     match = _GAP_AT(text, at)
     assert match is not None
     return match.end()
 
 
 def integer(digits: str, at: int) -> int:
-    """A whole number; Python itself refuses to read thousands of digits."""
+    """Return a whole number; Python itself refuses to read thousands of digits."""
     try:
         return int(digits)
     except ValueError:
@@ -239,7 +239,7 @@ def fail_at(path: str, line: int, text: str, problem: TextProblem) -> NoReturn:
 
 
 def _visible(text: str) -> str:
-    """The text with everything that could confuse a terminal spelled out."""
+    """Return the text with everything that could confuse a terminal spelled out."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
@@ -266,7 +266,7 @@ class TypeReader:
         self._dims: dict[str, Dim] = {}
 
     def type_at(self, text: str, at: int, depth: int = 0) -> tuple[Type, int]:
-        """The type that starts at a column, and the column behind it."""
+        """Return the type that starts at a column, and the column behind it."""
         match = _TENSOR.match(text, at)
         if match is None:
             return self._other_type_at(text, at, depth)
@@ -354,7 +354,7 @@ class TypeReader:
         return tuple(sizes)
 
     def dim(self, part: str, at: int) -> Dim:
-        """The size that a formula stands for."""
+        """Return the size that a formula stands for."""
         if len(part) < 20 and part.isdigit() and part.isascii():
             return int(part)
         found = self._dims.get(part)
@@ -369,7 +369,7 @@ class TypeReader:
         return found
 
     def dim_at(self, text: str, at: int) -> tuple[Dim, int]:
-        """The size that starts at a column and reaches to a comma or bracket outside parentheses."""
+        """Return the size that starts at a column and reaches to a comma or bracket outside parentheses."""
         here, opened = at, 0
         while True:
             match = _CHARACTERS_OF_DIM.match(text, here)
@@ -389,7 +389,7 @@ class TypeReader:
 
 
 def parse_type(text: str, symbols: Symbols = None) -> Type:
-    """The type that a whole text spells, as in `--input x=f32[batch,3,224,224]`."""
+    """Return the type that a whole text spells, as in `--input x=f32[batch,3,224,224]`."""
     try:
         found, end = TypeReader(symbols).type_at(text, skip_gap(text, 0))
         if text[end:].strip():
@@ -428,7 +428,7 @@ _CROSSED = re.compile(r"\d+(?:x\d+)+")
 
 
 def dtype_named(name: str, at: int) -> DType:
-    """The element type of that name."""
+    """Return the element type of that name."""
     dtype = DTYPES_BY_TEXT.get(name)
     if dtype is None:
         raise TextProblem(f"there is no element type {name!r}; there are {', '.join(DTYPES_BY_TEXT)}", at)
@@ -454,7 +454,7 @@ def _split_at_commas(inner: str) -> list[str]:
 
 
 def _expect(text: str, at: int, mark: str) -> int:
-    """The column behind a mark that must stand here, and behind the blanks that follow a comma."""
+    """Return the column behind a mark that must stand here, and behind the blanks that follow a comma."""
     if text[at : at + 1] != mark:
         raise TextProblem(f"{mark} is missing", at)
     return skip_gap(text, at + 1) if mark == "," else at + 1

@@ -69,7 +69,7 @@ class Type:
         return True
 
     def with_shape(self, shape: Iterable[Dim] | None) -> TensorType:
-        """The same element type and device with other sizes; strides no longer hold and are dropped."""
+        """Return the same element type and device with other sizes; strides no longer hold and are dropped."""
         return tensor(self.dtype, shape, self.device)
 
     def __setattr__(self, field: str, to: object) -> NoReturn:
@@ -196,7 +196,7 @@ _interned: WeakValueDictionary[object, Type] = WeakValueDictionary()
 
 
 def tensor(dtype: DType, shape: Iterable[Dim] | None, device: str = "", layout: Layout = None) -> TensorType:
-    """The tensor type with these fields; `shape=None` means that the rank is unknown."""
+    """Return the tensor type with these fields; `shape=None` means that the rank is unknown."""
     sizes = None if shape is None else tuple(shape)
     key = (dtype, sizes, device, layout)
     found = _interned.get(key)
@@ -222,7 +222,7 @@ def _tensor_text(type_: TensorType) -> str:
 
 
 def scalar(dtype: DType) -> ScalarType:
-    """The type of one Python-like number of this element type."""
+    """Return the type of one Python-like number of this element type."""
     return _intern(ScalarType, f"scalar({dtype.text})", dtype=dtype)
 
 
@@ -232,23 +232,23 @@ def sequence(element: Type) -> SequenceType:
 
 
 def optional(element: Type) -> OptionalType:
-    """The type of an `element` that may be absent."""
+    """Return the type of an `element` that may be absent."""
     return _intern(OptionalType, f"optional({element.text})", element=element)
 
 
 def tuple_of(elements: Iterable[Type]) -> TupleType:
-    """The type of a tuple of these elements."""
+    """Return the type of a tuple of these elements."""
     members = tuple(elements)
     return _intern(TupleType, f"tuple({', '.join([member.text for member in members])})", elements=members)
 
 
 def map_of(key: DType, value: Type) -> MapType:
-    """The type of a dictionary from `key` to `value`."""
+    """Return the type of a dictionary from `key` to `value`."""
     return _intern(MapType, f"map({key.text}, {value.text})", key=key, value=value)
 
 
 def _intern(cls: type[T], text: str, **fields: object) -> T:
-    """The one object of a class with these fields."""
+    """Return the one object of a class with these fields."""
     key = (cls, *fields.values())
     found = _interned.get(key)
     if isinstance(found, cls):
@@ -258,7 +258,7 @@ def _intern(cls: type[T], text: str, **fields: object) -> T:
 
 
 def _filled(made: T, **fields: object) -> T:
-    """A new type with its fields set, past what keeps others from setting them."""
+    """Return a new type with its fields set, past what keeps others from setting them."""
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made

@@ -58,7 +58,7 @@ class Findings:
         return self.names[value]
 
     def finish(self) -> list[Diagnostic]:
-        """All problems; the last one tells how many more there are."""
+        """Return all problems; the last one tells how many more there are."""
         if self._unreported:
             more = Diagnostic(Severity.ERROR, "IRS120", f"there are {self._unreported} more problems")
             self.diagnostics.append(more)
@@ -113,7 +113,7 @@ def _check_body(body: Graph, seen: set[Graph], findings: Findings) -> None:
 
 
 def _linked_nodes(graph: Graph, findings: Findings) -> list[Node]:
-    """The nodes of a level as far as their links can be followed."""
+    """Return the nodes of a level as far as their links can be followed."""
     nodes: list[Node] = []
     size = len(graph)
     previous: Node | None = None
@@ -284,7 +284,7 @@ def _values_of(graph: Graph) -> Iterator[Value]:
 
 
 def verify(program: Program) -> list[Diagnostic]:
-    """Every breach of the rules, in program order; an empty list for a sound program."""
+    """Return every breach of the rules, in program order; an empty list for a sound program."""
     findings = Findings(program)
     check_links(program, findings)
     if not findings.diagnostics:

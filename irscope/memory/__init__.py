@@ -18,7 +18,7 @@ __all__ = ["BfcArena", "CachingAllocator", "MemPool", "OutOfMemory", "Span", "Sp
 def plan_offsets(
     lower: Sequence[int], upper: Sequence[int], size: Sequence[int], alignment: int = 1, seconds: float = 10
 ) -> tuple[list[int], int]:
-    """Offsets for buffers alive from `lower` up to, not including, `upper`, and the height of the arena.
+    """Return offsets for buffers alive from `lower` up to, not including, `upper`, and the height of the arena.
 
     Two buffers that are alive together never overlap. It stops as soon as the arena is as low as can be, and
     after about `seconds` of CPU time of this thread: on a busy machine it takes longer and finds the same.

@@ -253,7 +253,7 @@ class BfcArena:
         self._count_all(allocs, in_use, requested)
 
     def reserve(self, size: int) -> Chunk | None:
-        """Memory that comes straight from the device and does not become part of a region: packed weights, initializers."""
+        """Return memory that comes straight from the device and does not become part of a region: packed weights, initializers."""
         if size <= 0:
             _check_not_negative(size=size)
             return None

@@ -376,7 +376,7 @@ class Tape(Generic[Owner]):
         return self.spreads.keys() <= self.given_back().keys()
 
     def symbols(self) -> list[SymDim]:
-        """Symbols that some size depends on, those that stand for what depends on data among them."""
+        """Return symbols that some size depends on, those that stand for what depends on data among them."""
         return list(dict.fromkeys(symbol for size in self.sizes if isinstance(size, SymDim) for symbol in size.symbols()))
 
     def numbers(self, end: End) -> list[int]:

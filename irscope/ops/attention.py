@@ -292,7 +292,7 @@ def _infer_fused(call: OpCall) -> tuple[Type, ...]:
 
 
 def _cost_fused(call: OpCall) -> Cost:
-    """The projection of all rows, then attention over what is remembered and what is new."""
+    """Return the projection of all rows, then attention over what is remembered and what is new."""
     batch, length, _ = sizes(call.types[0])
     rows, columns = sizes(call.types[1])
     _, keys, values = _projected(call, columns)
@@ -332,7 +332,7 @@ def _kv(call: OpCall, q: tuple[Dim, ...], heads: int) -> tuple[Dim, Dim, Dim, bo
 
 
 def _multi_head(call: OpCall) -> tuple[Shape, Shape, Shape, Shape]:
-    """Sizes of the output, both caches and the scores."""
+    """Return sizes of the output, both caches and the scores."""
     q, heads = call.shape("q"), call.int_attr("num_heads")
     if q is None:
         return None, None, None, None

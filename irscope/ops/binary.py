@@ -66,7 +66,7 @@ def number_array(value: Attr) -> Array:
 
 
 def pair(call: OpCall) -> tuple[Array, Array] | None:
-    """Values of both sides; a number stands for an absent second operand."""
+    """Return values of both sides; a number stands for an absent second operand."""
     x = call.values[0]
     y = call.values[1] if len(call.types) > 1 and call.types[1] is not None else number_array(call.attr("value"))
     if x is None or y is None:
@@ -116,7 +116,7 @@ def binary(
     on_reals: OnReals | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    """A record of a function of two tensors that broadcast, or of a tensor and the number `value`."""
+    """Return a record of a function of two tensors that broadcast, or of a tensor and the number `value`."""
     return op(
         f"{name}(Tensor x, Tensor? y, *, any? value, bool reverse=False, dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,

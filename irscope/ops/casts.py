@@ -32,7 +32,7 @@ def _evaluate_cast(call: OpCall) -> Known | None:
 
 
 def convert(call: OpCall, x: Known, dtype: DType, saturate: bool = False) -> Known | None:
-    """Values in another element type."""
+    """Return values in another element type."""
     if is_symbolic(x):
         source = call.types[0].dtype if call.types and call.types[0] is not None else DType.UNKNOWN
         if dtype.is_float or source.is_float:
@@ -54,7 +54,7 @@ def convert(call: OpCall, x: Known, dtype: DType, saturate: bool = False) -> Kno
 
 
 def _convert_reals(call: OpCall, x: Known, source: DType, dtype: DType) -> Known | None:
-    """Numbers of which some are made of sizes, from floats, to floats or both."""
+    """Return numbers of which some are made of sizes, from floats, to floats or both."""
     if dtype.is_float:
         bits = PRECISION.get(dtype)
         if bits is None:

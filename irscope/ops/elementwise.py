@@ -205,7 +205,7 @@ def unary(
     on_reals: OnReals | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    """A record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
+    """Return a record of a function of one tensor; `costs` are elementwise and transcendental operations an element."""
     return op(
         f"{name}(Tensor x, *, {attrs}dtype? dtype) -> Tensor",
         Family.ELEMENTWISE,
@@ -471,7 +471,7 @@ def activation(
     on_dim: Callable[[OpCall, Dim], Dim] | None = None,
     **facts: Unpack[Facts],
 ) -> OpSpec:
-    """A record of an activation function; `costs` are elementwise and transcendental operations an element."""
+    """Return a record of an activation function; `costs` are elementwise and transcendental operations an element."""
     return op(
         f"nn.{name}(Tensor x{', *, ' + attrs if attrs else ''}) -> Tensor",
         Family.ELEMENTWISE,

@@ -412,7 +412,7 @@ _FUNCTIONS = (
 
 
 def _gathered(factor: int) -> Infer:
-    """Sizes along an axis times, or over, the number of devices of a group."""
+    """Return sizes along an axis times, or over, the number of devices of a group."""
 
     def infer(call: OpCall) -> list[Type]:
         axis, devices = call.int_attr("axis"), call.int_attr("devices")

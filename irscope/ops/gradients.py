@@ -241,7 +241,7 @@ def attention_gradient_rule(scratch: Scratch) -> None:
 
 
 def _heads_last_copy(scratch: Scratch, one: TensorType, what: str = "gradient") -> str:
-    """Kernels want the heads of one position side by side."""
+    """Return kernels want the heads of one position side by side."""
     shape, steps = sizes(one), strides(one)
     seen = relaid(one, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
     return "" if is_contiguous(seen) else scratch.take(f"contiguous {what}", nbytes(one))
@@ -441,7 +441,7 @@ def _each(elementwise: int, transcendental: int = 0) -> CostRule:
 
 
 def _pointwise(name: str, elementwise: int, transcendental: int = 0, **facts: Unpack[Facts]) -> OpSpec:
-    """The gradient of a function of single elements; costs are operations an element."""
+    """Return the gradient of a function of single elements; costs are operations an element."""
     return op(
         f"grad.{name}(Tensor dy, Tensor? x, Tensor? other) -> Tensor",
         Family.ELEMENTWISE,

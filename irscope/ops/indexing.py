@@ -35,7 +35,7 @@ from irscope.ops.values import Array, is_symbolic, settle, static_shape
 
 
 def plain(call: OpCall, name: str) -> Known | None:
-    """Values of an operand, None where one of them is symbolic."""
+    """Return values of an operand, None where one of them is symbolic."""
     found = call.value(name)
     return None if found is None or is_symbolic(found) else found
 
@@ -154,7 +154,7 @@ def _infer_index(call: OpCall) -> TensorType:
 
 
 def indexed_shape(call: OpCall, shape: Sequence[Dim], entries: Sequence[_Index | None]) -> list[Dim]:
-    """Sizes of `x[entries]`: the axes of the indices stand where they were if they were neighbours, else in front."""
+    """Return sizes of `x[entries]`: the axes of the indices stand where they were if they were neighbours, else in front."""
     kept: list[Dim] = []
     axis = 0
     blocks: list[int] = []
@@ -296,7 +296,7 @@ def _infer_bag(call: OpCall) -> Sequence[TensorType]:
 
 
 def _cost_bag(call: OpCall) -> Cost:
-    """Every row that an index names is read and added up; the other results are a few integers a bag."""
+    """Return every row that an index names is read and added up; the other results are a few integers a bag."""
     weight, indices = call.tensor("weight"), call.tensor("indices")
     count, width = numel(indices), sizes(weight)[1]
     rows = tensor(weight.dtype, (count, width))
@@ -332,7 +332,7 @@ def _evaluate_take(call: OpCall) -> Known | None:
 def read(
     schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, cost: CostRule = picked, **facts: Unpack[Facts]
 ) -> OpSpec:
-    """A record of an operator that reads where indices say."""
+    """Return a record of an operator that reads where indices say."""
     return op(schema, Family.INDEXING, infer=infer, cost=cost, evaluate=evaluate, summary=summary, **facts)
 
 

@@ -14,7 +14,7 @@ Strides: TypeAlias = tuple[Dim, ...]
 
 
 def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Strides in elements of a tensor whose last axis is dense."""
+    """Return strides in elements of a tensor whose last axis is dense."""
     strides: list[Dim] = []
     step: Dim = 1
     for size in reversed(shape):
@@ -116,13 +116,13 @@ def _cuts_dense_runs(old: list[int], strides: list[int], new: list[int]) -> bool
 
 
 def strides_of(type_: TensorType) -> Strides:
-    """Strides of a tensor whose shape is known."""
+    """Return strides of a tensor whose shape is known."""
     assert type_.shape is not None
     return type_.layout if isinstance(type_.layout, tuple) else row_major(type_.shape)
 
 
 def in_order(shape: Sequence[Dim], order: Sequence[int]) -> Strides:
-    """Strides of a dense tensor whose axes lie in that order, outermost first."""
+    """Return strides of a dense tensor whose axes lie in that order, outermost first."""
     dense = row_major([shape[axis] for axis in order])
     strides: list[Dim] = [1] * len(shape)
     for axis, stride in zip(order, dense, strict=True):
@@ -131,7 +131,7 @@ def in_order(shape: Sequence[Dim], order: Sequence[int]) -> Strides:
 
 
 def channels_last(shape: Sequence[Dim]) -> Strides:
-    """Strides of the channels-last layout: the second axis innermost."""
+    """Return strides of the channels-last layout: the second axis innermost."""
     return in_order(shape, (0, *range(2, len(shape)), 1))
 
 
@@ -156,7 +156,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def pointwise(operands: Sequence[TensorType], shape: Strides) -> Layout:
-    """Strides of an operator's result that visits its operands element by element; None for the order of the axes."""
+    """Return strides of an operator's result that visits its operands element by element; None for the order of the axes."""
     shown = [type_ for type_ in operands if type_.shape is not None and type_.layout != "sparse"]
     if len(shown) < len(operands) or not shown:
         return None
@@ -187,7 +187,7 @@ def _is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def _spread(own: Sequence[int], strides: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """Strides of an operand over the axes of the result; 0 where it is broadcast."""
+    """Return strides of an operand over the axes of the result; 0 where it is broadcast."""
     missing = len(shape) - len(own)
     found = [0] * missing
     for axis, (size, stride) in enumerate(zip(own, strides, strict=True)):
@@ -196,7 +196,7 @@ def _spread(own: Sequence[int], strides: Sequence[int], shape: Sequence[int]) ->
 
 
 def _sorted_axes(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list[int]:
-    """Axes from the outermost in: by decreasing strides, earlier operands first; broadcast axes do not count."""
+    """Return axes from the outermost in: by decreasing strides, earlier operands first; broadcast axes do not count."""
     perm = list(range(len(shape) - 1, -1, -1))
 
     def compare(a: int, b: int) -> int:
@@ -287,7 +287,7 @@ _OF_FAMILY = {
 
 
 def _dense_like(first: TensorType, shape: Strides) -> Layout:
-    """Operators that make an empty tensor like their operand keep its order of axes."""
+    """Return operators that make an empty tensor like their operand keep its order of axes."""
     if first.shape != shape:
         return None
     strides = strides_of(first)
@@ -397,7 +397,7 @@ def rolled(call: OpCall, operands: Sequence[TensorType], shape: Strides, index: 
 
 @_of_operands
 def grid(call: OpCall, operands: Sequence[TensorType], shape: Strides, index: int) -> Layout:
-    """Each result repeats one operand along all other axes."""
+    """Return each result repeats one operand along all other axes."""
     axis = index
     if call.attrs.get("indexing") == "xy" and index < 2:
         axis = 1 - index
@@ -517,7 +517,7 @@ def without_axis(call: OpCall, old: Strides, strides: Strides, shape: Strides) -
 
 @_of_view
 def reshaped(call: OpCall, old: Strides, strides: Strides, shape: Strides) -> Layout:
-    """Strides of a view with other sizes; a copy is row-major."""
+    """Return strides of a view with other sizes; a copy is row-major."""
     if not known_sizes(old) or not known_sizes(strides) or not known_sizes(shape) or 0 in old:
         return None
     sizes, steps, wanted = _ints(old), _ints(strides), _ints(shape)
@@ -561,7 +561,7 @@ def contiguous(call: OpCall, first: TensorType, result: TensorType) -> Layout:
 
 @_of_format
 def converted(call: OpCall, first: TensorType, result: TensorType) -> Layout:
-    """A conversion that changes nothing returns its operand."""
+    """Return a conversion that changes nothing returns its operand."""
     wanted, looks = call.attrs.get("memory_format", "preserve_format"), suggests_channels_last(first)
     if result.dtype is first.dtype:
         if wanted in _CHANNELS_LAST:

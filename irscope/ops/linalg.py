@@ -20,7 +20,7 @@ _COMPLEX_OF = {DType.F32: DType.C64, DType.F64: DType.C128}
 
 
 def _matrices(call: OpCall, name: str = "x", square: bool = True) -> Shape:
-    """Sizes of an operand that is a stack of matrices."""
+    """Return sizes of an operand that is a stack of matrices."""
     shape = call.shape(name)
     if shape is None:
         return None

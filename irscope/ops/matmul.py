@@ -26,7 +26,7 @@ from irscope.ops.values import Array, is_symbolic, settle
 
 
 def matmul_shape(call: OpCall, left: Shape, right: Shape) -> Shape:
-    """Sizes of the product of (stacks of) matrices; a side with one axis is a vector, whose axis vanishes."""
+    """Return sizes of the product of (stacks of) matrices; a side with one axis is a vector, whose axis vanishes."""
     if left == () or right == ():
         raise RuleError(f"{call.spec.name} needs operands with at least one axis")
     if left is None or right is None:
@@ -38,7 +38,7 @@ def matmul_shape(call: OpCall, left: Shape, right: Shape) -> Shape:
 
 
 def swapped(shape: Shape, swap: object) -> Shape:
-    """Sizes with the last two exchanged where `swap` is set."""
+    """Return sizes with the last two exchanged where `swap` is set."""
     if not swap or shape is None or len(shape) < 2:
         return shape
     return (*shape[:-2], shape[-1], shape[-2])
@@ -60,14 +60,14 @@ def working(array: Array) -> Array:
 
 
 def plain_arrays(call: OpCall, *names: str) -> list[Array] | None:
-    """Values of operands, None where one is not known or symbolic."""
+    """Return values of operands, None where one is not known or symbolic."""
     found = [call.value(name) for name in names]
     arrays = [array for array in found if array is not None and not is_symbolic(array)]
     return arrays if len(arrays) == len(names) else None
 
 
 def as_result(call: OpCall, array: Array) -> Known:
-    """Values in the type that holds the first result's elements."""
+    """Return values in the type that holds the first result's elements."""
     result = call.results[0]
     return settle(np.asarray(array), result.dtype) if isinstance(result, TensorType) else array
 
@@ -223,7 +223,7 @@ def _infer_fused(call: OpCall) -> Type:
 
 
 def _batch_first(shape: Shape, moved: object) -> Shape:
-    """Sizes with the first axis moved behind the batch axes."""
+    """Return sizes with the first axis moved behind the batch axes."""
     return (*shape[1:-1], shape[0], shape[-1]) if moved and shape is not None and len(shape) > 2 else shape
 
 
@@ -404,13 +404,13 @@ def _infer_addr(call: OpCall) -> Type:
 
 
 def _cost_addr(call: OpCall) -> Cost:
-    """An outer product, and a sum with what is given."""
+    """Return an outer product, and a sum with what is given."""
     count = numel(call.results[0])
     return products(count, count)
 
 
 def _chain(call: OpCall) -> list[tuple[Dim, Dim]]:
-    """Rows and columns of the matrices of a chain; a vector at an end is a row or a column."""
+    """Return rows and columns of the matrices of a chain; a vector at an end is a row or a column."""
     shapes = [sizes(type_) for type_ in call.rest("matrices")]
     matrices = [(shape[0], shape[1]) if len(shape) == 2 else (shape[0], 1) for shape in shapes]
     if len(shapes[0]) == 1:
@@ -430,7 +430,7 @@ def _infer_chain(call: OpCall) -> Type:
 
 
 def _cost_chain(call: OpCall) -> Cost:
-    """The cheapest order of the products, which is the one that is taken; with open sizes it must not depend on them."""
+    """Return the cheapest order of the products, which is the one that is taken; with open sizes it must not depend on them."""
     matrices = _chain(call)
     ends = [matrices[0][0], *(columns for _, columns in matrices)]
     if any(isinstance(size, SymDim) for size in ends) and len(matrices) > 2:

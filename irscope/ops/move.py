@@ -167,7 +167,7 @@ def _evaluate_interleave(call: OpCall) -> Known | None:
 
 
 def _pads(call: OpCall, rank: int) -> list[tuple[Dim, Dim]] | None:
-    """Elements added before and after each axis; None where they are not known."""
+    """Return elements added before and after each axis; None where they are not known."""
     pads = call.dims("pads")
     axes = given_axes(call, "axes", rank) if call.given("axes") else tuple(range(rank))
     if pads is None or axes is None:
@@ -302,7 +302,7 @@ def first_copy(call: OpCall) -> Known | None:
 def move(
     schema: str, infer: Any, evaluate: Callable[[OpCall], Any] | None, summary: str, family: Family = Family.MOVE, **facts: Unpack[Facts]
 ) -> OpSpec:
-    """A record of an operator that only moves elements."""
+    """Return a record of an operator that only moves elements."""
     return op(schema, family, infer=infer, cost=moved, evaluate=evaluate, summary=summary, **facts)
 
 

@@ -204,7 +204,7 @@ def _infer_embedding(call: OpCall) -> tuple[Type, ...]:
 
 
 def _cost_embedding(call: OpCall) -> Cost:
-    """Sums of two or three table rows, normalized; of the tables only the rows that are looked up are read."""
+    """Return sums of two or three table rows, normalized; of the tables only the rows that are looked up are read."""
     shape = sizes(call.results[0])
     count, tokens = product(shape), product(shape[:-1])
     bits = getattr(call.results[0], "dtype", DType.UNKNOWN).bits or 0

@@ -103,22 +103,22 @@ def runs_halves(name: str, version: int) -> bool:
 
 
 def alias(*names: str) -> tuple[OrtKernel, ...]:
-    """Kernels whose result has the buffer of their first operand."""
+    """Return kernels whose result has the buffer of their first operand."""
     return (OrtKernel(names, alias=True),)
 
 
 def in_place(*names: str, takes: Takes | None = None) -> tuple[OrtKernel, ...]:
-    """Kernels that write over their first operand where they may."""
+    """Return kernels that write over their first operand where they may."""
     return (OrtKernel(names, in_place=(0,), takes=takes),)
 
 
 def packs(rule: Packs, *names: str, takes: Takes | None = None) -> tuple[OrtKernel, ...]:
-    """Kernels for which a session packs weights anew."""
+    """Return kernels for which a session packs weights anew."""
     return (OrtKernel(names, packs=rule, takes=takes),)
 
 
 def takes(rule: Takes, *names: str, first: bool = False) -> tuple[OrtKernel, ...]:
-    """Kernels that take memory while they run, before their results where `first` says so."""
+    """Return kernels that take memory while they run, before their results where `first` says so."""
     return (OrtKernel(names, takes=rule, takes_first=first),)
 
 
@@ -187,7 +187,7 @@ CHOICE: Final = OrtKernel(("Where",), takes=_takes_choices, takes_first=True)
 
 
 def _shape(call: OpCall, operand: int, *dtypes: DType) -> tuple[int, ...] | None:
-    """Sizes of an operand, where it is a tensor of one of these element types and they are numbers."""
+    """Return sizes of an operand, where it is a tensor of one of these element types and they are numbers."""
     type_ = call.types[operand] if operand < len(call.types) else None
     if type_ is None or type_.dtype not in dtypes or type_.shape is None:
         return None
@@ -196,7 +196,7 @@ def _shape(call: OpCall, operand: int, *dtypes: DType) -> tuple[int, ...] | None
 
 
 def _panels(rows: int, columns: int) -> int:
-    """Bytes of a float matrix in panels."""
+    """Return bytes of a float matrix in panels."""
     return 4 * rows * round_up(columns, _COLUMNS)
 
 
@@ -340,7 +340,7 @@ def takes_squares(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def _width(call: OpCall, operand: int) -> int:
-    """Bytes of an element."""
+    """Return bytes of an element."""
     type_ = call.types[operand] if operand < len(call.types) else None
     return 0 if type_ is None or type_.dtype.bits is None else -(-type_.dtype.bits // 8)
 
@@ -468,7 +468,7 @@ def takes_gemm_sums(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def takes_sums(call: OpCall, threads: int) -> int:
-    """Sums of 32 bits behind a result of 8."""
+    """Return sums of 32 bits behind a result of 8."""
     shape = call.results[0].shape if call.results and call.results[0].dtype in (DType.I8, DType.U8) else None
     sizes = tuple(dim for dim in shape or () if isinstance(dim, int))
     return 4 * prod(sizes) if shape is not None and len(sizes) == len(shape) else 0
@@ -541,7 +541,7 @@ def takes_two(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def _chunks(*counts: int) -> tuple[int, ...]:
-    """Bytes of requests for so many elements of four bytes."""
+    """Return bytes of requests for so many elements of four bytes."""
     return tuple(4 * count for count in counts)
 
 

@@ -60,7 +60,7 @@ def limits(dtype: DType) -> tuple[int, int] | None:
 
 
 def _parameter(call: OpCall, name: str, shape: tuple[int, ...]) -> Array | None:
-    """Values of `scale` or `zero_point`, from the operand or the attribute; None where they are not known."""
+    """Return values of `scale` or `zero_point`, from the operand or the attribute; None where they are not known."""
     number = call.attr(f"{name}_value")
     if number is not None:
         return np.asarray(number)
@@ -483,7 +483,7 @@ _REQUANTIZING = 2
 
 
 def _filters(call: OpCall) -> tuple[Dim, ...]:
-    """Sizes of the packed weights: of the operands behind the first, those with most axes."""
+    """Return sizes of the packed weights: of the operands behind the first, those with most axes."""
     shapes = [type_.shape for type_ in call.types[1:] if type_ is not None and type_.shape]
     if not shapes:
         raise UnknownCost
@@ -518,7 +518,7 @@ def _layer(macs: Callable[[OpCall], Dim], name: str) -> CostRule:
 
 
 def _pointwise(call: OpCall) -> Cost:
-    """Both sides scaled to real numbers, the operation, and the way back."""
+    """Return both sides scaled to real numbers, the operation, and the way back."""
     return Cost(elementwise=numel(call.results[0]) * (_REQUANTIZING * 2 + 1))
 
 

@@ -86,7 +86,7 @@ def real_of(item: object, bits: int) -> Real:
 
 
 def converted(item: object, source: int, bits: int) -> Real:
-    """An element of a tensor whose floats have so many bits in a float of other precision."""
+    """Return an element of a tensor whose floats have so many bits in a float of other precision."""
     real = real_of(item, bits)
     if not real.is_known or bits >= source:
         return real

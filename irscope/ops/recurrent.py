@@ -70,7 +70,7 @@ def _layer(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[F
 
 
 def _stacked_shapes(call: OpCall) -> tuple[Shape, Shape, Shape]:
-    """Sizes of all outputs, of the last states and of the last cells."""
+    """Return sizes of all outputs, of the last states and of the last cells."""
     x, directions = call.shape("x"), 2 if call.attr("bidirectional") else 1
     if x is None:
         return None, None, None
@@ -151,7 +151,7 @@ def _cell(cell: Cell, extra: str, results: str, summary: str, **facts: Unpack[Fa
 
 
 def _cost_dynamic(call: OpCall) -> Cost:
-    """A layer whose inputs and states are quantized on the way, three operations an element and their range."""
+    """Return a layer whose inputs and states are quantized on the way, three operations an element and their range."""
     first, second, inputs = sizes(call.types[0])
     directions, hidden, _ = sizes(call.types[2])
     steps = first * second * directions

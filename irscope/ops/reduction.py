@@ -45,7 +45,7 @@ _SCHEMA = "(Tensor x, Dims? axes, *, bool keepdims=False, bool noop_with_empty_a
 
 
 def reduced_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
-    """Axes that go, counted from the front; None where they are not known."""
+    """Return axes that go, counted from the front; None where they are not known."""
     axes = call.ints("axes")
     if axes is None and call.given("axes") and length_of(call, "axes") != 0:
         return None
@@ -58,7 +58,7 @@ def reduced_axes(call: OpCall, rank: int) -> tuple[int, ...] | None:
 
 
 def reduced_shape(call: OpCall, shape: Shape) -> Shape:
-    """Sizes after the reduction."""
+    """Return sizes after the reduction."""
     keep = bool(call.attr("keepdims"))
     if shape is None:
         is_full = not call.given("axes") and not keep and not call.attr("noop_with_empty_axes")
@@ -75,7 +75,7 @@ def reduced_shape(call: OpCall, shape: Shape) -> Shape:
 
 
 def without_axes(shape: Sequence[Dim], axes: Sequence[int], keep: bool) -> tuple[Dim, ...]:
-    """Sizes without some axes, or with 1 in their place."""
+    """Return sizes without some axes, or with 1 in their place."""
     if keep:
         return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -444,7 +444,7 @@ def _reduced(call: OpCall, shape: Shape) -> Shape:
 
 
 def _of_examples(call: OpCall) -> Shape:
-    """Sizes of one loss an example: the scores' without their classes, which stand second or alone."""
+    """Return sizes of one loss an example: the scores' without their classes, which stand second or alone."""
     scores, labels = call.shape("x"), call.shape("target")
     if scores is None:
         return labels

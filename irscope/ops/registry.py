@@ -74,7 +74,7 @@ class OpRegistry:
         self.register(specs, owner)
 
     def get(self, name: str) -> OpSpec | None:
-        """The record of an operator, None for a foreign one."""
+        """Return the record of an operator, None for a foreign one."""
         found = self._specs.get(name)
         if found is None and not self._plugins_loaded:
             self._load_plugins()
@@ -124,7 +124,7 @@ def default_registry() -> OpRegistry:
 
 
 def find_op(name: str) -> OpSpec | None:
-    """The record of an operator in the default registry, None for a foreign one."""
+    """Return the record of an operator in the default registry, None for a foreign one."""
     registry = _default if _default is not None else default_registry()
     found = registry._specs.get(name)  # passes ask this many times a node
     return found if found is not None else registry.get(name)

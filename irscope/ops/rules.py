@@ -17,7 +17,7 @@ from irscope.ops.spec import CostRule, Infer, Lists, OpCall, RuleError, UnknownC
 
 
 def operands(call: OpCall) -> list[Type]:
-    """Types of the operands that are there."""
+    """Return types of the operands that are there."""
     return [type_ for type_ in call.types if type_ is not None]
 
 
@@ -126,7 +126,7 @@ def per_input(*, elementwise: int = 0, transcendental: int = 0, reduction: int =
 
 
 def elements(type_: Type | None) -> Dim:
-    """Elements of a tensor, one of a plain number; raises UnknownCost where the rank is unknown."""
+    """Return elements of a tensor, one of a plain number; raises UnknownCost where the rank is unknown."""
     return 1 if isinstance(type_, ScalarType) else numel(type_)
 
 
@@ -151,7 +151,7 @@ def picked(call: OpCall) -> Cost:
 
 
 def total_bytes(types: Sequence[Type | None]) -> Dim:
-    """Bytes of all tensors among these types; raises UnknownCost where a size is unknown."""
+    """Return bytes of all tensors among these types; raises UnknownCost where a size is unknown."""
     found = total_of(0 if type_ is None else type_.tensor_bytes for type_ in types)
     if found is None:
         raise UnknownCost
@@ -283,7 +283,7 @@ def check_rank(call: OpCall, count: int) -> None:
 
 
 def unknown_sizes(call: OpCall, name: str, count: int | None) -> Shape:
-    """Sizes that depend on the values of an operand; None where even their number is unknown."""
+    """Return sizes that depend on the values of an operand; None where even their number is unknown."""
     if count is None:
         call.context.explain(f"the number of axes depends on operand {name!r}", name)
         return None
@@ -322,7 +322,7 @@ def given_shape(call: OpCall, name: str = "shape") -> Shape:
 
 
 def given_axes(call: OpCall, name: str, rank: int) -> tuple[int, ...] | None:
-    """Axes counted from the front; None where they are not given or not known."""
+    """Return axes counted from the front; None where they are not given or not known."""
     known = call.ints(name)
     if known is None:
         return None
@@ -374,7 +374,7 @@ def like(name: str, dtype: DType | None = None) -> Infer:
 
 
 def sized(call: OpCall, name: str, rank: int) -> tuple[Dim, ...] | None:
-    """Sizes of an operand that must have this many axes; None where its rank is unknown or it is absent."""
+    """Return sizes of an operand that must have this many axes; None where its rank is unknown or it is absent."""
     found = call.maybe(name)
     if found is None or found.shape is None:
         return None
@@ -384,7 +384,7 @@ def sized(call: OpCall, name: str, rank: int) -> tuple[Dim, ...] | None:
 
 
 def joint_sizes(call: OpCall, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Sizes that all of these broadcast to."""
+    """Return sizes that all of these broadcast to."""
     rank = max(map(len, shapes), default=0)
     result: list[Dim] = [1] * rank
     for shape in shapes:
@@ -394,7 +394,7 @@ def joint_sizes(call: OpCall, *shapes: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def products(macs: Dim, elementwise: Dim = 0) -> Cost:
-    """The cost of multiply-adds in a matrix product or convolution, and of what follows on its elements."""
+    """Return the cost of multiply-adds in a matrix product or convolution, and of what follows on its elements."""
     return Cost(matmul=macs * 2, macs=macs, elementwise=elementwise)
 
 

@@ -288,7 +288,7 @@ def _items_split(lists: Lists) -> None:
 
 
 def _sizes_of_parts(known: Known | None, whole: Dim) -> Sequence[int]:
-    """Sizes of the parts, none where they are not known."""
+    """Return sizes of the parts, none where they are not known."""
     sizes = as_ints(known) if known is not None else None
     if known is None or sizes is None or not all(size >= 0 for size in sizes):
         return ()

@@ -92,7 +92,7 @@ def _infer_stft(call: OpCall) -> Type:
 
 
 def _cost_stft(call: OpCall) -> Cost:
-    """A window over each frame, then its transform."""
+    """Return a window over each frame, then its transform."""
     source, result = sizes(call.types[0]), sizes(call.results[0])
     length = _frame_length(call, source[1])
     points = result[0] * result[1] * length
@@ -169,7 +169,7 @@ def _infer_inverse_short(call: OpCall) -> Type:
 
 
 def _cost_inverse_short(call: OpCall) -> Cost:
-    """The transform of each frame, its window, the sum of overlapping frames and the division by the windows' sum."""
+    """Return the transform of each frame, its window, the sum of overlapping frames and the division by the windows' sum."""
     shape = sizes(call.types[0])
     length = call.int_attr("n_fft")
     points = product((*shape[:-2], shape[-1])) * length

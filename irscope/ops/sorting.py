@@ -22,7 +22,7 @@ from irscope.ops.values import Array, settle, static_shape
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
-    """Positions in sorted order; equal elements keep theirs, not-a-numbers count as the largest."""
+    """Return positions in sorted order; equal elements keep theirs, not-a-numbers count as the largest."""
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
     backward = np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)

@@ -71,7 +71,7 @@ class RuleContext:
         return size
 
     def value_of(self, call: OpCall, index: int) -> Known | None:
-        """Values of an operand where the call has none; the `shapes` pass makes symbols for small integer tensors."""
+        """Return values of an operand where the call has none; the `shapes` pass makes symbols for small integer tensors."""
         return None
 
     def explain(self, reason: str, decided_by: str) -> None:
@@ -167,14 +167,14 @@ class OpCall:
         raise RuleError(f"a result of {self.spec.name} is {type_}, not a tensor")
 
     def shape(self, name: str) -> Shape:
-        """Sizes of a tensor operand, None where its rank is unknown."""
+        """Return sizes of a tensor operand, None where its rank is unknown."""
         return self.tensor(name).shape
 
     def dtype(self, name: str) -> DType:
         return self.tensor(name).dtype
 
     def value(self, name: str) -> Known | None:
-        """Values of an operand where they are known; elements may be symbolic (then the array holds objects)."""
+        """Return values of an operand where they are known; elements may be symbolic (then the array holds objects)."""
         index = self.spec.operand_index[name]
         if index >= len(self.types) or self.types[index] is None:
             return None
@@ -272,7 +272,7 @@ class OpCall:
                 self.context.assume(dim, limit, why, Relation.AT_MOST)
 
     def same(self, left: Dim, right: Dim, what: str) -> Dim:
-        """Two sizes that the operator requires to be equal: proven, refuted (RuleError) or recorded as an assumption."""
+        """Return two sizes that the operator requires to be equal: proven, refuted (RuleError) or recorded as an assumption."""
         verdict = equal(left, right)
         if verdict is False:
             raise RuleError(f"{self.spec.name}: {what}: {left} is not {right}")
@@ -600,7 +600,7 @@ class OpSpec:
         return tuple(i for i, param in enumerate(self.schema.operands) if param.mark is AliasMark.WRITES)
 
     def intermediate_bytes(self, call: OpCall) -> Dim:
-        """Bytes of what the operator's composite form makes and drops inside one call, as PyTorch runs it on any device."""
+        """Return bytes of what the operator's composite form makes and drops inside one call, as PyTorch runs it on any device."""
         if self.intermediates is None or not call.source.startswith("aten::"):
             return 0
         tensors = [type_ for type_ in (*call.types, *call.results) if isinstance(type_, TensorType)]
@@ -609,7 +609,7 @@ class OpSpec:
         return self.intermediates(call)
 
     def infer_types(self, call: OpCall) -> tuple[Type, ...]:
-        """Types of the results by the operator's rule, always as a tuple."""
+        """Return types of the results by the operator's rule, always as a tuple."""
         if isinstance(self.infer, Absent):
             return tuple(call.results)
         found = self.infer(call)
@@ -633,7 +633,7 @@ class UnknownCost(Exception):
 
 
 def numel(type_: Type | None) -> Dim:
-    """Elements of a tensor for a cost rule; raises UnknownCost where the rank is unknown."""
+    """Return elements of a tensor for a cost rule; raises UnknownCost where the rank is unknown."""
     count = None if type_ is None else type_.numel
     if count is None:
         raise UnknownCost

@@ -81,7 +81,7 @@ def as_ints(array: Array) -> tuple[int, ...] | None:
 
 
 def static_shape(type_: Type) -> tuple[int, ...] | None:
-    """Sizes of a tensor type as plain integers, None where one is not known."""
+    """Return sizes of a tensor type as plain integers, None where one is not known."""
     if type_.shape is None:
         return None
     sizes = [dim for dim in type_.shape if not isinstance(dim, SymDim)]
@@ -106,7 +106,7 @@ def dims_array(dims: Sequence[Dim], dtype: DType = DType.I64) -> Array:
 
 
 def to_array(values: Iterable[Scalar], type_: TensorType) -> Array | None:
-    """Values that stand in the graph as an array of their type; None where the type does not say the shape."""
+    """Return values that stand in the graph as an array of their type; None where the type does not say the shape."""
     shape = static_shape(type_)
     if shape is None:
         return None

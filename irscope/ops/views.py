@@ -441,7 +441,7 @@ def _parts_count(call: OpCall) -> int:
 
 
 def split_sizes(call: OpCall, whole: Dim) -> list[Dim]:
-    """Sizes of the parts: given one by one, all but the last equal to `size`, or as many equal ones as there are results."""
+    """Return sizes of the parts: given one by one, all but the last equal to `size`, or as many equal ones as there are results."""
     given = call.dims("sizes")
     if given is not None:
         sizes = [as_size(call, dim, "sizes") for dim in given]

@@ -98,7 +98,7 @@ def _tiff(data: bytes) -> tuple[int, int] | None:
 
 
 def _portable(data: bytes) -> tuple[int, int] | None:
-    """Numbers separated by white space, with comments up to the end of a line."""
+    """Return numbers separated by white space, with comments up to the end of a line."""
     fields = b" ".join(line.split(b"#")[0] for line in data[2:4096].split(b"\n")[:64]).split()
     return int(fields[1]), int(fields[0])
 
@@ -206,7 +206,7 @@ _TAPS = {"nearest": 1, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinea
 
 
 def _cost_resize(call: OpCall) -> Cost:
-    """Each element weighs the neighbours of the axes that change: 2 an axis for linear, 4 for cubic."""
+    """Return each element weighs the neighbours of the axes that change: 2 an axis for linear, 4 for cubic."""
     mode, count = str(call.attr("mode")), numel(call.results[0])
     if mode == "area":
         return Cost(reduction=numel(call.types[0]), elementwise=count)
@@ -245,7 +245,7 @@ def _infer_affine_grid(call: OpCall) -> Type:
 
 
 def _cost_affine_grid(call: OpCall) -> Cost:
-    """Every point (x, y, 1) is multiplied with a matrix."""
+    """Return every point (x, y, 1) is multiplied with a matrix."""
     grid = sizes(call.results[0])
     rank = len(grid) - 2
     return products(product(grid[:-1]) * rank * (rank + 1))
@@ -318,7 +318,7 @@ def _overlaps(box: Array, others: Array) -> Array:
 
 
 def _suppress(boxes: Array, scores: Array, limit: float, most: int) -> list[int]:
-    """Positions of the boxes that are kept, best first."""
+    """Return positions of the boxes that are kept, best first."""
     kept: list[int] = []
     for place in np.argsort(-scores.astype(np.float64), kind="stable"):
         if len(kept) >= most:
@@ -355,7 +355,7 @@ def _threshold(call: OpCall, name: str, default: float) -> float | None:
 
 
 def _selected(call: OpCall) -> Known | None:
-    """Rows of batch, class and box."""
+    """Return rows of batch, class and box."""
     boxes, scores = plain(call, "boxes"), plain(call, "scores")
     most = _threshold(call, "max_output_boxes_per_class", 0)
     overlap = _threshold(call, "iou_threshold", 0)

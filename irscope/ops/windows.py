@@ -96,7 +96,7 @@ def _rounded_up(size: Dim, axis: Axis, room: Dim) -> Dim:
 
 
 def spread(call: OpCall, size: Dim, axis: Axis, extra: int) -> Dim:
-    """Elements that windows starting at every one of `size` positions cover: the inverse of `slid`."""
+    """Return elements that windows starting at every one of `size` positions cover: the inverse of `slid`."""
     if call.attr("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
         return size * axis.stride
     result = (size - 1) * axis.stride + axis.reach + extra - axis.before - axis.after
@@ -115,7 +115,7 @@ class Layout:
     channels_last: bool = False
 
     def shape(self, channels: Dim, spatial: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Sizes of a tensor laid out likewise."""
+        """Return sizes of a tensor laid out likewise."""
         if self.channels_last:
             return (*self.batch, *spatial, channels)
         return (*self.batch, channels, *spatial)
@@ -161,7 +161,7 @@ def _image(call: OpCall) -> tuple[Layout | None, tuple[Dim, ...] | None]:
 
 
 def conv_shape(call: OpCall) -> Shape:
-    """Sizes of a convolution's result."""
+    """Return sizes of a convolution's result."""
     image, kernel = _image(call)
     if image is None or kernel is None:
         return None
@@ -181,7 +181,7 @@ def _infer_conv(call: OpCall) -> Type:
 
 
 def conv_cost(call: OpCall) -> Cost:
-    """Every element of the result sums over the input channels of its group and the window."""
+    """Return every element of the result sums over the input channels of its group and the window."""
     weights = sizes(call.types[call.spec.operand_index["w"]])
     count = numel(call.results[0])
     return products(count * product(weights[1:]), count if call.given("b") else 0)
@@ -230,7 +230,7 @@ def _infer_deformable(call: OpCall) -> Type:
 
 
 def _cost_deformable(call: OpCall) -> Cost:
-    """A convolution whose inputs are interpolated between 2^n neighbours, for each channel and window element."""
+    """Return a convolution whose inputs are interpolated between 2^n neighbours, for each channel and window element."""
     weights, x = sizes(call.types[1]), sizes(call.types[0])
     result = sizes(call.results[0])
     samples = product([x[0], x[1], *weights[2:], *result[2:]])
@@ -331,7 +331,7 @@ WINDOW = "int[] kernel_shape, int[] strides=[], int[] pads=[], int[] dilations=[
 
 
 def pooled_shape(call: OpCall) -> Shape:
-    """Sizes of a result with one element a window."""
+    """Return sizes of a result with one element a window."""
     kernel = call.attr("kernel_shape")
     image = image_layout(call, "x", len(kernel))
     if image is None:
@@ -452,13 +452,13 @@ def _infer_regions(call: OpCall) -> TensorType:
 
 
 def _infer_with_places(call: OpCall) -> tuple[Type, ...]:
-    """The pooled regions, and where their elements come from."""
+    """Return the pooled regions, and where their elements come from."""
     result = _infer_regions(call)
     return call.fit(result, tensor(DType.I32, result.shape, result.device))
 
 
 def _cost_regions(call: OpCall) -> Cost:
-    """Each result averages (or takes the largest of) samples, each interpolated between four neighbours."""
+    """Return each result averages (or takes the largest of) samples, each interpolated between four neighbours."""
     ratio = call.int_attr("sampling_ratio")
     if ratio <= 0:
         raise UnknownCost

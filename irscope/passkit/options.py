@@ -27,7 +27,7 @@ class BadValue(ValueError):
 
 
 def option_types(cls: type) -> Mapping[str, Any]:
-    """Types of the options of a pass class by name."""
+    """Return types of the options of a pass class by name."""
     hints = get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in fields(cls)}
 

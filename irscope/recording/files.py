@@ -226,7 +226,7 @@ class _Reader:
 
 
 def _named_ops(line: Line) -> Iterator[int]:
-    """Operators that a line refers to."""
+    """Yield operators that a line refers to."""
     named: tuple[int | None, ...] = ()
     if isinstance(line, MemoryEvent):
         named = (line.op,)
@@ -236,7 +236,7 @@ def _named_ops(line: Line) -> Iterator[int]:
 
 
 def _numbered_lines(stream: BinaryIO, where: str) -> Iterator[tuple[int, bytes, bool]]:
-    """Lines with their number, and whether each has its end."""
+    """Yield lines with their number, and whether each has its end."""
     number = 0
     while text := stream.readline(MAX_LINE + 1):
         number += 1

@@ -377,7 +377,7 @@ class Recording:
         return bool(self.header.settings.get("step"))
 
     def counter(self, run: str) -> Counters | None:
-        """Counters of one of before, cold and warm."""
+        """Return counters of one of before, cold and warm."""
         return next((one for one in self.counters if one.run == run), None)
 
     def times(self, how: str) -> Times | None:
@@ -433,7 +433,7 @@ class Figures:
 
 
 def alive_curve(events: Sequence[MemoryEvent]) -> list[int]:
-    """Bytes alive after each event, beyond those that were there before."""
+    """Return bytes alive after each event, beyond those that were there before."""
     return list(itertools.accumulate(event.bytes for event in events))
 
 

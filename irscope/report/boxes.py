@@ -823,5 +823,5 @@ def _name_within(name: str, paths: tuple[str, str]) -> str:
 
 
 def weights_of(node: Node) -> list[Value]:
-    """Weights that a node reads, each once."""
+    """Return weights that a node reads, each once."""
     return list(dict.fromkeys(value for value in node.inputs if value is not None and value.role in WEIGHT_ROLES))

@@ -570,7 +570,7 @@ def _size_text(one: StatedSize) -> str:
 
 
 def sizes_text(sizes: Sequence[StatedSize], plain: Container[str] = ()) -> str:
-    """Sizes by who stated them: `batch=8 (--bind); length=1 (assumed)`. Those of `plain` sources are not said to be of them."""
+    """Return sizes by who stated them: `batch=8 (--bind); length=1 (assumed)`. Those of `plain` sources are not said to be of them."""
     by_source: dict[str, list[str]] = {}
     for one in sizes:
         by_source.setdefault("" if one.source in plain else one.source, []).append(_size_text(one))

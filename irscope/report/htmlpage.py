@@ -189,7 +189,7 @@ class _PageWriter(PartWriter):
             yield f'<p class="quiet">{svg_text(f"{about}: {more}")}</p>\n'
 
     def _matrix(self, groups: Sequence[Group]) -> Iterator[str]:
-        """Groups with the same names in them, beside each other."""
+        """Yield groups with the same names in them, beside each other."""
         above = ": ".join(part.replace("_", " ") for part in groups[0].parent[:-1])
         heads = "".join(f'<th scope="col" class="number">{svg_text(leaf.replace("_", " "))}</th>' for leaf in groups[0].leaves)
         yield f'<div class="scroll"><table class="rows">\n<thead><tr><th scope="col">{svg_text(above)}</th>{heads}</tr></thead>\n<tbody>\n'

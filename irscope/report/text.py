@@ -92,7 +92,7 @@ def _cut(column: GridColumn, width: int, ellipsis: str) -> list[str]:
 
 
 def fit_columns(columns: Sequence[GridColumn], width: int | None) -> Grid:
-    """Columns within a width: blank ones give their room, then names are shortened, then the last columns are dropped."""
+    """Return columns within a width: blank ones give their room, then names are shortened, then the last columns are dropped."""
     if width is None:
         return Grid(tuple(columns), tuple(column.natural_width for column in columns), ())
     if sum(column.natural_width + len(GAP) for column in columns) - len(GAP) > width:

@@ -91,7 +91,7 @@ def _plain_number(value: Number) -> str:
 
 
 def _scaled_text(value: Number, base: int, units: tuple[str, ...], parts: int = 1) -> str:
-    """Two decimals in the largest unit that leaves at least 1, rounded exactly however large the number is.
+    """Return two decimals in the largest unit that leaves at least 1, rounded exactly however large the number is.
 
     `parts` is how many of the smallest unit the raw number's own unit has.
     """

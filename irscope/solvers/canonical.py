@@ -215,7 +215,7 @@ class PlainSearch:
         self._first, self._last = floors.first.tolist(), floors.last.tolist()
 
     def run(self, capacity: int, order: Numbers, steps: int) -> Numbers | None:
-        """Offsets below the capacity, or None where there are none. Raises OutOfSteps."""
+        """Return offsets below the capacity, or None where there are none. Raises OutOfSteps."""
         problem = self._floors.problem
         if problem.max_live > capacity:
             return None
@@ -296,7 +296,7 @@ class PlainSearch:
 
 
 def _run(attempt: Attempt) -> bool:
-    """The answer of an attempt and of all that it hands over to."""
+    """Return the answer of an attempt and of all that it hands over to."""
     waiting = [attempt]
     answer: bool | None = None
     while waiting:
@@ -361,7 +361,7 @@ class CompiledSearch:
         return self._tied[0]
 
     def run(self, capacity: int, order: Numbers, steps: int) -> Numbers | None:
-        """Offsets below the capacity, or None where there are none. Raises OutOfSteps."""
+        """Return offsets below the capacity, or None where there are none. Raises OutOfSteps."""
         floors = self._floors
         if floors.problem.max_live > capacity:
             return None

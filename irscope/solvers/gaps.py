@@ -151,7 +151,7 @@ class _Unions:
 
 
 def _nodes(begin: int, end: int) -> Iterator[int]:
-    """The fewest nodes of a tree that together have the leaves from `begin` up to, not including, `end`."""
+    """Yield the fewest nodes of a tree that together have the leaves from `begin` up to, not including, `end`."""
     while begin < end:
         if begin & 1:
             yield begin

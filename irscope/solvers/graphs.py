@@ -118,7 +118,7 @@ class FlowNetwork:
         self._room: list[int] = []
 
     def node(self) -> int:
-        """A new node."""
+        """Return a new node."""
         self._edges.append([])
         return len(self._edges) - 1
 
@@ -132,11 +132,11 @@ class FlowNetwork:
         self._room.append(0)
 
     def any_of(self, nodes: Iterable[int]) -> int:
-        """A node that is on the source's side as soon as one of these is."""
+        """Return a node that is on the source's side as soon as one of these is."""
         return self._joined(nodes, towards=True)
 
     def all_of(self, nodes: Iterable[int]) -> int:
-        """A node that is on the source's side only when all of these are."""
+        """Return a node that is on the source's side only when all of these are."""
         return self._joined(nodes, towards=False)
 
     def _joined(self, nodes: Iterable[int], *, towards: bool) -> int:

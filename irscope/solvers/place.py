@@ -44,7 +44,7 @@ def placement_problem(lower: Sequence[int], upper: Sequence[int], size: Sequence
 
 
 def apart(problem: Problem) -> list[Numbers]:
-    """Groups of buffers that share no moment with one another, each in the order of its starts."""
+    """Return groups of buffers that share no moment with one another, each in the order of its starts."""
     order = np.argsort(problem.lower, kind="stable")
     ends = np.maximum.accumulate(problem.upper[order])
     cuts = np.flatnonzero(problem.lower[order][1:] >= ends[:-1]) + 1
@@ -56,7 +56,7 @@ def apart(problem: Problem) -> list[Numbers]:
 
 
 def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbers:
-    """Offsets when buffers are placed in this order."""
+    """Return offsets when buffers are placed in this order."""
     gaps = Gaps(problem)
     offsets = np.zeros(len(problem), dtype=np.int64)
     for buffer in order.tolist():
@@ -135,7 +135,7 @@ class Promotion:
         self._steady = True
 
     def next(self) -> Numbers:
-        """Offsets of another order."""
+        """Return offsets of another order."""
         random, height = self._random, int(self._tops.max())
         count = len(self._rank)
         limit = self._problem.max_live + (height - self._problem.max_live) * random.random()
@@ -222,7 +222,7 @@ def make_plan(
     seconds: float = 10,
     seed: int = 0,
 ) -> OffsetPlan:
-    """Offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows."""
+    """Return offsets such that two buffers alive together never overlap; `seed` makes the search repeatable as far as time allows."""
     problem = placement_problem(lower, upper, size, alignment)
     clock = WorkTime(seconds)
     offsets = np.zeros(len(problem), dtype=np.int64)
@@ -251,7 +251,7 @@ def _stacked(problem: Problem, clock: WorkTime, seed: int) -> tuple[Numbers, int
 
 
 def _lowest(problem: Problem, clock: WorkTime, seed: int) -> tuple[Numbers, int, str]:
-    """Offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
+    """Return offsets for each stretch of time apart; a stretch need not be lower than the highest load of all of them."""
     offsets = np.zeros(len(problem), dtype=np.int64)
     groups = apart(problem)
     jobs = [_Job(problem.part(group), problem.max_live, seed) for group in groups]
@@ -547,7 +547,7 @@ def greedy_by_size(lower: Sequence[int], upper: Sequence[int], size: Sequence[in
 
 
 def held_by_arena(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
-    """Bytes that ONNX Runtime's arena takes from the device where each buffer is asked for when it is made."""
+    """Return bytes that ONNX Runtime's arena takes from the device where each buffer is asked for when it is made."""
     arena = BfcArena()
     for alive in _replay(lower, upper, size, arena.malloc):
         arena.free(alive)
@@ -555,7 +555,7 @@ def held_by_arena(lower: Sequence[int], upper: Sequence[int], size: Sequence[int
 
 
 def reserved_by_torch(lower: Sequence[int], upper: Sequence[int], size: Sequence[int]) -> int:
-    """Bytes that PyTorch's CUDA allocator reserves where each buffer is asked for when it is made."""
+    """Return bytes that PyTorch's CUDA allocator reserves where each buffer is asked for when it is made."""
     allocator = CachingAllocator(total_memory=BOUNDLESS)
     for block in _replay(lower, upper, size, allocator.malloc):
         allocator.free(block)
@@ -576,7 +576,7 @@ def _replay(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], tak
 
 
 def overlap(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], offsets: Sequence[int]) -> tuple[int, int] | None:
-    """Two buffers that are alive together and share a byte; None where there are none."""
+    """Return two buffers that are alive together and share a byte; None where there are none."""
     # Those alive together are kept sorted by offset, so that only the neighbours of a new one can be in its way.
     alive: list[tuple[int, int, int]] = []
     ends: list[tuple[int, tuple[int, int, int]]] = []

@@ -614,7 +614,7 @@ def _scales(form: Format, largest: Any) -> Any:
 
 
 def _rows_in_groups(rows: Array32, group: int) -> Array32:
-    """Rows cut into groups; the last group of a row is filled up with zeros, which are never wrong."""
+    """Return rows cut into groups; the last group of a row is filled up with zeros, which are never wrong."""
     count, row = rows.shape
     short = -row % group
     if short:

@@ -47,7 +47,7 @@ def _extremes(bits: NDArray[np.int32]) -> tuple[np.int32, np.int32]:
 
 @machine_code_for_sums
 def sums_about(x: NDArray[np.float32], shift: float) -> tuple[float, float, float, float]:
-    """Sums of the first four powers of deviations from a number."""
+    """Return sums of the first four powers of deviations from a number."""
     s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0
     for at in range(len(x)):
         value = np.float64(x[at]) - shift

@@ -88,7 +88,7 @@ class Pool:
             self._done += count
 
     def map(self, jobs: Iterator[Callable[[], R]]) -> Iterator[R]:
-        """Results in order."""
+        """Yield results in order."""
         ahead: deque[Future[R]] = deque()
         for job in jobs:
             ahead.append(self._executor.submit(job))
@@ -134,7 +134,7 @@ class _Piece:
 
 
 def lots(tensors: Sequence[Stored | Unread], most: int) -> Iterator[list[int]]:
-    """Tensors that are held together: neighbours of so many bytes at most; a larger one comes alone."""
+    """Yield tensors that are held together: neighbours of so many bytes at most; a larger one comes alone."""
     lot: list[int] = []
     room = most
     for index, tensor in enumerate(tensors):
@@ -494,7 +494,7 @@ _STEP = 1 << 20
 def duplicates(
     tensors: Sequence[Stored | Unread], found: Sequence[TensorStatistics | Unread], files: WeightFiles, tick: Tick | None = None
 ) -> list[list[int]]:
-    """Groups of tensors with equal contents, each in order. Tensors of one number everywhere need no comparison."""
+    """Return groups of tensors with equal contents, each in order. Tensors of one number everywhere need no comparison."""
     by_fingerprint: dict[object, list[int]] = {}
     for index, made in enumerate(found):
         tensor = tensors[index]

@@ -152,7 +152,7 @@ def _codes_of(values: Floats, dtype: DType) -> npt.NDArray[np.int64]:
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Bytes that so many packed elements take."""
+    """Return bytes that so many packed elements take."""
     return (count * bits + 7) // 8
 
 
@@ -258,7 +258,7 @@ def _stored_parts(dtype: DType, count: int, source: Bytes, axes: Axes | None, sw
 
 
 def _from_literal(data: Literal, type_: TensorType, shape: tuple[int, ...]) -> Stored:
-    """Values that stand in the graph, as bytes of their type."""
+    """Return values that stand in the graph, as bytes of their type."""
     count = math.prod(shape)
     values = data.values * count if len(data.values) == 1 else data.values
     if len(values) != count:
@@ -271,7 +271,7 @@ def _from_literal(data: Literal, type_: TensorType, shape: tuple[int, ...]) -> S
 
 
 def _strided(type_: TensorType, shape: tuple[int, ...], data: Payload | None, files: WeightFiles, *, row_major: bool = False) -> Stored:
-    """Axes in another order than row-major are read as they lie; a view with gaps or repeats is gathered first."""
+    """Return axes in another order than row-major are read as they lie; a view with gaps or repeats is gathered first."""
     bits = type_.dtype.bits or 8
     strides = tuple(dim for dim in type_.layout or () if isinstance(dim, int))
     if len(strides) != len(shape) or bits < 8:
@@ -383,7 +383,7 @@ class Structure:
 
 
 def sparse_groups(zero: Mask, axes: Axes) -> int:
-    """Groups of four neighbours along the second axis with at least two zeros; `zero` starts at a group and holds whole groups."""
+    """Return groups of four neighbours along the second axis with at least two zeros; `zero` starts at a group and holds whole groups."""
     if axes.inner > 1:
         return int(np.count_nonzero(zero.reshape(-1, 4, axes.inner).sum(axis=1, dtype=np.uint8) >= 2))
     words = zero.view(np.uint8).view(np.uint32)

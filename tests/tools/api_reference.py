@@ -59,7 +59,7 @@ def _facade(name: str, listed: dict[int, str]) -> Iterator[str]:
         yield "### Functions and values\n"
         for public, found in rest.items():
             if inspect.isfunction(found):
-                yield f"- `{_signature(public, found)}`: {_doc(found)}"
+                yield f"- `{_signature(public, found)}`: {_clause(found)}"
             else:
                 yield f"- `{public}`: {_summary_of_value(found)}"
         yield ""
@@ -75,8 +75,7 @@ def _member(name: str, found: object) -> str:
         return f"- `{_signature(name, function)}`: {_clause(function)}"
     if not isinstance(found, property) or not found.__doc__:
         return ""
-    text = re.sub("^Return (?!whether )", "", _clause(found))  # an attribute is something
-    return f"- `{name}`: {text[:1].upper()}{text[1:]}"
+    return f"- `{name}`: {_clause(found)}"
 
 
 def _doc(offered: object) -> str:
@@ -89,8 +88,9 @@ def _doc(offered: object) -> str:
 
 
 def _clause(member: object) -> str:
-    """Return the first paragraph of a docstring up to its first full stop."""
-    return _doc(member).split(". ")[0].rstrip(".")
+    """Return the first paragraph of a docstring up to its first full stop, without Return: what follows a colon is the result."""
+    text = re.sub("^Return (?!whether )", "", _doc(member).split(". ")[0].rstrip("."))
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _signature(name: str, function: object, *, defaults: bool = False) -> str:

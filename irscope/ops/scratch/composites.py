@@ -64,7 +64,7 @@ def attention_rows(call: OpCall) -> Dim:
 
 
 def matmul_copies(call: OpCall) -> Dim:
-    """Operands with more than two axes are laid out as a list of matrices first."""
+    """Return operands with more than two axes are laid out as a list of matrices first."""
     left, right = call.maybe("a"), call.maybe("b")
     if left is None or right is None or call.source not in ("aten::matmul", "aten::__matmul__", "aten::__rmatmul__"):
         return 0
@@ -85,7 +85,7 @@ def _list_copy(operand: TensorType, batch: tuple[Dim, ...]) -> Dim:
 
 
 def linear_copy(call: OpCall) -> Dim:
-    """Rows that do not lie one after another are copied."""
+    """Return rows that do not lie one after another are copied."""
     x = call.maybe("x")
     if call.source != "aten::linear" or x is None or len(x.shape or ()) < 3:
         return 0

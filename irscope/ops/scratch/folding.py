@@ -17,7 +17,7 @@ _PAIR = 16
 
 
 def reduced_axes(scratch: Scratch, x: TensorType) -> set[int]:
-    """Axes that go, counted from the front."""
+    """Return axes that go, counted from the front."""
     call, rank = scratch.call, len(sizes(x))
     if "axes" in call.spec.operand_index:
         axes = call.ints("axes")

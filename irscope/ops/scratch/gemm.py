@@ -33,7 +33,7 @@ _LT_TYPES = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
 
 
 def mm(scratch: Scratch, a: TensorType, b: TensorType, *, fused_bias: bool = False, make: str | None = None) -> str:
-    """A product of two matrices. `make` names the product where it is not the call's result."""
+    """Return a product of two matrices. `make` names the product where it is not the call's result."""
     name = _product_result(scratch, make, product((sizes(a)[0], sizes(b)[1])) * width(a.dtype))
     # The library sees row-major matrices as transposed ones, so that the right one comes first.
     copies = [_matrix_copy(scratch, b, "copy of the right matrix"), _matrix_copy(scratch, a, "copy of the left matrix")]
@@ -141,7 +141,7 @@ def _folded(scratch: Scratch, a: TensorType, b: TensorType, make: str | None) ->
 
 
 def _flat_view(type_: TensorType, flat: tuple[Dim, Dim]) -> TensorType:
-    """Rows of a tensor that needs no copy: their step is that of the last of the leading axes."""
+    """Return rows of a tensor that needs no copy: their step is that of the last of the leading axes."""
     shape, steps = sizes(type_), strides(type_)
     leading = [step for step, size in zip(steps[:-1], shape[:-1], strict=True) if size != 1]
     return relaid(type_, flat, (leading[-1] if leading else shape[-1], steps[-1]))
@@ -163,7 +163,7 @@ def _batched(scratch: Scratch, a: TensorType, b: TensorType, make: str | None) -
 
 
 def joint_batch(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Sizes that two lists of leading axes broadcast to."""
+    """Return sizes that two lists of leading axes broadcast to."""
     rank = max(len(left), len(right))
     left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
     return tuple(b if same(a, 1) else a for a, b in zip(left, right, strict=True))
@@ -328,7 +328,7 @@ def _as_matrices(scratch: Scratch, one: Labelled, groups: tuple[str, str, str], 
 
 
 def _dense_strides(shape: list[Dim], order: list[int]) -> list[Dim]:
-    """Strides of a dense tensor whose axes lie in that order."""
+    """Return strides of a dense tensor whose axes lie in that order."""
     steps: list[Dim] = [1] * len(shape)
     step: Dim = 1
     for axis in reversed(order):

@@ -19,7 +19,7 @@ def _in_format(type_: TensorType, channels_last: bool) -> bool:
 
 
 def _convolution(direction: Literal["forward", "input"]) -> Temporaries:
-    """Operands in one memory format, the result, and the library's workspace while copies of operands are there."""
+    """Return operands in one memory format, the result, and the library's workspace while copies of operands are there."""
 
     @rule
     def write(scratch: Scratch) -> None:

@@ -76,7 +76,7 @@ def _tiles(count: int, tile: int) -> int:
 
 
 def cub_select(count: int) -> int:
-    """Positions of the elements that hold."""
+    """Return positions of the elements that hold."""
     return _storage(1, _tiles(count, _SELECT_TILE) * 8)
 
 
@@ -389,7 +389,7 @@ _COUNT = 4
 
 
 def _hits(scratch: Scratch, mask: TensorType, positions: Dim | None) -> str:
-    """Positions of what holds: counted first, then written. None: they are the call's own result."""
+    """Return positions of what holds: counted first, then written. None: they are the call's own result."""
     total = number(count(mask))
     copy = scratch.copy_unless_contiguous(mask, "contiguous input")
     found = scratch.take("number of hits", _COUNT)

@@ -61,7 +61,7 @@ def _factors(target: Target, x: TensorType, w: TensorType, strides: Sequence[int
 
 
 def _kernel_kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
-    """The kind of kernel, as device files call it."""
+    """Return the kind of kernel, as device files call it."""
     if groups != 1 and w.shape is not None and w.shape[1] == 1:
         return "depthwise"
     is_product = groups == 1 and w.shape is not None and all(size == 1 for size in (*w.shape[2:], *strides))
@@ -129,7 +129,7 @@ class Scratch(Requests):
             self.events.append(found)
 
     def copy_unless_contiguous(self, type_: TensorType, label: str) -> str:
-        """A row-major copy of a tensor that does not lie so."""
+        """Return a row-major copy of a tensor that does not lie so."""
         return "" if is_contiguous(type_) else self.take(label, nbytes(type_))
 
     @property
@@ -155,7 +155,7 @@ def rule(write: Callable[[Scratch], None]) -> Temporaries:
 
 
 def nbytes(type_: TensorType) -> Dim:
-    """Bytes of a tensor's elements."""
+    """Return bytes of a tensor's elements."""
     found = type_.nbytes
     if found is None:
         raise NeedsNumbers(f"the size of {type_} is not known")
@@ -163,7 +163,7 @@ def nbytes(type_: TensorType) -> Dim:
 
 
 def count(type_: TensorType) -> Dim:
-    """Elements of a tensor."""
+    """Return elements of a tensor."""
     found = type_.numel
     if found is None:
         raise NeedsNumbers(f"the rank of {type_} is not known")
@@ -188,14 +188,14 @@ def numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
 
 
 def strides(type_: TensorType) -> tuple[Dim, ...]:
-    """Strides in elements."""
+    """Return strides in elements."""
     if isinstance(type_.layout, tuple):
         return type_.layout
     return row_major(sizes(type_))
 
 
 def width(dtype: DType) -> int:
-    """Bytes of an element."""
+    """Return bytes of an element."""
     return (dtype.bits or 32) // 8
 
 

@@ -140,7 +140,7 @@ def _block(axes: list[Axis], inside: int, outputs: int) -> _Block:
 
 
 def coalesced(shape: tuple[int, ...], steps: tuple[int, ...], reduced: set[int]) -> list[Axis]:
-    """Axes as a reduction kernel walks them, outermost first: sorted by stride, neighbours joined where they lie densely."""
+    """Return axes as a reduction kernel walks them, outermost first: sorted by stride, neighbours joined where they lie densely."""
     order = sorted((axis for axis in range(len(shape)) if shape[axis] != 1), key=lambda axis: (-steps[axis], axis))
     joined: list[Axis] = []
     for axis in order:
@@ -167,7 +167,7 @@ def reduce_in(scratch: Scratch, type_: TensorType, reduced: set[int], argument: 
 
 
 def accumulator(dtype: DType) -> int:
-    """Bytes in which sums of an element type are kept."""
+    """Return bytes in which sums of an element type are kept."""
     bits = dtype.bits or 32
     if dtype.kind is DTypeKind.COMPLEX:
         return max(bits // 8, 8)
@@ -217,7 +217,7 @@ def layer_norm_rule(scratch: Scratch) -> None:
 
 
 def layer_norm(scratch: Scratch, x: TensorType, trailing: int, make: str | None = None) -> str:
-    """A copy that lies row by row, the result, mean and deviation of each row."""
+    """Return a copy that lies row by row, the result, mean and deviation of each row."""
     shape = sizes(x)
     rows = product(shape[: len(shape) - trailing]) * _statistic(x.dtype)
     copy = scratch.copy_unless_contiguous(x, "contiguous input")

@@ -129,7 +129,7 @@ def _stated(source: str) -> Kernel | None:
 
 
 def attend(scratch: Scratch, made: Attention, kernel: Kernel | None = None, make: str | None = None) -> str:
-    """All of one attention. `make` names its output where it is not the call's result."""
+    """Return all of one attention. `make` names its output where it is not the call's result."""
     if scratch.release.widens_attention:
         made = _with_four_axes(made)
     converted = ""
@@ -336,7 +336,7 @@ def math_attention(scratch: Scratch, made: Attention, make: str | None) -> str:
 def _weighted(
     scratch: Scratch, made: Attention, wanted: DType, scores: TensorType, v: TensorType, make: str | None, weights: str, rest: list[str]
 ) -> str:
-    """The values' weighted sum; where it was made in single precision, it and the weights are rounded at the end."""
+    """Return the values' weighted sum; where it was made in single precision, it and the weights are rounded at the end."""
     if not is_half(wanted):
         output = matmul(scratch, scores, v, make=make)
         scratch.drop(*rest, weights)
@@ -455,7 +455,7 @@ def encoder_layer_rule(scratch: Scratch) -> None:
 
 
 def _feed_forward(scratch: Scratch, x: TensorType) -> str:
-    """The first of the two layers, its activation fused into the product."""
+    """Return the first of the two layers, its activation fused into the product."""
     call = scratch.call
     return linear(scratch, tensor(x.dtype, x.shape, x.device), call.tensor("w_1"), call.tensor("b_1"), False, "feed-forward hidden")
 

@@ -336,7 +336,7 @@ class Bounds:
         self.floor = self._floor()
 
     def _forced(self) -> list[int]:
-        """Bytes that are there while each operator runs, whatever the plan."""
+        """Return bytes that are there while each operator runs, whatever the plan."""
         problem = self.problem
         steps = len(problem)
         change = [0] * (steps + 1)
@@ -377,7 +377,7 @@ class Bounds:
         return Floor(most, highest, tuple(self.forced_at(highest)))
 
     def forced_at(self, at: int) -> Iterable[int]:
-        """Storages that are there while an operator runs, whatever the plan; largest first, without what stays all the time."""
+        """Return storages that are there while an operator runs, whatever the plan; largest first, without what stays all the time."""
         problem = self.problem
         found = {one for one in problem.operators[at].reads if problem.storages[one].size}
         for number in range(len(problem.storages)):

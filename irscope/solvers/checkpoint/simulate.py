@@ -100,7 +100,7 @@ class Simulator:
         self._at_rest = max(sum(one.size for one in storages if one.is_input), sum(one.size for one in storages if one.is_output))
 
     def _constant(self, moves: list[bool]) -> tuple[list[int], list[int]]:
-        """Bytes of what no plan changes, while each operator runs and right before it."""
+        """Return bytes of what no plan changes, while each operator runs and right before it."""
         problem = self.problem
         added, freed = [0] * len(problem), [0] * len(problem)
         live = 0
@@ -143,7 +143,7 @@ class Simulator:
         return found
 
     def _makers(self, missing: list[int], present: list[bool]) -> set[int]:
-        """Operators that make what is missing from what is there."""
+        """Return operators that make what is missing from what is there."""
         writers, sources = self.problem.writers, self._sources
         chain: set[int] = set()
         for number in missing:
@@ -162,7 +162,7 @@ class Simulator:
                     present[number] = True
 
     def held(self, plan: Sequence[int], chains: dict[int, list[int]]) -> Sequence[tuple[int, int]]:
-        """Storages that have to wait for what is recomputed for an operator, besides those that it reads."""
+        """Return storages that have to wait for what is recomputed for an operator, besides those that it reads."""
         return ()
 
     def cost(self, plan: Sequence[int]) -> Cost:
@@ -324,7 +324,7 @@ class RegionSimulator(Simulator):
         return deciding >= 0 and plan[deciding] == KEEP
 
     def chains(self, plan: Sequence[int]) -> dict[int, list[int]]:
-        """All that is not saved, for each region of which something is needed and not there."""
+        """Return all that is not saved, for each region of which something is needed and not there."""
         found: dict[int, list[int]] = {}
         for region, members in zip(self.regions, self._of_region, strict=True):
             if any(plan[number] != KEEP and self._later[number] for number in members):
@@ -379,7 +379,7 @@ def _home_of(problem: CheckpointProblem, storage: int, home: list[int]) -> int:
 
 
 def _units(problem: CheckpointProblem, inside: list[int]) -> list[tuple[int, ...]]:
-    """Storages that share operators are saved together."""
+    """Return storages that share operators are saved together."""
     sets = DisjointSets(range(len(problem.storages)))
     for op in problem.operators:
         made = [one for one in op.writes if not problem.storages[one].is_input]

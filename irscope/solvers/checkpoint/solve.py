@@ -130,7 +130,7 @@ def _candidate(problem: CheckpointProblem, simulator: Simulator, number: int) ->
 
 
 def recipe(problem: CheckpointProblem, plan: Sequence[int], number: int) -> tuple[list[int], set[int]]:
-    """Operators that make a storage from what a plan really keeps, in order, and what they start from."""
+    """Return operators that make a storage from what a plan really keeps, in order, and what they start from."""
     operators: set[int] = set()
     sources: set[int] = set()
     stack = [number]
@@ -530,7 +530,7 @@ class CheckpointPlanner:
         return sorted({full - (full - floor) * at // max(1, count - 1) for at in range(count)}, reverse=True)
 
     def _round(self, seconds: float) -> int:
-        """Steps of a round that leave time for more rounds; by how long plans have taken so far."""
+        """Return steps of a round that leave time for more rounds; by how long plans have taken so far."""
         spent = max(1e-4, self._work.used)
         return max(_ROUND // 8, int(_SHARE * seconds * self.simulator.evaluations / spent))
 

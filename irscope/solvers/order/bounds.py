@@ -258,7 +258,7 @@ class Necessary:
 
 
 def _alive(storages: list[_Lived], done: int) -> int:
-    """Bytes of the storages that are alive between all of `done` and all the others."""
+    """Return bytes of the storages that are alive between all of `done` and all the others."""
     total, left = 0, ~done
     for mask, size, is_input, is_output in storages:
         if (is_input or mask & done) and (is_output or mask & left):
@@ -424,7 +424,7 @@ class Attempt:
         return opened
 
     def _step(self, done: int, live: int, op: int) -> tuple[int, int]:
-        """Bytes alive while an operator runs, and after it."""
+        """Return bytes alive while an operator runs, and after it."""
         left = ~(done | 1 << op)
         freed = 0
         for mask, taken, given in self._touched[op]:

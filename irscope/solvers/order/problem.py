@@ -76,11 +76,11 @@ class OrderProblem:
         return [last - op for op in order][::-1]
 
     def needs(self, order: Sequence[int]) -> list[int]:
-        """Bytes alive while each operator of an order runs."""
+        """Return bytes alive while each operator of an order runs."""
         return self.levels(order)[0]
 
     def levels(self, order: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Bytes alive while each operator of an order runs, and right before it."""
+        """Return bytes alive while each operator of an order runs, and right before it."""
         waiting = [len(storage.touches) for storage in self.storages]
         begun = [storage.is_input for storage in self.storages]
         storages, touched, workspace = self.storages, self.touched, self.workspace

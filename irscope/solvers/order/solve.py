@@ -64,7 +64,7 @@ def breadth_first(problem: OrderProblem) -> list[int]:
 
 
 def depth_first(problem: OrderProblem) -> list[int]:
-    """Each operator right before the first that needs it; what touches most bytes is prepared first."""
+    """Return each operator right before the first that needs it; what touches most bytes is prepared first."""
     weight = [sum(problem.storages[number].size for number in touched) for touched in problem.touched]
     return _postorder(problem, lambda op: (-weight[op], op))
 
@@ -135,7 +135,7 @@ INDUCTOR_ORDERS = ("as written", "least memory", "breadth first", "depth first")
 
 
 def simple_orders(problem: OrderProblem) -> Iterator[tuple[str, list[int]]]:
-    """Every simple order by name, forwards and on the reversed graph."""
+    """Yield every simple order by name, forwards and on the reversed graph."""
     yield "as written", list(range(len(problem)))
     for name, make in SIMPLE_ORDERS.items():
         yield name, make(problem)
@@ -187,7 +187,7 @@ class LatencyLimit:
         return self.length(order) <= self.most
 
     def earliest(self) -> list[int]:
-        """Operators by the time at which they could start at the earliest: no order takes less time."""
+        """Return operators by the time at which they could start at the earliest: no order takes less time."""
         starts = [0.0] * len(self.problem)
         depth = [0] * len(self.problem)
         for op, before in enumerate(self.problem.before):
