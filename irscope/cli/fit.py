@@ -168,7 +168,7 @@ class Command:
             device=device_for(args.device),
             torch=args.torch,
             alloc_conf=args.alloc_conf,
-            told=functools.partial(watching[0].progress, None) if watching else None,
+            on_progress=functools.partial(watching[0].progress, None) if watching else None,
             **how._asdict(),
         )
         for one in watching:

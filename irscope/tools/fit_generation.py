@@ -32,7 +32,7 @@ _STEPS: Final = 6
 """Decoding steps of a quick look."""
 _REPLAYED: Final = 2_000_000
 """Requests to replay where the number of new tokens is looked for: some seconds."""
-Told = Callable[[int, int | None, str], None]
+OnProgress = Callable[[int, int | None, str], None]
 
 
 @immutable(slots=False)
@@ -198,13 +198,13 @@ def fit_generation(
     device: str = "",
     torch: str = "",
     alloc_conf: str = "",
-    told: Told | None = None,
+    on_progress: OnProgress | None = None,
 ) -> GenerationFit:
     """Return the largest size with which a language model generates in so much memory, such as "24GiB"; None is what the device has.
 
     `free` is "context", which is prompt and new tokens together, "batch" or "new"; "batch,context" gives the largest context for batches
     of 1, 2, 4 and so on. What is not free is as given: one new token and a batch of 1 unless said otherwise. How the model is loaded and
-    generates is said as for `generate`. `told` hears of progress.
+    generates is said as for `generate`. `on_progress` is called as work goes on.
     """
     looked_for = [one.strip() for one in free.split(",")]
     if any(one not in FREE for one in looked_for) or (len(looked_for) > 1 and set(looked_for) != {"context", "batch"}):
@@ -215,7 +215,7 @@ def fit_generation(
     wish = wish_of(model, prompt or 1, new or 1, batch or 1, how)
     options = Options(device, torch, alloc_conf)
     target = target_for(options)
-    search = _Search(wish, tuple(sorted(looked_for)), room_of(memory, target), target, options, told)
+    search = _Search(wish, tuple(sorted(looked_for)), room_of(memory, target), target, options, on_progress)
     simulation = run_own(search.program, wish.model, options)
     if search.found is None:
         raise LoadError(f"it does not run: {simulation.error}", code="IRS697", where=simulation.line or wish.model)
@@ -225,10 +225,12 @@ def fit_generation(
 class _Search:
     """Runs under simulation: a model that is loaded once is asked for one size after the other."""
 
-    def __init__(self, wish: Wish, free: tuple[str, ...], memory: int, target: Target, options: Options, told: Told | None) -> None:
+    def __init__(
+        self, wish: Wish, free: tuple[str, ...], memory: int, target: Target, options: Options, on_progress: OnProgress | None
+    ) -> None:
         self._wish, self._free, self._memory, self._target = wish, free, memory, target
         self._options = options
-        self._told = told
+        self._on_progress = on_progress
         self._laws: dict[object, Growth] = {}
         self._done = 0
         self.found: GenerationFit | None = None
@@ -338,8 +340,8 @@ class _Search:
 
     def _tick(self) -> None:
         self._done += 1
-        if self._told is not None:
-            self._told(self._done, None, "sizes tested:")
+        if self._on_progress is not None:
+            self._on_progress(self._done, None, "sizes tested:")
 
     def _replayed(self, tape: Tape[Any]) -> list[Outcome]:
         options = replace(self._options, boundless=True)
