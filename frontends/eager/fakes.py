@@ -295,6 +295,17 @@ def _guessed_runs(
     return _guessed_unique_along(most, x, dim, True, return_inverse, return_counts)
 
 
+def _guessed_counts(most: int, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+    """Count each number: all are different, unless the program says how many there are."""
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype is torch.float32 else torch.float64
+    return x.new_empty((minlength or max(min(most, x.numel()), int(x.numel() > 0)),), dtype=dtype)
+
+
+def _guessed_repeats(most: int, repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    """Give positions, each as many times as it is to be repeated: once."""
+    return repeats.new_empty((min(most, repeats.numel()),))
+
+
 RULES: dict[str, Callable[..., Any]] = {
     "aten::nonzero": _guessed_nonzero,
     "aten::masked_select": _guessed_masked_select,
@@ -302,6 +313,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten::_unique2": _guessed_unique,
     "aten::unique_dim": _guessed_unique_along,
     "aten::unique_consecutive": _guessed_runs,
+    "aten::bincount": _guessed_counts,
+    "aten::repeat_interleave": _guessed_repeats,
     "torchvision::nms": _guessed_nms,
 }
 

@@ -37,6 +37,8 @@ _IN_HOST_MEMORY: Final = ("aten::_scaled_dot_product_efficient_attention",)
 without dropout where the release leaves them on the device."""
 _DROPOUT: Final = 5
 """The place of `dropout_p` among their arguments."""
+_MINLENGTH: Final = 2
+"""The place of `minlength` among the arguments of `bincount`."""
 _TRIED: Final = 1 << 20
 """Bytes of operands up to which a kernel of the CPU is run as it is to see what an operator makes."""
 _BEARABLE: Final = 1 << 26
@@ -270,7 +272,7 @@ class Kernels:
                     if computed is not None and values.assumed:
                         values.note_assumed(values.assumed)
                     self._computed = computed
-                    self._number = self._count(op.name(), args) if computed is None else 0
+                    self._number = self._count(op.name(), args, kwargs) if computed is None else 0
                     key += [self._number, *(tuple(one.shape) for one in tree_flatten(computed)[0] if isinstance(one, torch.Tensor))]
                 known = tuple(key)
                 plan = plans.get(known)
@@ -295,8 +297,10 @@ class Kernels:
 
         return choosing
 
-    def _count(self, name: str, args: Sequence[Any]) -> int:
+    def _count(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         """Return how many results an operator will have that has as many as elements hold: by a known mask, or as nobody computes."""
+        if kwargs.get("output_size") is not None or (name == "aten::bincount" and len(args) > _MINLENGTH):
+            return 0  # the program says how many
         values, masks, shape = self.values, [args[0]], tuple(args[0].shape)
         if name.startswith("aten::index"):
             masks = [one for one in args[1] if one is not None and one.dtype in (torch.bool, torch.uint8)]

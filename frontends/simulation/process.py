@@ -19,6 +19,7 @@ import torch
 from irscope.devices import Target
 from irscope.errors import UsageError
 from irscope.frontends.eager import internals
+from irscope.frontends.eager.fakes import COMPOSITE
 from irscope.frontends.eager.pretend import Deaths, _applied, _patch, cudnn_without_card, current, pinned
 from irscope.frontends.eager.routes import RNN_MODES, attention
 from irscope.frontends.simulation.compiled import Compiler, GeneratedFolder
@@ -202,11 +203,19 @@ class Process:
         attend = functools.partial(attention, self.machine.target)
         for key in ("AutogradCUDA", "CUDA"):
             self._own.impl("scaled_dot_product_attention", attend, key, allow_override=True)
+            self._own.impl("one_hot", self._one_hot, key, allow_override=True)
             for name, kernel in recurrent_composites().items():
                 self._own.impl(name, kernel, key, allow_override=True)
         cudnn: Any = torch.backends.cudnn
         cudnn.is_acceptable = lambda tensor: tensor.is_cuda and tensor.dtype in _BY_CUDNN and cudnn.enabled
         internals.answer_cudnn_modes(RNN_MODES)
+
+    def _one_hot(self, numbers: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+        """Take unknown numbers to be all different where the program does not say how many classes there are."""
+        if num_classes < 0 and numbers.numel() and self.answer_with is None and self.kernels.values.item(numbers.max()) is None:
+            num_classes = min(self.number(), numbers.numel())
+        found: torch.Tensor = torch.ops.aten.one_hot.default._op_dk(COMPOSITE, numbers, num_classes)
+        return found
 
     def _methods(self) -> None:
         machine, original = self.machine, torch.UntypedStorage.resize_

@@ -492,7 +492,11 @@ class Simulation(Reported):
             yield "assumed", f"tokens go to all experts alike, see IRS646; where all go to the same {most} are reserved"
         if self.fewest is not None:
             least = bytes_text(self.fewest["peak"]["reserved"])
-            yield "at most", f"all elements of masks that are not computed hold here, see IRS646; where none does {least} are reserved"
+            yield (
+                "at most",
+                "all elements of masks that are not computed hold here, and counted numbers differ, see IRS646; "
+                f"where none does {least} are reserved",
+            )
         rows = grouped(alive, self.classes)
         if rows:
             category, module, line, size, blocks = rows[0]
@@ -571,7 +575,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
         failed = f"; the program failed at {simulation.line}, perhaps of that" if made_up is not None and made_up.is_most else ""
         yield (
             "IRS646",
-            "masks that are not computed were assumed to hold all elements, the most: "
+            "masks that are not computed were assumed to hold all elements, and counted numbers to differ, the most: "
             f"{_lines(simulation.counts_all)}{failed}; --answer N takes N",
         )
 

@@ -439,6 +439,19 @@ def test_how_many_elements_an_unknown_mask_holds_is_the_most(tmp_path: Path) -> 
     assert simulate(tmp_path, text, "--answer", "0").stdout.startswith("(0, 4) 0\n")
 
 
+def test_numbers_that_are_counted_are_all_different_unless_the_program_says_how_many_there_are(tmp_path: Path) -> None:
+    text = "import torch, torch.nn.functional as F\nx = torch.randint(0, 9, (50,), device='cuda')\ny = x.float()\n"
+    text += "print(len(x.bincount()), len(x.bincount(y)), len(y.repeat_interleave(x)), len(F.one_hot(x)[0]))\n"
+    text += "print('said', len(x.bincount(minlength=8)), len(y.repeat_interleave(x, output_size=70)), len(F.one_hot(x, 9)[0]))\n"
+    text += "k = torch.tensor([1, 4], device='cuda')\nprint(k.bincount().tolist(), k.repeat_interleave(k).tolist(), len(F.one_hot(k)[0]))\n"
+    done = simulate(tmp_path, text, "--format", "json")
+    assert done.stderr.splitlines()[:3] == ["50 50 50 50", "said 8 70 9", "[0, 1, 0, 0, 1] [1, 4, 4, 4, 4] 5"]
+    found = json.loads(done.stdout)
+    assert [(one["line"].rpartition(":")[2], one["value"]) for one in found["answers"]] == [("4", "all")]
+    assert found["fewest"]["peak"]["requested"] < found["peak"]["requested"]
+    assert simulate(tmp_path, text, "--answer", "0").stdout.startswith("1 1 0 1\n")
+
+
 MASKED = """
 import torch
 from torch import nn

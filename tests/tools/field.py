@@ -239,13 +239,13 @@ def _against(found: Mapping[str, Any]) -> str:
 
 def table(results: Mapping[str, Any]) -> str:
     """Return the rows of the page."""
-    heads = ("program", "command after `irscope simulate --device h100`", "first try", "reserved", "truth", "CPU s", "remark")
+    heads = ("program", "command after `irscope simulate --device h100 --steps 3`", "first try", "reserved", "truth", "CPU s", "remark")
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in PROGRAMS:
         found = results.get(row.name)
         if found is None:
             continue
-        command = f"--steps 3 {f'--world {row.world} ' if row.world else ''}{row.options} {row.command}"
+        command = f"{f'--world {row.world} ' if row.world else ''}{row.options} {row.command}"
         ran = ("yes" if row.first else "no") + (f", exit {found['code']} now" if found["code"] else "")
         remark = row.remark or (found["error"] if found["code"] else "")
         reserved = f"{found['peak']['reserved']:,}" if "peak" in found else ""
