@@ -224,7 +224,10 @@ def _remove_empty(graph: OrtGraph, node: OrtNode) -> bool:
     if before is None or before.op != _DEQUANTIZE or only_reader(graph, before) is not node or not _is_same_code(graph, before, node):
         return False
     name, result = before.input(0), node.outputs[0]
-    if graph.readers(result) and has_only_readers(graph, result):
+    # With several readers only if nothing else reads what is dequantized: graphs that sessions of 1.31 saved are so.
+    if only_reader(graph, node) is not None or (
+        graph.readers(name) == [before] and graph.readers(result) and has_only_readers(graph, result)
+    ):
         replace_all(graph, result, name)
     else:
         source = graph.maker(name)
