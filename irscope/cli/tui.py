@@ -76,7 +76,7 @@ class Command:
         if args.record:
             return _record(args)
         if args.keys:
-            raise UsageError("--keys are those of --record", hint='irscope tui --record tour.svg --keys "2 W enter" MODEL')
+            raise UsageError("--keys are those of --record", hint='`irscope tui --record tour.svg --keys "2 W enter" MODEL`')
         named = args.model or "MODEL"
         is_served = bool(os.environ.get("IRSCOPE_SERVED"))
         if is_served:
@@ -107,7 +107,7 @@ def _record(args: argparse.Namespace) -> int:
     _check_more(args)
     path, _ = _where(args)
     if path is None:
-        raise UsageError("--record needs a model or a recording", hint='irscope tui --record tour.svg --keys "2 W enter" MODEL')
+        raise UsageError("--record needs a model or a recording", hint='`irscope tui --record tour.svg --keys "2 W enter" MODEL`')
     watching = progress_from(args)
 
     def tell(what: str, done: int, total: int | None) -> None:

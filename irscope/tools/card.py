@@ -511,7 +511,11 @@ class _Maker:
             return LargestSize("", None, None, None, reason, _command("fit", self._generating(), sizes, self._path))
         if is_name(self.program.path):
             reason = "this is a forward alone; of the training not searched" if TRAINS in self.program.metadata else "not searched"
-            return LargestSize("", None, None, None, reason, self._fit(self._options({})))
+            if not self.model.options.inputs:
+                return LargestSize("", None, None, None, reason, self._fit(self._options({})))
+            # Stated types fix the batch: of one input it can be left open, of several nobody knows which belong together.
+            option = open_input_option(self.program.graph.inputs, "batch") if len(self.model.options.inputs) == 1 else ""
+            return LargestSize("", None, None, None, reason, self._fit(option, self._options({}, opened=option)) if option else "")
         option = open_input_option(self.program.graph.inputs, "batch") if self.program.traits.opens_inputs else ""
         if option:
             return LargestSize("", None, None, None, _FIXED, self._fit(option, self._options({}, opened=option)))

@@ -22,7 +22,7 @@ from irscope.passes.lifetimes.timeline import Timeline
 MOST_POINTS = 100_000
 _MOST_LOOKED_AT = 1 << 16
 """Sizes in a row that are looked at for one that no node contradicts: multiples of what one axis of an image has in practice."""
-_AT_ONCE = 1 << 10
+_SIZES_AT_ONCE = 1 << 10
 _EXAMPLE = "for example batch=1..128, batch=1,2,4,8 or batch=8..64..8"
 
 
@@ -130,8 +130,8 @@ class Allowed:
 
     def _first(self, sizes: range) -> int | None:
         """Return the first of some sizes in a row that is possible."""
-        for start in range(0, min(len(sizes), _MOST_LOOKED_AT), _AT_ONCE):
-            piece = sizes[start : start + _AT_ONCE]
+        for start in range(0, min(len(sizes), _MOST_LOOKED_AT), _SIZES_AT_ONCE):
+            piece = sizes[start : start + _SIZES_AT_ONCE]
             possible = np.logical_and.reduce([self._hold(rule, piece) for rule in self._rules]) if self._rules else np.ones(1, bool)
             if possible.any():
                 return piece[int(possible.argmax())]

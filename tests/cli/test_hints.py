@@ -345,3 +345,18 @@ def test_an_input_without_a_name_is_typed_without_one(tmp_path: Path) -> None:
     for text in ("1,3,224,224", "[16]", "f32[2,3]", "?[]", "i64[batch,8]"):
         assert parse_input_type(typed_input("", parse_input_type(text))) == parse_input_type(text)
         assert typed_input("x", parse_input_type(text)).startswith("x=")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("given", "opened"), [(["1,3,32,32"], "x=f32[batch,3,32,32]"), (["1,3,32,32", "y=1,3,32,32"], "")])
+def test_the_batch_of_a_module_whose_inputs_were_typed_is_left_open(given: list[str], opened: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    arguments = "x" if opened else "x, y"
+    (tmp_path / "m.py").write_text(
+        f"import torch\n\nclass M(torch.nn.Module):\n    def forward(self, {arguments}):\n        return x * 2\n"
+    )
+    typed_ = [word for text in given for word in ("--input", text if opened else f"{'x=' if '=' not in text else ''}{text}")]
+    card = json.loads(run(["run", "--format", "json", *typed_, f"{tmp_path / 'm.py'}:M"]).out)["card"]
+    command = shlex.split(card["largest"]["command"])[1:]
+    assert command == (["fit", "--input", opened, f"{tmp_path / 'm.py'}:M"] if opened else [])
+    assert not command or "fits" in run([*command, "--memory", "1GiB"]).out
