@@ -423,7 +423,9 @@ _MLIR_TEXT: Final = re.compile(
 
 
 def _is_stablehlo(head: bytes) -> bool:
-    """Return whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises; compressed or not."""
+    """Return whether this is MLIR, as text, as bytecode or inside what `jax.export` serialises, compressed or not, or XLA's account."""
+    if head.startswith((b"BufferAssignment:", b"HloModule ")):
+        return True
     if head.startswith(b"\x1f\x8b"):
         try:
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)

@@ -250,6 +250,30 @@ class FileNodes:
     """Values by the names of the file's main graph."""
 
 
+@immutable
+class Assigned:
+    """A value that a compiler gave memory: a result of a node, by their numbers, with the last step that needs it."""
+
+    step: int
+    output: int
+    nbytes: int
+    dies: int
+    lies: Literal["temporary", "result", "inside"]
+    """In memory of temporaries, as a result, or in memory of a result or a donated argument that is not used then."""
+
+
+@immutable
+class Assignment:
+    """Memory as a compiler assigned it, in bytes."""
+
+    buffers: tuple[Assigned, ...]
+    arguments: int
+    constants: int
+    outputs: int
+    aliased: int
+    temporary: int
+
+
 @mutable
 class Program:
     """A whole model: frontends return it and passes work on it."""
@@ -307,6 +331,8 @@ class Program:
     """Devices along each axis of a mesh, for a program that runs sharded on all of them."""
     cuts: dict[Value, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     """For inputs and results of a sharded program: the axes of the mesh that cut each of their axes."""
+    assignment: Assignment | None = None
+    """Buffers that a compiler assigned, where its own account of them was read."""
     traits: Traits = field(default_factory=Traits)
     """Properties of its run, and what its file leaves open."""
     observed: Observed | None = None

@@ -335,8 +335,9 @@ class _Maker:
         if timeline.model == "ort":
             return self._ort_counters(found)
         if timeline.model == "xla":
-            total = self.ctx.get(XlaMemory()).total
-            return _Counters("XLA, by the rules of its CPU compiler", total, total, NOT_KNOWN, None)
+            plan = self.ctx.get(XlaMemory())
+            total, runtime = plan.total, "XLA, as it assigned it" if plan.is_exact else "XLA, by the rules of its CPU compiler"
+            return _Counters(runtime, total, total, NOT_KNOWN, None)
         memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""

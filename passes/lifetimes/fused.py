@@ -28,7 +28,6 @@ FUSED: Final = frozenset(
     {Family.ELEMENTWISE, Family.COMPARISON, Family.VIEW, Family.MOVE, Family.INDEXING, Family.CREATION, Family.RANDOM, Family.REDUCTION}
 )
 _POINTER: Final = 8
-XLA_NOTE: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
 _INDEX: Final = 4
 _BLOCK: Final = 16
 _PATHS: Final = 2000

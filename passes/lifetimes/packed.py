@@ -11,13 +11,16 @@ from itertools import accumulate
 from typing import Final
 
 from irscope.immutable import mutable
-from irscope.ir.graph import Node, Value
+from irscope.ir.graph import Graph, Node, Value
+from irscope.ir.program import Assignment
 from irscope.passes.lifetimes.lives import OUTPUT, LiveRange, Tenant
 from irscope.passes.lifetimes.sharded import Exchange
 from irscope.report.values import Provenance, Quantity
 
 ALIGNMENT: Final = 64
 """Bytes of which offsets inside the memory of temporaries are multiples (cpu_function_runtime::MinAlign of XLA)."""
+_MODELLED: Final = "temporaries are modelled by XLA's rules of fusion; the interval is from its largest product to no fusion at all"
+_ASSIGNED: Final = "memory is what the compiler assigned, with its own first and last step of each buffer"
 _PLACED: Final = 1000
 """Blocks that are placed, at most: of more the bytes that are there at once are taken."""
 
@@ -60,8 +63,15 @@ class FusedPlan:
     """None where an operation is not known, which may take anything."""
     kernels: int = 0
     devices: int = 1
+    is_exact: bool = False
+    """True where the compiler itself says it."""
     exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
     """Exchanges between the devices of a sharded program, with the bytes on one device."""
+
+    @property
+    def note(self) -> str:
+        """Return where the numbers come from."""
+        return _ASSIGNED if self.is_exact else _MODELLED
 
     @property
     def total(self) -> Quantity:
@@ -71,6 +81,8 @@ class FusedPlan:
 
     def modelled(self, there: int) -> Quantity:
         """Return the bytes of temporaries beside others, with their interval."""
+        if self.is_exact:
+            return Quantity(there + self.temporary, Provenance.EXACT)
         high = None if self.high is None else there + self.high
         note = "" if self.high is not None else "what an operation that is not known takes is not known"
         return Quantity(there + self.temporary, Provenance.MODELLED, note=note, lo=there + self.low, hi=high)
@@ -115,6 +127,18 @@ def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> 
     for step, size in inside.items():
         found[step] += size
     return found
+
+
+def assigned(graph: Graph, given: Assignment) -> FusedPlan:
+    """Return the buffers that a compiler's own account has."""
+    steps = list(graph)
+    plan = FusedPlan(steps, kernels=len(steps), is_exact=True)
+    plan.arguments, plan.constants, plan.outputs = given.arguments, given.constants, given.outputs
+    plan.aliased, plan.temporary = given.aliased, given.temporary
+    for one in given.buffers:
+        value = steps[one.step].outputs[one.output]
+        plan.storages.append(Storage(one.nbytes, one.step, one.dies, [(value, one.step)], one.lies == "result", one.lies == "inside"))
+    return plan
 
 
 @mutable

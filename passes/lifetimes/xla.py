@@ -25,8 +25,8 @@ from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, XLA_NOTE, Body, is_product, plan_fused
-from irscope.passes.lifetimes.packed import FusedPlan
+from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, Body, is_product, plan_fused
+from irscope.passes.lifetimes.packed import FusedPlan, assigned
 from irscope.passes.lifetimes.sharded import Sharding
 from irscope.passes.sizes import dim_cell
 from irscope.passkit.base import Analysis, PassContext
@@ -383,6 +383,8 @@ class XlaMemory(Analysis[FusedPlan]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
         types, program = ctx.get(Shapes), ctx.program
+        if program.assignment is not None:
+            return assigned(graph, program.assignment)
         plan = plan_fused(graph, types, program.aliased, _sharding(ctx), _Simplified)
         plan.devices = math.prod(program.mesh.values())
         return plan
@@ -403,7 +405,7 @@ class XlaMemory(Analysis[FusedPlan]):
             options=self.text,
             summary={**result.summary(), **_cost_analysis(ctx)},
             units={_WORK[0]: Kind.FLOPS, _WORK[1]: Kind.COUNT},
-            notes=(XLA_NOTE, _COUNT_NOTE),
+            notes=(result.note, _COUNT_NOTE),
             tables=(
                 *_exchanges(result),
                 Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),

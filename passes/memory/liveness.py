@@ -13,7 +13,6 @@ from irscope.ir.graph import Facet, Graph
 from irscope.memory.tape import REPORTED
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
-from irscope.passes.lifetimes.fused import XLA_NOTE
 from irscope.passes.lifetimes.lives import LiveRange, alive_bytes
 from irscope.passes.lifetimes.packed import FusedPlan
 from irscope.passes.lifetimes.timeline import (
@@ -99,7 +98,7 @@ class Liveness(Analysis[Timeline]):
             timeline.find_footprint = lambda found: arena(plan, found, self.run) or of_tensors(found, ort.why_unknown(plan))
         elif timeline.model == "xla":
             fused = ctx.get(XlaMemory())
-            timeline.find_footprint = lambda found: replace(of_tensors(found, XLA_NOTE), peak=fused.total)
+            timeline.find_footprint = lambda found: replace(of_tensors(found, fused.note), peak=fused.total)
         else:
             memory = ctx.get(CudaMemory(model=self.model))
             for finding in memory.findings:
@@ -210,7 +209,7 @@ def _ort_counters(result: Timeline, ctx: PassContext) -> _Counters:
 
 
 def _xla_counters(plan: FusedPlan) -> _Counters:
-    return _Counters((), {}, {}, {"xla": plan.summary()}, (), (XLA_NOTE,))
+    return _Counters((), {}, {}, {"xla": plan.summary()}, (), (plan.note,))
 
 
 def activation_peak(result: Timeline) -> Quantity | int | str | None:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import importlib.util
 import json
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,6 +244,35 @@ def test_programs_whose_temporaries_are_those_of_the_compiler(name: str) -> None
     row = next(row for row in map(json.loads, (DATA / "more" / "truth.jsonl").read_text().splitlines()) if row["name"] == name)
     plan = irscope.run(irscope.load(DATA / "more" / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value
     assert plan.temporary == pytest.approx(row["temp_bytes"], rel=1e-3)
+
+
+DUMP = DATA / "dump" / "retention.cpu_after_optimizations-buffer-assignment.txt"
+
+
+def test_what_the_compiler_assigned_is_exact(tmp_path: Path) -> None:
+    row = next(row for row in map(json.loads, (DATA / "newest" / "truth.jsonl").read_text().splitlines()) if row["name"] == "retention")
+    results = irscope.run(irscope.load(DUMP), "xla-memory,liveness")
+    assert results["liveness"].value.activation_peak_bytes == pytest.approx(row["temp_bytes"] + row["output_bytes"], rel=1e-3)
+    summary = results["xla-memory"].report().summary
+    sums = ("argument_bytes", "output_bytes", "alias_bytes")
+    assert [summary[part] for part in sums] == [row[part] for part in sums]
+    assert (summary["temp_bytes"].value, summary["temp_bytes"].provenance) == (row["temp_bytes"], Provenance.EXACT)
+    alone = tmp_path / DUMP.name
+    alone.write_bytes(DUMP.read_bytes())
+    with pytest.raises(LoadError, match=r"cannot read retention.*-live-range.txt, which belongs to it"):
+        irscope.load(alone)
+
+
+def test_an_account_of_buffers_that_is_changed_is_one_line_or_a_program(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    for _ in range(40):
+        for path in DUMP.parent.iterdir():
+            data = bytearray(path.read_bytes())
+            for _ in range(rng.randrange(1, 40)):
+                data[rng.randrange(17, len(data))] = rng.choice(b"0123456789{}()-:, \n")
+            (tmp_path / path.name).write_bytes(data[: rng.randrange(17, len(data))])
+        with contextlib.suppress(LoadError):
+            irscope.run(irscope.load(tmp_path / DUMP.name), "xla-memory")
 
 
 WIDE = "tensor<64x128xf32>"
