@@ -203,7 +203,7 @@ def test_a_cut_short_file_is_said_to_be() -> None:
 
 def test_a_recording_of_another_model_is_refused() -> None:
     others = tuple(replace(op, sources=(f"other{op.index}",), op="aten::frobnicate", outputs=("f32[7]",), scope="a/b") for op in ops())
-    with pytest.raises(LoadError, match=r"of another model \(mlp\): only 0 of 4 of its operators") as caught:
+    with pytest.raises(LoadError, match=r"of a different model \(mlp\): only 0 of 4 of its operators") as caught:
         compared(recording(ops=others))
     assert (caught.value.code, caught.value.exit_code) == ("IRS661", 3)
 
