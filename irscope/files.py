@@ -135,15 +135,15 @@ class TemporaryFolder:
             self.lock = hold(self.path)
             if os.path.isdir(self.path):  # else another process took it for a left one before it was locked
                 break
-            _close(self.lock)
+            _let_go(self.lock)
         self._owner = os.getpid()
 
     def remove(self) -> None:
         """Remove it with what is in it; a copy of the process that made it leaves it alone."""
         if self._owner == os.getpid():
             self._owner = 0
-            _remove(self.path)
-            _close(self.lock)
+            _remove_folder(self.path)
+            _let_go(self.lock)
 
     def __enter__(self) -> str:
         return self.path
@@ -179,8 +179,8 @@ def _remove_left(place: str, but: str) -> None:
     for path in left:
         lock = hold(path, alone=True)
         if lock is not None:
-            _remove(path)
-            _close(lock)
+            _remove_folder(path)
+            _let_go(lock)
 
 
 def _is_ours(name: str) -> bool:
@@ -188,13 +188,13 @@ def _is_ours(name: str) -> bool:
     return name.startswith(_NAME) and name.endswith(_END) and len(name) >= len(_NAME) + _RANDOM + len(_END)
 
 
-def _remove(path: str) -> None:
+def _remove_folder(path: str) -> None:
     import shutil
 
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _close(descriptor: int | None) -> None:
+def _let_go(descriptor: int | None) -> None:
     if descriptor is not None:
         os.close(descriptor)
 

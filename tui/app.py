@@ -209,7 +209,7 @@ class IrscopeApp(TerminalApp[None]):
     async def show_model(self, model: Model | Sequence[ShownRun]) -> None:
         """Show another model or other runs, or the same read again, in place of what is shown."""
         self.session.queue.close()
-        before, self._screens = list(self._screens), {}
+        before, self._screens = self._screens, {}
         self.session = self._session_of(model, self.session.context)
         self.session.manager.cancelled.clear()
         shown = self.model_screen
@@ -218,8 +218,9 @@ class IrscopeApp(TerminalApp[None]):
         while self.screen is not shown and len(self.screen_stack) > 1:
             await self.pop_screen()
         await self.switch_screen(screen_class(first)(self.session))
-        for name in before:
+        for name, screen in before.items():
             self.uninstall_screen(name)
+            await screen.remove()  # it was kept running, with all that it shows, as long as it was installed
         look_again()
         shown = self.model_screen
         if shown is not None:

@@ -185,7 +185,7 @@ class _Reader:
         if not isinstance(value, dict):
             return None
         name, stage, time, device = (value.get(key) for key in ("name", "stage", "time_us", "device"))
-        if not isinstance(name, str) or not isinstance(stage, str) or not _is_number(time) or not _is_number(device):
+        if not isinstance(name, str) or not isinstance(stage, str) or not _is_64_bits(time) or not _is_64_bits(device):
             return None
         return Annotation(name, stage == "START", time, device)
 
@@ -203,7 +203,7 @@ class _Reader:
 
     def _number(self, record: Mapping[Any, Any], *keys: str) -> int:
         value = next((record[key] for key in keys if key in record), 0)
-        if not _is_number(value):
+        if not _is_64_bits(value):
             raise NoSnapshot(f"{keys[0]} is not a number of 64 bits")
         return value
 
@@ -244,7 +244,7 @@ class _Reader:
         )
 
 
-def _is_number(value: object) -> TypeGuard[int]:
+def _is_64_bits(value: object) -> TypeGuard[int]:
     return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 

@@ -424,8 +424,10 @@ async def test_tables_answer_clicks(app: IrscopeApp, pilot: Pilot[None]) -> None
 @driven(TWO_LAYERS)
 async def test_another_model_takes_the_place_of_the_first(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await press(app, pilot, "2", "3")
+    before = list(app._screens.values())
     await app.show_model(model(FOREIGN))
     await press(app, pilot, "2", "1")
+    assert len(before) == 3 and not any(screen.is_running for screen in before)  # else all that they show would be kept
     assert "acme.magic" in screen_text(app)
     assert app.browse.results.finished
 

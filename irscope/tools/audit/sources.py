@@ -291,14 +291,14 @@ def _is_later_part(name: str) -> bool:
 
 
 def _item_of_file(path: str, found: os.stat_result) -> Item:
-    return Item(Local(path), found.st_size, _stamp(found) + _beside(path))
+    return Item(Local(path), found.st_size, _stamp(found) + _stamps_beside(path))
 
 
 def _stamp(found: os.stat_result) -> str:
     return f"{found.st_size}:{found.st_mtime_ns}:{found.st_ino}"
 
 
-def _beside(path: str) -> str:
+def _stamps_beside(path: str) -> str:
     """Return what tells whether the weights beside a graph have changed: the usual names of them."""
     if not path.endswith(".onnx"):
         return ""
@@ -472,7 +472,7 @@ def content_key(item: Item, *, reads_values: bool = False) -> str:
         parts = [(one.name, _file_key(one, reads_values)) for one in sorted(path.iterdir()) if one.is_file() and _matters(one.name)]
         return "" if any(not key for _, key in parts) else "folder:" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     key = _file_key(path, reads_values)
-    return key + _beside(str(path)) if key else ""
+    return key + _stamps_beside(str(path)) if key else ""
 
 
 def _matters(name: str) -> bool:

@@ -184,6 +184,8 @@ def audited(path: str) -> int:
         row.pop("cpu_seconds", None)
         if row["status"] != "ok":
             print(f"irscope: error {row['code']}: {row['message']}", file=sys.stderr)
+    if not rows:
+        print("irscope: error: no model is in it", file=sys.stderr)
     print(json.dumps(rows, default=str))
     return ExitCode.OK if any(row["status"] == "ok" for row in rows) else ExitCode.LOAD
 
