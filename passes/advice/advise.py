@@ -391,7 +391,7 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
             flops=None,
             is_lossless=False,
         )
-    ready = [one for one in result.sparsity.tensors if one.groups is not None and one.groups.ready == 1.0 and one.sparse_bytes is not None]
+    ready = [one for one in result.thinned if one.ready == 1.0 and one.sparse_bytes is not None]
     saved = sum(size_of(one.weight) - (one.sparse_bytes or 0) for one in ready)
     if saved > 0:
         yield Finding(

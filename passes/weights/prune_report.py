@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,23 +12,26 @@ from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, plays
 from irscope.passes.sizes import at_least
 from irscope.passes.weights.storages import count_parameters, is_matrix
-from irscope.passes.weights.values import MISSING, Look, WeightValues, open_weights, shared_look
+from irscope.passes.weights.values import Look, WeightValues, shared_look
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.report.values import Provenance
-from irscope.weights.losses import METADATA_BITS, EnergyKept, Grouped, Grouping, energy_kept, grouped
-from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, stored_tensor
+from irscope.report.values import Provenance, Quantity, derived
+from irscope.weights.result import PRUNED, TensorStatistics
 
 _NOTES = (
     "dead: rows (slices along the first axis) and columns (along the second) that hold only zeros",
-    "kept_N: share of the sum of squares that is left when the N % of elements that are smallest in magnitude become zero",
+    "kept_N: share of the sum of squares that is left when the N % of a matrix's elements that are smallest in magnitude become zero; "
+    "each element of more than 16 bits counts as the middle of a bin that is 1/128 wide",
     "2:4: of four neighbours along the axis that is summed over, two are zero; ready is the share of groups that are so already",
 )
 _AXES = ("rows", "columns")
-_SHARES = ("kept_50", "kept_75", "kept_90")
+_SHARES = tuple(f"kept_{share:.0%}".removesuffix("%") for share in PRUNED)
+_EXACT_BITS = 16
+"""Widest element type of which each number is counted by itself."""
+_METADATA_BITS = 2
+"""Bits that say where in its group each element that is kept stands."""
 
 
 @immutable(slots=False)
@@ -41,14 +44,66 @@ class DeadSlices:
     dead: int
 
 
+@immutable(slots=False)
+class Thinned:
+    """How far one matrix could be thinned out."""
+
+    weight: Value
+    energy: float
+    """Sum of squares."""
+    kept: tuple[Quantity, ...]
+    """Shares of it that are left, in the order of the shares that are pruned; nothing where all elements are zero."""
+    ready: float | None
+    """Share of the groups of four neighbours, along the axis that is summed over, that hold two zeros as they are."""
+    why_no_groups: str = ""
+
+    @classmethod
+    def of(cls, weight: Value, made: TensorStatistics) -> Thinned:
+        """Return what the statistics of a matrix say; those of wide types count each element as the middle of a bin."""
+        bits = weight.type.dtype.bits
+        origin = Provenance.EXACT if bits is not None and bits <= _EXACT_BITS else Provenance.MODELLED
+        kept = tuple(Quantity(one.energy, origin) for one in made.kept)
+        over_second = _sums_over_second(weight)
+        why = "" if over_second and made.two_of_four is not None else "its second axis is no multiple of 4"
+        if not over_second:
+            why = "products sum over its first axis: groups are counted along the second"
+        return cls(weight, float(made.l2) ** 2, kept, made.two_of_four if over_second else None, why)
+
+    @property
+    def sparse_bytes(self) -> int | None:
+        """Bytes of the matrix with two of every four elements, and where they stand."""
+        type_ = self.weight.type
+        bits, count = type_.dtype.bits, type_.numel
+        return (count // 4 * 2 * (bits + _METADATA_BITS) + 7) // 8 if self.ready is not None and bits and isinstance(count, int) else None
+
+
 @dataclass
 class Pruning:
     """The answer of the pass."""
 
     dead: list[DeadSlices]
-    sparsity: Sparsity
+    thinned: list[Thinned]
+    """All matrices of floats."""
     unread: dict[Value, str] = field(default_factory=dict)
     """Weights whose values are not known, with the reason."""
+
+    @property
+    def kept(self) -> tuple[Quantity, ...]:
+        """Return what is left of all matrices when the same share of each is pruned; nothing where no element is other than zero."""
+        known = [one for one in self.thinned if one.kept]
+        whole = sum(one.energy for one in known)
+        if not whole:
+            return ()
+        sums = (
+            (sum(_share(cell) * one.energy for cell, one in zip(column, known, strict=True)), column)
+            for column in zip(*(one.kept for one in known), strict=True)
+        )
+        return tuple(derived(total / whole, *column) for total, column in sums)
+
+
+def _share(cell: Quantity) -> float:
+    assert isinstance(cell.value, float)
+    return cell.value
 
 
 @dataclass(frozen=True)
@@ -67,37 +122,38 @@ class PruneReport(Analysis[Pruning]):
     def compute(self, graph: Graph, ctx: PassContext) -> Pruning:
         look = ctx.get(shared_look(self.wants(), ctx))
         totals = count_parameters(ctx.program)
-        with open_weights(ctx, self.allow) as files:
-            sparsity = thin_out(totals.weights, look, files, self.threads, ctx)
-        for weight, reason in sparsity.unread.items():
-            if weight not in look.unread:
-                ctx.sink.warn(MISSING, f"the values of {weight.name!r} are not known: {reason}", about=reason)
-        dead = [found for weight in totals.weights if weight not in totals.tied_to for found in _dead_slices(weight, look)]
-        return Pruning(dead, sparsity, {**look.unread, **sparsity.unread})
+        distinct = [weight for weight in totals.weights if weight not in totals.tied_to]
+        dead = [found for weight in distinct for found in _dead_slices(weight, look)]
+        thinned = [Thinned.of(weight, look.statistics[weight]) for weight in distinct if _is_looked_at(weight, look, ctx)]
+        return Pruning(dead, thinned, look.unread)
 
     def wants(self) -> WeightValues:
         """Return what of the values it asks for."""
-        return WeightValues(histogram=False, threads=self.threads, allow=self.allow)
+        return WeightValues(threads=self.threads, allow=self.allow)
 
     def report(self, result: Pruning, ctx: PassContext) -> Report:
-        weights, sparsity = count_parameters(ctx.program), result.sparsity
+        weights = count_parameters(ctx.program)
         unread = [weight.name or "?" for weight in result.unread]
         summary: dict[str, object] = {
             "dead_count": at_least(sum(one.dead for one in result.dead), not result.unread),
             "weight_bytes": at_least(weights.every_byte, weights.is_complete()),
         }
-        if sparsity.total is not None and sparsity.total.kept:
-            summary["energy_kept"] = dict(zip(_SHARES, sparsity.total.kept, strict=True))
+        if result.kept:
+            summary["energy_kept"] = dict(zip(_SHARES, result.kept, strict=True))
         return Report(
             pass_name=self.name,
             options=self.text,
             summary=summary,
             units={"energy_kept": Kind.RATIO},
-            tables=tuple(table for table in (_dead(result), _sparsity(sparsity)) if len(table)),
+            tables=tuple(table for table in (_dead(result), _sparsity(result)) if len(table)),
             coverage=Coverage(len(weights.weights) - len(unread), len(weights.weights), tuple(unread)),
             notes=_NOTES,
             partial=bool(result.unread),
         )
+
+
+def _is_looked_at(weight: Value, look: Look, ctx: PassContext) -> bool:
+    return weight in look.statistics and is_matrix(weight, ctx.program)
 
 
 def _dead_slices(weight: Value, look: Look) -> Iterator[DeadSlices]:
@@ -115,82 +171,20 @@ def _dead(result: Pruning) -> Table:
     return Table.of(rows, ["name:value", "axis:text", "slices:count", "dead:count"], "dead slices")
 
 
-def _sparsity(sparsity: Sparsity) -> Table:
+def _sparsity(result: Pruning) -> Table:
     columns = [
         Column("name", Kind.VALUE),
         Column("shape", Kind.SHAPE),
         *(Column(key, Kind.RATIO) for key in _SHARES),
         Column("ready_2_4", Kind.RATIO, "2:4 ready"),
-        Column("kept_2_4", Kind.RATIO, "2:4 kept"),
         Column("bytes_2_4", Kind.BYTES, "2:4 bytes", provenance=Provenance.MODELLED),
         Column("why", help="why there are no groups of four"),
     ]
-    return Table.of([_row(one) for one in sparsity.tensors], columns, "sparsity")
-
-
-def _row(one: Thinned) -> tuple[object, ...]:
-    type_ = one.weight.type
-    shape = type_.shape
-    kept = one.kept.kept if one.kept is not None and one.kept.kept else (None,) * len(_SHARES)
-    groups = one.groups
-    numbers = (None, None, None) if groups is None else (groups.ready, groups.kept, one.sparse_bytes)
-    return one.weight.name, shape, *kept, *numbers, one.why_no_groups
-
-
-# ----------------------------------------------------------------------------------------------------
-# How far the matrices of a model could be thinned out: energy kept by magnitude, and readiness for 2:4 sparsity.
-
-
-@immutable(slots=False)
-class Thinned:
-    """One matrix."""
-
-    weight: Value
-    kept: EnergyKept | None
-    groups: Grouped | None
-    why_no_groups: str = ""
-
-    @property
-    def sparse_bytes(self) -> int | None:
-        """Bytes of the matrix with two of every four elements, and where they stand."""
-        type_ = self.weight.type
-        bits = type_.dtype.bits
-        return None if self.groups is None or not bits else (self.groups.groups * 2 * (bits + METADATA_BITS) + 7) // 8
-
-
-@dataclass
-class Sparsity:
-    """All matrices of floats, and what is left when they are pruned by one global threshold."""
-
-    tensors: list[Thinned] = field(default_factory=list)
-    total: EnergyKept | None = None
-    unread: dict[Value, str] = field(default_factory=dict)
-
-
-def thin_out(weights: Iterable[Value], look: Look, files: WeightFiles, threads: int, ctx: PassContext) -> Sparsity:
-    """Look at each distinct matrix."""
-    found = Sparsity()
-    jobs: list[tuple[Value, Stored]] = []
-    seen: set[int] = set()
-    for weight in weights:
-        if not is_matrix(weight, ctx.program) or id(look.statistics.get(weight, weight)) in seen:
-            continue
-        seen.add(id(look.statistics.get(weight, weight)))
-        try:
-            if weight in look.unread:
-                raise Unreadable(look.unread[weight])
-            jobs.append((weight, stored_tensor(weight, files)))
-        except Unreadable as problem:
-            found.unread[weight] = str(problem)
-    kept, found.total = energy_kept([tensor for _, tensor in jobs], files, threads=threads, tick=ctx.tick)
-    groups = grouped([Grouping(tensor, _sums_over_second(weight)) for weight, tensor in jobs], files, threads, ctx.tick)
-    for (weight, _), one, group in zip(jobs, kept, groups, strict=True):
-        if isinstance(one, str):
-            found.unread[weight] = one
-            continue
-        is_known = isinstance(group, Grouped)
-        found.tensors.append(Thinned(weight, one, group if isinstance(group, Grouped) else None, "" if is_known else str(group)))
-    return found
+    rows = [
+        (one.weight.name, one.weight.type.shape, *(one.kept or (None,) * len(_SHARES)), one.ready, one.sparse_bytes, one.why_no_groups)
+        for one in result.thinned
+    ]
+    return Table.of(rows, columns, "sparsity")
 
 
 def _sums_over_second(weight: Value) -> bool:

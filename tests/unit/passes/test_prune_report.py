@@ -1,11 +1,14 @@
-"""Rows and columns of zeros are put in by hand; what sparse matrices keep is tested in tests/unit/weights/test_statistics.py."""
+"""Rows and columns of zeros are put in by hand, and what sparse matrices keep is found by sorting."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from irscope.passes.weights.prune_report import PruneReport
 from irscope.passkit.manager import Manager
+from irscope.report.values import Provenance
+from irscope.weights.result import PRUNED
 from tests.unit.passes.pruned_models import built, conv_bn_relu, mlp, normal, program
 
 
@@ -49,3 +52,24 @@ def test_a_weight_without_values_keeps_only_its_own_zeros_unknown() -> None:
     missing = next(weight for weight in graph.weights if weight.name == "w")
     del graph.data[missing]
     assert dead(manager) == {("v", "rows"): (32, 1)} and list(manager.get(PruneReport()).unread) == [missing]
+
+
+def test_what_sparse_matrices_keep_is_that_of_sorted_magnitudes() -> None:
+    """Statistics count an element of 32 bits as the middle of a bin: within a thousandth of sorting."""
+    weight = normal(64, 48)
+    weight[:, 0::4] = weight[:, 2::4] = 0
+    manager = built("%y: f32[2,64] = nn.linear(%x, %w, _)\nreturn %y", "input %x: f32[2,48]\nparam %w: f32[64,48]", {"w": weight})
+    [thinned] = manager.get(PruneReport()).thinned
+    squares = np.sort(weight.astype(np.float64).reshape(-1) ** 2)
+    wanted = [squares[int(share * len(squares)) :].sum() / squares.sum() for share in PRUNED]
+    assert [one.value for one in thinned.kept] == pytest.approx(wanted, rel=1e-3)
+    assert {one.provenance for one in thinned.kept} == {Provenance.MODELLED}
+    assert (thinned.ready, thinned.sparse_bytes) == (1.0, 64 * 48 // 2 * 34 // 8)
+    kept = manager.run_one(PruneReport()).report().summary["energy_kept"]
+    assert [cell.value for cell in kept.values()] == pytest.approx(wanted, rel=1e-3)  # type: ignore[attr-defined]
+
+
+def test_groups_of_four_are_along_what_is_summed_over() -> None:
+    manager = built("%y: f32[2,64] = math.matmul(%x, %w)\nreturn %y", "input %x: f32[2,48]\nparam %w: f32[48,64]")
+    [thinned] = manager.get(PruneReport()).thinned
+    assert thinned.ready is None and thinned.sparse_bytes is None and "first axis" in thinned.why_no_groups

@@ -82,8 +82,7 @@ def test_statistics_are_computed_once_for_all_that_look(path: Path, reads: Count
     alone = reads["bytes"]  # type: ignore[index]
     reads.clear()
     open_model(path).run(f"prune-report,{BOTH},advise")
-    # Magnitudes are sorted out by bits in two readings more, and groups of four in another one: that is what prune-report takes beside.
-    assert reads["bytes"] == alone  # type: ignore[index]
+    assert reads["bytes"] == alone == size_of(model)  # type: ignore[index]
 
 
 def test_together_they_find_what_they_find_alone(path: Path) -> None:
