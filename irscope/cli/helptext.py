@@ -80,7 +80,7 @@ def short_help(name: str) -> str:
         *example_lines(entry["examples"][:_EXAMPLES]),
         "",
         "arguments and most used options:" if places else "most used options:",
-        *(_row(argument, width) for argument in (*places, *common)),
+        *(_line_of(argument, width) for argument in (*places, *common)),
         "",
         f"`irscope {name} --help all` lists all {len({id(one) for one in options.values()})} options in groups.",
     ]
@@ -104,7 +104,7 @@ def _place(argument: Described) -> str:
     return {"?": f"[{name}]", "*": f"[{name} ...]", "...": f"[{name} ...]", "+": f"{name} ..."}.get(str(argument.get("nargs")), name)
 
 
-def _row(argument: Described, width: int) -> str:
+def _line_of(argument: Described, width: int) -> str:
     """Return an argument in one line: its names, and the first clause of its help."""
     metavar = argument.get("metavar")
     choices = argument.get("choices") or (str(metavar).strip("{}").split(",") if str(metavar).startswith("{") else [])

@@ -18,7 +18,17 @@ from irscope.measure.record.request import Options, Request
 from irscope.measure.record.sink import Sink, first_line, problem_of
 from irscope.measure.record.torchmodel import Runnable, of_module, runnable, type_text
 from irscope.measure.record.torchpasses import Calls, Failed, memory_run, plain_runs, result_count, timed_runs, typed_run
-from irscope.measure.record.trace import Allocation, Material, Trace, grouped, memory_events, op_records, output_types, times_of, unstable
+from irscope.measure.record.trace import (
+    Allocation,
+    Material,
+    Trace,
+    memory_events,
+    op_records,
+    output_types,
+    times_by_node,
+    times_of,
+    unstable,
+)
 from irscope.memory.tape import COUNTERS
 from irscope.recording.files import read_recording
 from irscope.recording.records import Counters, DeviceRecord, Energy, Header, Input, Latency, Level, Line, ModelRecord, Recording, Setting
@@ -261,7 +271,7 @@ def record_on_cuda(model: Runnable, request: Request, device: torch.device, sink
     per_call, profiled = _timed_runs(model, request.options.repeats, device)
     sink.stage("types")
     typed, calls = typed_run(model)
-    times = grouped(typed, warm.names, per_call)
+    times = times_by_node(typed, warm.names, per_call)
     outputs = output_types(typed, calls.types, warm.names, result_count)
     tell(Material(cold, warm, (), times, outputs, model.results, model.scopes, model.names, "cuda"), sink)
     tell_latency(plain, profiled, sink)

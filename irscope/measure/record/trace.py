@@ -259,7 +259,7 @@ def _durations(material: Material) -> list[list[float]]:
     return durations
 
 
-def grouped(trace: Trace, names: Sequence[str], per_call: Sequence[Sequence[float]]) -> dict[int, Times]:
+def times_by_node(trace: Trace, names: Sequence[str], per_call: Sequence[Sequence[float]]) -> dict[int, Times]:
     """Times of operators from those of the calls below them; nothing where the run called other operators."""
     if list(trace.names) != list(names):
         return {}

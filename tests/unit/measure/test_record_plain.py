@@ -15,7 +15,17 @@ from irscope.measure.record.ortrun import OnnxNode, map_nodes, parse_ort_profile
 from irscope.measure.record.request import Options, Request, type_bytes
 from irscope.measure.record.sink import Progress, is_out_of_memory, last_progress, new_progress, problem_of
 from irscope.measure.record.torchrun import match_history
-from irscope.measure.record.trace import Allocation, Material, Operator, Trace, categorise, grouped, memory_events, op_records, times_of
+from irscope.measure.record.trace import (
+    Allocation,
+    Material,
+    Operator,
+    Trace,
+    categorise,
+    memory_events,
+    op_records,
+    times_by_node,
+    times_of,
+)
 from irscope.processes import Ended, Late
 from irscope.recording import DeviceRecord, Header, MemoryEvent, ModelRecord, OpRecord, RecordingWriter, read_recording
 
@@ -78,9 +88,9 @@ def test_times_of_calls_are_summed_by_operator() -> None:
     seen = trace()
     seen.operators[0].outs = [0, 1]
     seen.operators[2].outs = [2]
-    found = grouped(seen, seen.names, [[1.0, 2.0], [10.0, 30.0], [5.0, 5.0]])
+    found = times_by_node(seen, seen.names, [[1.0, 2.0], [10.0, 30.0], [5.0, 5.0]])
     assert {index: times.min_us for index, times in found.items()} == {0: 11.0, 2: 5.0}
-    assert grouped(seen, ("other",), [[1.0]] * 3) == {}
+    assert times_by_node(seen, ("other",), [[1.0]] * 3) == {}
 
 
 def history(*events: tuple[str, int, int, int]) -> list[dict[str, Any]]:
