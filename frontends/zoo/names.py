@@ -198,6 +198,12 @@ def file_in(folder: Path) -> Path:
         return inside(folder, usual)
     found = [folder / name for name in (*graphs, *weights, *models)]
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
+    # The refusal of such a file says what it is, and what to do.
+    foreign = [name for name in names if name == "saved_model.pb"] or [
+        str(one.relative_to(folder)) for one in folder.glob("Data/*/*.mlmodel")
+    ]
+    if foreign and not found:
+        return inside(folder, foreign[0])
     problem = "this is a folder" if found else "this is a folder, and no model is in it"
     first = found[0] if found else folder
     many = f"; `irscope run {first.parent}/*{first.suffix}` is a row for each, `irscope audit {folder} -o RESULTS` a dataset"

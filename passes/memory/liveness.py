@@ -98,7 +98,7 @@ class Liveness(Analysis[Timeline]):
             timeline.find_footprint = lambda found: arena(plan, found, self.run) or of_tensors(found, ort.why_unknown(plan))
         elif timeline.model == "xla":
             fused = ctx.get(XlaMemory())
-            timeline.find_footprint = lambda found: replace(of_tensors(found, fused.note), peak=fused.total)
+            timeline.find_footprint = lambda found: _packed(of_tensors(found, fused.note), fused)
         else:
             memory = ctx.get(CudaMemory(model=self.model))
             for finding in memory.findings:
@@ -141,6 +141,21 @@ class Liveness(Analysis[Timeline]):
         if result.model == "xla":
             return _xla_counters(ctx.get(XlaMemory()))
         return _ort_counters(result, ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
+
+
+def _packed(found: Footprint, plan: FusedPlan) -> Footprint:
+    """Return what XLA holds: arguments and results of one device, and beside the tensors in its blocks what these have beyond them."""
+    count = max(len(found.steps), 1)
+    made = {category: [_at_most(cell, plan.temporary) for cell in found.parts[category]] for category in ("activation", "temporary")}
+    highest = sum(column[found.peak_step] for column in made.values() if column)
+    fixed = {"constant": plan.constants, "input": plan.arguments, "output": plan.outputs - plan.aliased}
+    rest = [max(plan.temporary - highest, 0)] * count
+    parts = {category: [size] * count for category, size in fixed.items()} | made | {"rounding": rest}
+    return replace(found, peak=plan.total, parts=parts)
+
+
+def _at_most(cell: object, most: int) -> int:
+    return min(cell, most) if isinstance(cell, int) else most
 
 
 def _freed(result: Timeline, ctx: PassContext) -> str:

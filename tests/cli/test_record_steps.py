@@ -44,7 +44,7 @@ def test_a_recorded_step_lies_beside_the_captured_one(folder: Path, capsys: pyte
     other = folder / "other.py"
     other.write_text(MODEL.replace("nn.BatchNorm2d(8), nn.ReLU(), ", "").replace("AdamW", "SGD"))
     assert main(["compare", f"{other}:build", recording]) == 3
-    assert "is of another step" in capsys.readouterr().err
+    assert "is of a different step" in capsys.readouterr().err
 
 
 def test_measured_times_go_to_profiles_and_plans(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

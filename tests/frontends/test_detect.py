@@ -355,6 +355,19 @@ def test_files_of_other_programs_are_named(name: str, tmp_path: Path) -> None:
     assert refused.value.code == code and said in str(refused.value) and refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("inside", "content", "said"),
+    [("Data/com.apple.CoreML/model.mlmodel", "model.mlmodel", "Core ML"), ("saved_model.pb", "saved_model.pb", "SavedModel")],
+)
+def test_folders_of_other_programs_are_named(inside: str, content: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.mlpackage" / inside
+    path.parent.mkdir(parents=True)
+    path.write_bytes(FOREIGN_FILES[content][0])
+    with pytest.raises(LoadError) as refused:
+        open_model(str(tmp_path / "model.mlpackage"))
+    assert refused.value.code == "IRS104" and said in str(refused.value)
+
+
 def test_weights_that_are_pointers_are_named_too(tmp_path: Path) -> None:
     pointer = FOREIGN_FILES["model.onnx"][0]
     (tmp_path / "model-00001.safetensors").write_bytes(pointer)
