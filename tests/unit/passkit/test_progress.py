@@ -82,7 +82,7 @@ MANY = ["samples/mlp.irs", "samples/pyramid.irs"]
         (["run", *MANY], "irscope: samples/mlp.irs (1 of 2): ranges: live ranges"),
         (["check", "samples/too-much.toml"], "irscope: pyramid.irs@h200 (2 of 2)\n"),
         (["fit", "--memory", "1GiB", MANY[0]], "sizes tested: "),
-        (["sweep", "--over", "batch=1,2", MANY[0]], "bounding 0 of 2\n"),
+        (["sweep", "--over", "batch=1,2", MANY[0]], "timing 0 of 2\n"),
         (["run", "--passes", "schedule", "--bind", "batch=1", MANY[1]], "schedule: "),
         pytest.param(["train-plan", "samples/training.py:build"], "irscope: capturing the step\n", marks=pytest.mark.torch),
         (["compare", *MANY], "irscope: shapes: inferring types"),
