@@ -153,7 +153,8 @@ class TemporaryFolder:
 
 
 def hold(folder: str, *, alone: bool = False) -> int | None:
-    """Lock a folder until this process, and each that inherits what is returned, has ended; None where it is held, or cannot be locked."""
+    """Lock a folder until this process, and each that inherits what is returned, has ended; None where it cannot be locked, or where others
+    hold it and it is wanted alone."""
     try:
         import fcntl
 
@@ -161,7 +162,8 @@ def hold(folder: str, *, alone: bool = False) -> int | None:
     except (ImportError, OSError):
         return None
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        # Who holds it alone removes it at once: to wait for that shows whether it is still there.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
     except OSError:
         os.close(descriptor)
         return None
