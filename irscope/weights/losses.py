@@ -1,4 +1,4 @@
-"""What is lost when weights are rounded to few bits: quantize, dequantize, compare. Only weights are seen, no activations."""
+"""Measure what rounding weights to few bits loses: quantize, dequantize, compare. Only weights are seen, no activations."""
 
 from __future__ import annotations
 

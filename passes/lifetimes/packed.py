@@ -149,7 +149,7 @@ class _Block:
     born: int
     dies: int
     changes: tuple[int, ...] = ()
-    """Where one value after another takes it over."""
+    """Places at which one value after another takes it over."""
     storage: Storage | None = None
 
     __hash__ = object.__hash__

@@ -48,7 +48,7 @@ _FOLDED: Final[dict[OpRole, Callable[..., float]]] = {
     OpRole.SUBTRACT: sub,
     OpRole.NEGATE: neg,
 }
-"""What is computed of constants that are known."""
+"""Functions by which operators of constants that are known are computed."""
 _WITH_CONSTANT: Final = ((OpRole.MULTIPLY, OpRole.DIVIDE), (OpRole.ADD, OpRole.SUBTRACT))
 _LARGER: Final = "math.maximum"
 _CHOOSES: Final = 7

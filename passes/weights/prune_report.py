@@ -1,4 +1,4 @@
-"""What could be pruned: rows and columns of zeros, and what sparse matrices keep."""
+"""Report what could be pruned: rows and columns of zeros, and what sparse matrices keep."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DeadSlices:
 
 @immutable(slots=False)
 class Thinned:
-    """How far one matrix could be thinned out."""
+    """One matrix, and how far it could be thinned out."""
 
     weight: Value
     energy: float

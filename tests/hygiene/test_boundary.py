@@ -37,7 +37,7 @@ MAKES_FOLDERS = {
     "tempfile.NamedTemporaryFile",
     "tempfile.TemporaryFile",
 }
-"""What makes temporary files that stay when the process is killed."""
+"""Functions that make temporary files which stay when the process is killed."""
 IDENTIFIES = "irscope/tools/audit/sources.py"
 """The module that says what is the same model."""
 WRITES_FILES = {

@@ -70,9 +70,11 @@ def add_single(
     return graph.add_node(op, inputs, [result], attrs, domain, name, like.provider)
 
 
-def replace_all(graph: OrtGraph, old: str, new: str) -> None:
+def replace_all(graph: OrtGraph, old: str, new: str, but: OrtNode | None = None) -> None:
+    """Let all that read a value read another, apart from one node."""
     for reader in graph.readers(old):
-        graph.set_inputs(reader, [new if name == old else name for name in reader.inputs])
+        if reader is not but:
+            graph.set_inputs(reader, [new if name == old else name for name in reader.inputs])
 
 
 def move_output(graph: OrtGraph, source: OrtNode, place: int, target: OrtNode) -> None:

@@ -7,6 +7,7 @@ are transposed, if the number of axes that are transposed in front of it gets sm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from irscope.frontends.onnx.optimizer.graph import CPU, MICROSOFT, OrtGraph, OrtNode, Session, Weight, transformer
@@ -97,29 +98,47 @@ def transpose_input(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> N
 
 
 def _transpose_constant(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> bool:
-    name = node.input(place)
-    before = dequantized_constant(graph, name) if local_constant(graph, name) is None else None
-    given = name if before is None else before.input(0)
-    constant = local_constant(graph, given)
-    if constant is None or not has_only_readers(graph, given):
+    before, name = _source_of(graph, node, place)
+    constant = local_constant(graph, name)
+    if constant is None or not has_only_readers(graph, name):
         return False
     if constant.count == 1:
         return True
     if constant.shape == (len(perm),) and before is None:
         graph.set_input(node, place, _permuted_constant(graph, constant, perm))
         return True
-    graph.set_input(before or node, 0 if before else place, "")
-    others = graph.readers(given)
-    if others:
-        undo = add_single(graph, node, "Transpose", [given], {"perm": inverted(perm)}, constant.type)
-        _read_instead(graph, others, given, undo.outputs[0])
-    graph.weights[given] = _transposed_weight(constant, perm)
-    graph.types[given] = graph.weights[given].type
-    if before is not None:
-        set_dequantized(graph, before, given, perm)
-    else:
-        graph.set_input(node, place, given)
+    undo = partial(add_single, graph, node, "Transpose", [name], {"perm": inverted(perm)}, constant.type)
+    _change_constant(graph, node, place, (before, name), _transposed_weight(constant, perm), perm, undo)
     return True
+
+
+def _source_of(graph: OrtGraph, node: OrtNode, place: int) -> tuple[OrtNode | None, str]:
+    """Return the DequantizeLinear between a constant and an operand, if there is one, and the name of the constant, or of the operand."""
+    name = node.input(place)
+    before = dequantized_constant(graph, name) if local_constant(graph, name) is None else None
+    return before, name if before is None else before.input(0)
+
+
+def _change_constant(
+    graph: OrtGraph,
+    node: OrtNode,
+    place: int,
+    source: tuple[OrtNode | None, str],
+    changed: Weight,
+    axes: Sequence[int],
+    undo: Callable[[], OrtNode],
+) -> None:
+    """Change a constant operand in its place, whose axes are those of `axes` before; its other readers read what undoes that."""
+    before, name = source
+    graph.set_input(before or node, 0 if before else place, "")
+    if graph.readers(name):
+        behind = undo()
+        replace_all(graph, name, behind.outputs[0], but=behind)
+    graph.weights[name], graph.types[name] = changed, changed.type
+    if before is not None:
+        set_dequantized(graph, before, name, axes)
+    else:
+        graph.set_input(node, place, name)
 
 
 def _merge_with_earlier(graph: OrtGraph, node: OrtNode, place: int, name: str, perm: Perm) -> bool:
@@ -141,11 +160,6 @@ def _merge_with_earlier(graph: OrtGraph, node: OrtNode, place: int, name: str, p
         return False
     remove_unread(graph, made)
     return True
-
-
-def _read_instead(graph: OrtGraph, readers: Sequence[OrtNode], old: str, new: str) -> None:
-    for reader in readers:
-        graph.set_inputs(reader, [new if name == old else name for name in reader.inputs])
 
 
 def _permuted_constant(graph: OrtGraph, constant: Weight, order: Sequence[int]) -> str:
@@ -246,24 +260,15 @@ def _broadcast(push: _Push) -> bool:
 def _unsqueeze_input(graph: OrtGraph, node: OrtNode, place: int, axes: list[int]) -> None:
     """Give an operand more axes of size 1 in front."""
     name = node.input(place)
-    before = dequantized_constant(graph, name) if local_constant(graph, name) is None else None
-    given = name if before is None else before.input(0)
+    before, given = _source_of(graph, node, place)
     constant = local_constant(graph, given)
-    graph.set_input(before or node, 0 if before else place, "")
     if constant is not None and has_only_readers(graph, given):
-        others = graph.readers(given)
-        if others:
-            undo = _squeezing(graph, node, "Squeeze", given, axes, constant.type)
-            _read_instead(graph, others, given, undo.outputs[0])
         array, shape = constant.values(), (1,) * len(axes) + constant.shape
-        type_ = tensor(constant.dtype, shape)
-        graph.weights[given] = Weight(type_, array=None if array is None else array.reshape(shape))
-        graph.types[given] = type_
-        if before is not None:
-            set_dequantized(graph, before, given, widened_axes(len(constant.shape), axes))
-        else:
-            graph.set_input(node, place, given)
+        wider = Weight(tensor(constant.dtype, shape), array=None if array is None else array.reshape(shape))
+        undo = partial(_squeezing, graph, node, "Squeeze", given, axes, constant.type)
+        _change_constant(graph, node, place, (before, given), wider, widened_axes(len(constant.shape), axes), undo)
         return
+    graph.set_input(node, place, "")
     before = dequantized(graph, name)
     made = graph.maker(name if before is None else before.input(0))
     if made is not None and made.matches("Squeeze") and axes_of(graph, made, 13) == axes:
