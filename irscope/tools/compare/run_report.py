@@ -22,9 +22,9 @@ from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import COLD, WARM, Figure, Measured, RunComparison
 from irscope.tools.recorded import beside_least, trust_lines, trust_of
 
-_ERRORS = (
+ERRORS = (
     "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
-    "delta is what the run adds to the baseline"
+    "delta is what the {} adds to the baseline"
 )
 _RECURRENT = "a recurrent layer on a processor: oneDNN makes tensors for each layer, which no operator shows and no prediction has"
 _ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
@@ -49,12 +49,12 @@ def run_report(compared: RunComparison) -> Report:
             "time": _times(compared),
             "matched": {"nodes": nodes, "of_nodes": compared.ran, "folded": len(compared.folded), "recorded": ops},
         },
-        units={**{run: Kind.BYTES for run in (COLD, WARM)}, **_error_units(), "workspaces": Kind.BYTES, **_TIME_UNITS},
+        units={**figure_units((COLD, WARM)), "workspaces": Kind.BYTES, **_TIME_UNITS},
         tables=(unmatched_table(compared), modules_table(compared), nodes_table(compared), *energy_tables(compared)),
         series=run_series(compared),
         pictures=lambda: run_panels(compared),
         coverage=Coverage(nodes, compared.ran, _not_run(compared)),
-        notes=(CONVENTION, _ERRORS, _ALIVE, *((_LEAST,) if compared.expected.seconds else ()), *compared.expected.notes),
+        notes=(CONVENTION, ERRORS.format("run"), _ALIVE, *((_LEAST,) if compared.expected.seconds else ()), *compared.expected.notes),
         diagnostics=tuple(compared.diagnostics),
     )
 
@@ -68,10 +68,7 @@ def _not_run(compared: RunComparison) -> tuple[str, ...]:
 def run_headline(compared: RunComparison) -> list[str]:
     """Return the headline, in a few lines."""
     run = _runs(compared)[-1]
-    lines: list[str] = []
-    for figure in compared.figures(run):
-        if figure.name in ("delta", "reserved"):
-            lines.append(_said(figure, run))
+    lines = said_of(compared.figures(run), run)
     if compared.expected.caveat:
         lines.append(compared.expected.caveat)
     left_out = compared.workspaces(run)
@@ -96,7 +93,7 @@ def run_headline(compared: RunComparison) -> list[str]:
         lines.append(text)
         lines += _furthest(compared)
     lines += trust_lines(compared.recording)
-    return [line for line in lines if line]
+    return lines
 
 
 _SHOWN_OFF = 3
@@ -155,9 +152,13 @@ def _runs(compared: RunComparison) -> list[str]:
     return [run for run in (COLD, WARM) if run in known] or [COLD, WARM]
 
 
+def said_of(found: Sequence[Figure], run: str) -> list[str]:
+    """Return what a run adds and what is reserved, predicted and measured, where one of both is known."""
+    known = (one for one in found if one.predicted.value is not None or one.measured is not None)
+    return [_said(one, run) for one in known if one.name in ("delta", "reserved")]
+
+
 def _said(figure: Figure, run: str) -> str:
-    if figure.predicted.value is None and figure.measured is None:
-        return ""
     predicted, measured = signed(figure.predicted, Kind.BYTES), humanise(figure.measured, Kind.BYTES)
     error = "" if figure.error is None else f", error {_signed(figure.error)}"
     low, high = figure.predicted.ends
@@ -186,8 +187,10 @@ def figure_cells(figure: Figure) -> dict[str, object]:
     }
 
 
-def _error_units() -> dict[str, Kind]:
-    return {f"{run}.{name}.error": Kind.RATIO for run in (COLD, WARM) for name in ("baseline", "peak", "delta", "reserved")}
+def figure_units(runs: Sequence[str]) -> dict[str, Kind]:
+    """Return the units of the figures of some runs, in a summary."""
+    errors = {f"{run}.{name}.error": Kind.RATIO for run in runs for name in ("baseline", "peak", "delta", "reserved")}
+    return {**dict.fromkeys(runs, Kind.BYTES), **errors}
 
 
 def _workspace(compared: RunComparison, run: str) -> Quantity:
@@ -434,20 +437,21 @@ RUN_MEASURES = ("peak", "reserved", "baseline", "unmatched")
 
 
 def run_measures(compared: RunComparison) -> dict[str, Measure]:
-    """Return how far figures of the last run are off, as a share of the measured delta, and how many nodes nothing carries out."""
+    """Return how far figures of the last run are off, and how many nodes nothing carries out."""
     run = WARM if compared.recording.counter(WARM) is not None or compared.recording.run(WARM) else COLD
-    found: dict[str, Measure] = {}
-    for figure in compared.figures(run):
+    return measures_of(compared.figures(run), compared.ran - compared.matched[0], compared.ran, "nodes")
+
+
+def measures_of(found: Sequence[Figure], lonely: int, total: int, what: str) -> dict[str, Measure]:
+    """Return how far figures are off, as a share of the measured delta, and how many of a model's `what` are not matched."""
+    made: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
+    for figure in found:
         if figure.name in RUN_MEASURES:
             text = f"predicted {humanise(figure.predicted, Kind.BYTES)}, measured {humanise(figure.measured, Kind.BYTES)}"
             amount = None if figure.difference is None else float(abs(figure.difference))
             share = None if figure.error is None else abs(figure.error)
-            found[figure.name] = Measure(
-                amount,
-                share,
-                text if share is None else f"{text}, off by {share:.2%}{'' if figure.name == 'reserved' else ' of the delta'}",
-            )
-    total = compared.ran
-    lonely = total - compared.matched[0]
-    found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} nodes are not matched")
-    return found
+            if share is not None:
+                text += f", off by {share:.2%}{'' if figure.name == 'reserved' else ' of the delta'}"
+            made[figure.name] = Measure(amount, share, text)
+    made["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} {what} are not matched")
+    return made

@@ -477,6 +477,12 @@ class Figure:
         return self.difference / self.of if self.of else (0.0 if self.difference == 0 else None)
 
 
+def figures_of(baseline: Quantity, peak: Quantity, held: int | None, top: int | None, delta: int | None) -> list[Figure]:
+    """Return what there is before a run, its peak and what it adds, as predicted and as measured."""
+    rows = (("baseline", baseline, held), ("peak", peak, top), ("delta", peak - baseline, delta))
+    return [Figure(name, predicted, measured, delta) for name, predicted, measured in rows]
+
+
 @immutable
 class Measured:
     """Measurements of some operators together; None where the recording has none."""
@@ -547,13 +553,8 @@ class RunComparison:
             delta = peak_of(without_workspaces(self.recording.run(run))).bytes
             peak = None if measured.baseline is None else measured.baseline + delta
         predicted = self.expected.runs[run]
-        baseline = self.expected.baseline
-        return [
-            Figure("baseline", baseline, measured.baseline, delta),
-            Figure("peak", predicted.peak, peak, delta),
-            Figure("delta", predicted.peak - baseline, delta, delta),
-            Figure("reserved", predicted.reserved, measured.reserved, measured.reserved),
-        ]
+        made = figures_of(self.expected.baseline, predicted.peak, measured.baseline, peak, delta)
+        return [*made, Figure("reserved", predicted.reserved, measured.reserved, measured.reserved)]
 
     def workspaces(self, run: str) -> int | None:
         """Return by how much kernels' workspaces raised the peak; None where the recording has no events."""

@@ -33,8 +33,17 @@ from irscope.tools.capture import StepSetup, Tuning, open_training
 from irscope.tools.compare.document import Measure, comparison_document
 from irscope.tools.compare.matching import align
 from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
-from irscope.tools.compare.run_report import figure_cells, overhead_of, recording_json, recording_parts
-from irscope.tools.compare.runs import Figure, settings_of
+from irscope.tools.compare.run_report import (
+    ERRORS,
+    figure_cells,
+    figure_units,
+    measures_of,
+    overhead_of,
+    recording_json,
+    recording_parts,
+    said_of,
+)
+from irscope.tools.compare.runs import Figure, figures_of, settings_of
 from irscope.tools.recorded import PHASES, beside_least, peak_parts, trust_lines, trust_of
 from irscope.training import StepOp
 
@@ -167,11 +176,7 @@ class StepComparison:
             end = sum(event.bytes for event in events)
             baseline = known.allocated.current - end if known is not None and known.allocated is not None else baseline
         delta = top - baseline if top is not None and baseline is not None else None
-        made = [
-            Figure("baseline", before, baseline, delta),
-            Figure("peak", peak, top, delta),
-            Figure("delta", peak - before, delta, delta),
-        ]
+        made = figures_of(before, peak, baseline, top, delta)
         if not self.is_cpu:
             made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved, measured.reserved))
         return made
@@ -188,33 +193,20 @@ class StepComparison:
 
     def measured(self, ops: Sequence[StepOp]) -> float | None:
         """Return what matched operators took."""
-        found = [self._record(op) for op in ops]
+        found = [self.record_of(op) for op in ops]
         known = [one.time.median_us for one in found if one is not None and one.time is not None]
         return sum(known) / 1e6 if known else None
 
-    def _record(self, op: StepOp) -> OpRecord | None:
-        other = self.found.get(op.number - self.ops[0].number)
-        return None if other is None else self.recording.ops[other]
-
     def record_of(self, op: StepOp) -> OpRecord | None:
         """Return the recorded operator of a captured one."""
-        return self._record(op)
+        other = self.found.get(op.number - self.ops[0].number)
+        return None if other is None else self.recording.ops[other]
 
     # -- what is printed ---------------------------------------------------------------------------------------
 
     def measures(self) -> dict[str, Measure]:
         """Return how far the later step's figures are off, for --fail-on."""
-        found: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
-        for one in self.figures(self.runs()[-1]):
-            text = f"predicted {humanise(one.predicted, Kind.BYTES)}, measured {humanise(one.measured, Kind.BYTES)}"
-            share = None if one.error is None else abs(one.error)
-            amount = None if one.difference is None else float(abs(one.difference))
-            found[one.name] = Measure(
-                amount, share, text if share is None else f"{text}, off by {share:.2%}{'' if one.name == 'reserved' else ' of the delta'}"
-            )
-        total, lonely = len(self.ops), len(self.ops) - len(self.found)
-        found["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} operators are not matched")
-        return found
+        return measures_of(self.figures(self.runs()[-1]), len(self.ops) - len(self.found), len(self.ops), "operators")
 
     def document(self) -> Document:
         """Return what is the same and what is not."""
@@ -244,8 +236,7 @@ class StepComparison:
             headline=tuple(self._headline()),
             summary=summary,
             units={
-                **{run: Kind.BYTES for run in self.runs()},
-                **{f"{run}.{name}.error": Kind.RATIO for run in self.runs() for name in ("baseline", "peak", "delta", "reserved")},
+                **figure_units(self.runs()),
                 "time": Kind.SECONDS,
                 "time.overhead": Kind.RATIO,
             },
@@ -256,13 +247,7 @@ class StepComparison:
         )
 
     def _headline(self) -> Iterator[str]:
-        for one in self.figures(self.runs()[-1]):
-            if one.name in ("delta", "reserved") and one.measured is not None:
-                error = "" if one.error is None else f", error {one.error:+.2%}" if one.error else ", error 0.00%"
-                yield (
-                    f"{one.name} ({self.runs()[-1]}): predicted {humanise(one.predicted, Kind.BYTES)}, "
-                    f"measured {humanise(one.measured, Kind.BYTES)}{error}"
-                )
+        yield from said_of(self.figures(self.runs()[-1]), self.runs()[-1])
         yield f"{len(self.found):,} of {len(self.ops):,} operators matched; {len(self.recording.ops):,} were recorded"
         plain, least = self.recording.times("plain"), self.least(self.ops)
         if plain is not None:
@@ -271,10 +256,7 @@ class StepComparison:
         yield from trust_lines(self.recording)
 
     def _notes(self) -> Iterator[str]:
-        yield (
-            "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
-            "delta is what the step adds to the baseline"
-        )
+        yield ERRORS.format("step")
         if self.is_cpu:
             yield "bytes are those of tensors: what kernels of a processor take for themselves is left out on both sides"
         if self.times is None:
@@ -349,7 +331,7 @@ class StepComparison:
     def _nodes(self) -> Table:
         rows = []
         for op in self.ops:
-            record = self._record(op)
+            record = self.record_of(op)
             made = sum(piece.size for _, piece in op.makes if piece.on_device)
             seconds = record.time.median_us / 1e6 if record is not None and record.time is not None else None
             least = None if self.times is None else self.times.of(op)
